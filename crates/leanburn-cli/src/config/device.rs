@@ -1,0 +1,83 @@
+//! The `device` section.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::choice::Choice;
+use super::limits::{Limits, POSITIVE};
+use super::reader::Section;
+use super::tree::{Node, Value};
+use super::values::{Read, Wrong};
+
+/// What computes, and in which precision.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeviceSection {
+    /// The device, as `--device` names it. Default: flex, the CPU.
+    pub name: String,
+    /// Half precision as PyTorch's automatic mixed precision has it: f16 with loss scaling.
+    /// Default: false.
+    pub mixed_precision: bool,
+    /// The precision of activations, by name; wins over `mixed_precision`. Default: unset.
+    pub precision: Option<Precision>,
+    /// What the loss is multiplied by in f16 before the backward pass. Default: dynamic.
+    pub loss_scale: LossScale,
+}
+
+/// The type of activations; weights and sums stay in f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// Single precision.
+    F32,
+    /// bfloat16: the range of f32, 8 bits of precision; needs no loss scaling.
+    Bf16,
+    /// Half precision: 11 bits of precision, but a small range; needs loss scaling.
+    F16,
+}
+
+/// The loss scale of training in f16.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LossScale {
+    /// As large as the gradients allow, found while training. Written `dynamic`.
+    Dynamic,
+    /// A fixed factor, such as 512.
+    Static(f64),
+}
+
+impl DeviceSection {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        Self {
+            name: section.get("name", "flex".to_owned()),
+            mixed_precision: section.get("mixed_precision", false),
+            precision: section.get("precision", None).map(|Choice(precision)| precision),
+            loss_scale: section.number("loss_scale", LossScale::Dynamic, POSITIVE),
+        }
+    }
+
+    /// The precision that `precision` and `mixed_precision` come to.
+    pub fn resolved_precision(&self) -> Precision {
+        let amp = if self.mixed_precision { Precision::F16 } else { Precision::F32 };
+        self.precision.unwrap_or(amp)
+    }
+}
+
+impl Read for LossScale {
+    fn expected(limits: &Limits) -> String {
+        format!("dynamic or {}", f64::expected(limits))
+    }
+
+    fn read(node: &Node, limits: &Limits) -> Result<Self, Vec<Wrong>> {
+        match &node.value {
+            Value::Text(text) if text == "dynamic" => Ok(Self::Dynamic),
+            _ => f64::read(node, limits).map(Self::Static).map_err(|_| Wrong::new(node, Self::expected(limits))),
+        }
+    }
+}
+
+impl Serialize for LossScale {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Dynamic => serializer.serialize_str("dynamic"),
+            Self::Static(scale) => serializer.serialize_f64(*scale),
+        }
+    }
+}

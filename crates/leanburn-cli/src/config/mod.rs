@@ -1,0 +1,38 @@
+//! The configuration of a training run: YAML in, every mistake out at once.
+//!
+//! ```text
+//! text --tree--> nodes with places --overrides--> nodes --reader--> Config --checks--> Config
+//!                                                   \___ mistakes, all of them ___/
+//! ```
+//!
+//! A section of the schema is one file: its struct (the documentation of its keys) and its `read`
+//! (one line a key: name, default, limits). Nothing else knows the keys: unknown ones are those
+//! that no `read` asked for.
+
+mod autoencoder;
+mod checks;
+mod choice;
+mod data;
+mod device;
+mod document;
+mod limits;
+mod mistake;
+mod overrides;
+mod reader;
+mod recipes;
+mod suggest;
+mod training;
+mod tree;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+pub use autoencoder::AutoencoderSection;
+pub use device::{DeviceSection, LossScale, Precision};
+pub use document::Config;
+pub use mistake::{ConfigErrors, Mistake, MistakeKind, Place};
+pub use recipes::{Recipe, recipes};
+pub use training::{
+    AdversarialLoss, DiscriminatorSection, LearningRateSchedule, Optimizer, ReconstructionLoss, TrainingSection,
+};

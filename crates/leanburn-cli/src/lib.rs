@@ -1,0 +1,1 @@
+//! The leanburn command: train, reconstruct, and account for memory.

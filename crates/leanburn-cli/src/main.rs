@@ -1,0 +1,2 @@
+//! The `leanburn` command.
+fn main() {}

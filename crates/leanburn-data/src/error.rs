@@ -1,0 +1,164 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What can go wrong between a file and a batch. Every message says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// No file or folder of this name exists.
+    #[error("{}: not found. Check the path, or that its disk is mounted.", path.display())]
+    NotFound {
+        /// The missing file or folder.
+        path: PathBuf,
+    },
+    /// The operating system refused to read or write.
+    #[error("{}: cannot {action}: {source}. Check the permissions and the free space.", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried, such as "read".
+        action: &'static str,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The file name does not end like a volume.
+    #[error(
+        "{}: unknown kind of file. Expected a name that ends in .nii, .nii.gz, .npy or .safetensors; \
+         convert the file, or rename it.", path.display()
+    )]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A folder holds no volume.
+    #[error(
+        "{}: no volume in this folder or below it. Expected files that end in .nii, .nii.gz, .npy or \
+         .safetensors; point `paths` at the folder that has them.", path.display()
+    )]
+    NoVolumes {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The contents are not a volume that can be read.
+    #[error("{}: expected {expected}, found {found}. {remedy}", path.display())]
+    Malformed {
+        /// The file, or "volume in memory".
+        path: PathBuf,
+        /// What a sound volume has.
+        expected: String,
+        /// What this one has.
+        found: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// Some values are infinite or not a number.
+    #[error(
+        "{}: expected finite 32-bit values, found {count} that are not, the first ({value}) at channel {}, \
+         voxel [{}, {}, {}]. Mask or replace them before training.",
+        path.display(), index[0], index[1], index[2], index[3]
+    )]
+    NotFinite {
+        /// The file, or "volume in memory".
+        path: PathBuf,
+        /// Channel and RAS voxel of the first such value.
+        index: [usize; 4],
+        /// The first such value.
+        value: f32,
+        /// How many there are.
+        count: usize,
+    },
+    /// A volume does not go together with the others.
+    #[error("{}: expected {expected}, found {found}. {remedy}", path.display())]
+    Mismatch {
+        /// The volume that differs.
+        path: PathBuf,
+        /// What the others have.
+        expected: String,
+        /// What this one has.
+        found: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The machine has no room for so many values.
+    #[error("no memory for {values} values in a volume of shape {shape:?}. Use a smaller grid or patch.")]
+    TooLarge {
+        /// The shape that was asked for.
+        shape: Vec<usize>,
+        /// Its number of values, or the word "too many" where it has no 64-bit number.
+        values: String,
+    },
+    /// The settings contradict themselves; all mistakes at once.
+    #[error("the data settings have mistakes:\n{}", lines(mistakes))]
+    Config {
+        /// Key and what is wrong with it.
+        mistakes: Vec<(String, String)>,
+    },
+    /// An index past the end.
+    #[error("expected {expected}, found {found}. Ask for an index within the range.")]
+    OutOfRange {
+        /// The range.
+        expected: String,
+        /// The index.
+        found: String,
+    },
+    /// A thread that makes batches stopped with a panic.
+    #[error("batch {batch}: a data worker panicked: {message}. This is a defect of the program; please report it.")]
+    WorkerPanicked {
+        /// Index of the batch.
+        batch: u64,
+        /// What the panic said.
+        message: String,
+    },
+}
+
+fn lines(mistakes: &[(String, String)]) -> String {
+    let lines: Vec<String> = mistakes.iter().map(|(key, what)| format!("  {key}: {what}")).collect();
+    lines.join("\n")
+}
+
+impl DataError {
+    /// Whether a file or folder is missing.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. })
+    }
+
+    /// Whether a file's contents (not its place or name) are at fault.
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, Self::Malformed { .. } | Self::NotFinite { .. })
+    }
+
+    /// Whether values were infinite or not a number.
+    pub fn is_not_finite(&self) -> bool {
+        matches!(self, Self::NotFinite { .. })
+    }
+
+    /// Whether the settings are at fault.
+    pub fn is_config(&self) -> bool {
+        matches!(self, Self::Config { .. })
+    }
+
+    /// Whether there was no memory for what was asked.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Self::TooLarge { .. })
+    }
+
+    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { path: path.into() },
+            _ => Self::Io { path: path.into(), action, source },
+        }
+    }
+
+    pub(crate) fn malformed(expected: impl Into<String>, found: impl Into<String>, remedy: &'static str) -> Self {
+        let path = PathBuf::from("volume in memory");
+        Self::Malformed { path, expected: expected.into(), found: found.into(), remedy }
+    }
+
+    /// The same error, told of the file at `path`.
+    pub(crate) fn at(mut self, place: &Path) -> Self {
+        if let Self::Malformed { path, .. } | Self::NotFinite { path, .. } = &mut self {
+            *path = place.into();
+        }
+        self
+    }
+}

@@ -1,0 +1,242 @@
+use crate::batch::{Batch, Sample};
+use crate::dataset::Dataset;
+use crate::error::DataError;
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+type MakeSample = dyn Fn(u64) -> Result<Sample, DataError> + Send + Sync;
+
+/// The training batches of a dataset, without end, made ahead by worker threads.
+///
+/// Batch `i` holds samples `i * batch_size` and on, whatever the number of workers. Workers take
+/// the batches in turn; each waits while its own finished ones are not fetched. An error or a
+/// worker's panic arrives as the item of its batch, and the next item is the next batch.
+///
+/// # Memory
+/// At most `prefetch` finished batches (rounded up to a multiple of `num_workers`) and one more
+/// under the hands of each worker.
+pub struct Loader {
+    make: Arc<MakeSample>,
+    batch_size: usize,
+    next: u64,
+    /// One for each worker, in the order of their batches; empty without workers.
+    finished: Vec<Receiver<Result<Batch, DataError>>>,
+    turn: usize,
+    workers: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Loader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut view = formatter.debug_struct("Loader");
+        view.field("batch_size", &self.batch_size).field("next", &self.next);
+        view.field("workers", &self.workers.len()).finish_non_exhaustive()
+    }
+}
+
+impl Loader {
+    /// Batches of `batch_size` samples from batch `start_batch` on, with the workers and the
+    /// prefetch of the dataset's configuration.
+    ///
+    /// If the system cannot start the threads, the caller's makes the batches.
+    pub fn new(dataset: Arc<Dataset>, batch_size: usize, start_batch: u64) -> Self {
+        let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
+        let make = Arc::new(move |index| dataset.train_sample(index));
+        Self::start(make, batch_size, start_batch, workers, prefetch)
+    }
+
+    fn start(make: Arc<MakeSample>, batch_size: usize, first: u64, workers: usize, prefetch: usize) -> Self {
+        let mut loader = Self {
+            make,
+            batch_size,
+            next: first,
+            finished: Vec::new(),
+            turn: 0,
+            workers: Vec::new(),
+            stop: Arc::default(),
+        };
+        for index in 0..workers {
+            let (sender, receiver) = sync_channel(prefetch.div_ceil(workers).saturating_sub(1));
+            let worker = Worker {
+                make: loader.make.clone(),
+                batch_size,
+                first: first.saturating_add(index as u64),
+                step: workers as u64,
+                finished: sender,
+                stop: loader.stop.clone(),
+            };
+            match thread::Builder::new().name("leanburn-data".into()).spawn(move || worker.run()) {
+                Ok(handle) => loader.workers.push(handle),
+                Err(_) => {
+                    loader.end_workers();
+                    loader.stop = Arc::default();
+                    break;
+                }
+            }
+            loader.finished.push(receiver);
+        }
+        loader
+    }
+
+    fn end_workers(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.finished.clear(); // a worker that waits to hand over a batch is let go
+        for worker in self.workers.drain(..) {
+            let _ = worker.join(); // its panics were caught
+        }
+    }
+
+    /// Index of the batch that comes next.
+    pub fn next_batch(&self) -> u64 {
+        self.next
+    }
+}
+
+impl Iterator for Loader {
+    type Item = Result<Batch, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.next;
+        self.next = batch.saturating_add(1);
+        if self.finished.is_empty() {
+            return Some(make_batch(&*self.make, batch, self.batch_size, &self.stop));
+        }
+        let received = self.finished[self.turn].recv();
+        self.turn = (self.turn + 1) % self.finished.len();
+        Some(received.unwrap_or_else(|_| Err(DataError::WorkerPanicked { batch, message: "its thread ended".into() })))
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.end_workers();
+    }
+}
+
+struct Worker {
+    make: Arc<MakeSample>,
+    batch_size: usize,
+    first: u64,
+    step: u64,
+    finished: SyncSender<Result<Batch, DataError>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Worker {
+    fn run(self) {
+        let mut batch = self.first;
+        while !self.stop.load(Ordering::Relaxed) {
+            let made = make_batch(&*self.make, batch, self.batch_size, &self.stop);
+            if self.finished.send(made).is_err() {
+                return;
+            }
+            batch = batch.saturating_add(self.step);
+        }
+    }
+}
+
+fn make_batch(make: &MakeSample, batch: u64, batch_size: usize, stop: &AtomicBool) -> Result<Batch, DataError> {
+    let work = || {
+        let first = batch.saturating_mul(batch_size as u64);
+        let samples = (0..batch_size as u64)
+            .take_while(|_| !stop.load(Ordering::Relaxed))
+            .map(|index| make(first.saturating_add(index)));
+        Batch::stack(&samples.collect::<Result<Vec<_>, _>>()?)
+    };
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(DataError::WorkerPanicked { batch, message: told(&*panic) }))
+}
+
+fn told(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{DataConfig, PhantomConfig};
+    use crate::intensity::Intensity;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    fn batches(num_workers: usize, prefetch: usize, start: u64, count: usize) -> Vec<Batch> {
+        let config = DataConfig {
+            phantom: Some(PhantomConfig { count: 5, shape: [10, 11, 12], noise: 0.1 }),
+            patch_size: Some([8, 8, 8]),
+            flip: [true; 3],
+            intensity_jitter: 0.1,
+            cache_rate: 0.4,
+            num_workers,
+            prefetch,
+            ..DataConfig::default()
+        };
+        let dataset = Arc::new(Dataset::open(&config, 9).unwrap());
+        Loader::new(dataset, 3, start).take(count).map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn the_stream_is_the_same_for_any_workers_prefetch_and_start() {
+        let expected = batches(0, 0, 0, 10);
+        assert_eq!(expected[0].shape, [3, 1, 8, 8, 8]);
+        assert!(expected.windows(2).all(|pair| pair[0] != pair[1]));
+        for (workers, prefetch) in [(1, 0), (1, 4), (2, 2), (3, 7), (7, 2)] {
+            assert_eq!(batches(workers, prefetch, 0, 10), expected, "{workers} {prefetch}");
+            assert_eq!(batches(workers, prefetch, 4, 6), expected[4..], "{workers} {prefetch}");
+        }
+    }
+
+    fn numbered(index: u64) -> Sample {
+        let (data, shape) = (vec![index as f32], [1, 1, 1, 1]);
+        Sample { data, shape, name: String::new(), start: [0; 3], intensity: Intensity::default() }
+    }
+
+    #[test]
+    fn errors_and_panics_are_items_and_the_rest_goes_on() {
+        for workers in [0, 1, 3] {
+            let make = |index: u64| match index {
+                2 => Err(DataError::NotFound { path: "gone.nii".into() }),
+                4 => panic!("sample {index} is cursed"),
+                _ => Ok(numbered(index)),
+            };
+            let loader = Loader::start(Arc::new(make), 1, 0, workers, 2);
+            let items: Vec<_> = loader.take(7).collect();
+            assert!(items[2].as_ref().unwrap_err().is_not_found());
+            let panic = items[4].as_ref().unwrap_err().to_string();
+            assert!(panic.contains("batch 4") && panic.contains("cursed"), "{panic}");
+            for index in [0, 1, 3, 5, 6] {
+                assert_eq!(items[index].as_ref().unwrap().data, [index as f32]);
+            }
+        }
+    }
+
+    #[test]
+    fn prefetch_is_bounded_and_dropping_stops_the_threads() {
+        let made = Arc::new(AtomicU64::new(0));
+        let counter = made.clone();
+        let make = Arc::new(move |index| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok(numbered(index))
+        });
+        let held = Arc::downgrade(&make);
+        let mut loader = Loader::start(make, 1, 0, 2, 4);
+        assert_eq!(loader.next().unwrap().unwrap().data, [0.0]);
+        assert_eq!(loader.next_batch(), 1);
+        thread::sleep(Duration::from_millis(200));
+        let ahead = made.load(Ordering::SeqCst);
+        assert!((3..=5).contains(&ahead), "{ahead} batches were made");
+        drop(loader);
+        assert!(held.upgrade().is_none(), "a worker is still alive");
+    }
+
+    #[test]
+    fn an_empty_batch_is_an_error() {
+        let mut loader = Loader::start(Arc::new(|index| Ok(numbered(index))), 0, 0, 1, 1);
+        assert!(loader.next().unwrap().is_err());
+    }
+}

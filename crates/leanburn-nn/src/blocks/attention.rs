@@ -1,0 +1,147 @@
+//! Self-attention over all positions of a volume.
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, activation::softmax};
+
+use super::{GroupNorm, GroupNormConfig, Linear, LinearConfig};
+use crate::numerics::in_wide;
+
+/// Configuration of [`AttentionBlock`].
+#[derive(Config, Debug)]
+pub struct AttentionBlockConfig {
+    /// Channels of input and output.
+    pub channels: usize,
+    /// Groups of the norm, a divisor of the channels.
+    pub norm_num_groups: usize,
+    /// Added to the variance in the norm.
+    #[config(default = 1e-6)]
+    pub norm_eps: f64,
+    /// Whether a linear layer follows the attention.
+    #[config(default = true)]
+    pub include_fc: bool,
+    /// Whether queries, keys and values come from one linear layer rather than from three.
+    #[config(default = false)]
+    pub use_combined_linear: bool,
+}
+
+impl AttentionBlockConfig {
+    /// Makes the block.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the groups do not divide the channels.
+    pub fn init(&self, device: &Device) -> AttentionBlock {
+        let linear = |factor| LinearConfig::new(self.channels, factor * self.channels).init(device);
+        let separate = || (!self.use_combined_linear).then(|| linear(1));
+        AttentionBlock {
+            norm: GroupNormConfig::new(self.norm_num_groups, self.channels).with_epsilon(self.norm_eps).init(device),
+            attn: SelfAttention {
+                qkv: self.use_combined_linear.then(|| linear(3)),
+                to_q: separate(),
+                to_k: separate(),
+                to_v: separate(),
+                out_proj: self.include_fc.then(|| linear(1)),
+            },
+        }
+    }
+}
+
+/// Group norm, then [`SelfAttention`] over all positions of the volume, plus the input.
+///
+/// # Memory
+///
+/// Attention over `positions = depth * height * width` needs `positions^2` scores per item, see [`SelfAttention`]:
+/// 16 MiB at 12x12x14 positions, 16 GiB at 64x64x16.
+#[derive(Module, Debug)]
+pub struct AttentionBlock {
+    norm: GroupNorm,
+    attn: SelfAttention,
+}
+
+impl AttentionBlock {
+    /// Applies the block to `[batch_size, channels, depth, height, width]`; the output has the input's shape.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let shape = x.dims();
+        let h: Tensor<3> = self.norm.forward(x.clone()).reshape([shape[0] as i64, shape[1] as i64, -1]);
+        x + self.attn.forward(h.swap_dims(1, 2)).swap_dims(1, 2).reshape(shape)
+    }
+}
+
+/// Scaled dot-product self-attention with one head.
+///
+/// `softmax(q k^T / sqrt(channels)) v`. Source: [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+///
+/// # Memory
+///
+/// Held for backward: queries, keys, values and `positions^2` scores per item, once in float32 and, in half precision,
+/// once in the dtype of the input.
+///
+/// # Numerics
+///
+/// Softmax in float32; the products in the dtype of the input.
+#[derive(Module, Debug)]
+pub struct SelfAttention {
+    qkv: Option<Linear>,
+    to_q: Option<Linear>,
+    to_k: Option<Linear>,
+    to_v: Option<Linear>,
+    out_proj: Option<Linear>,
+}
+
+impl SelfAttention {
+    /// Applies the attention to `[batch_size, positions, channels]`; the output has the input's shape.
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let scale = (x.dims()[2] as f64).powf(-0.5);
+        let [query, key, value] = self.project(x);
+        let scores = query.matmul(key.transpose()) * scale;
+        let weights = in_wide(scores, |scores| softmax(scores, 2));
+        let h = weights.matmul(value);
+        match &self.out_proj {
+            Some(out_proj) => out_proj.forward(h),
+            None => h,
+        }
+    }
+
+    /// Queries, keys and values.
+    fn project(&self, x: Tensor<3>) -> [Tensor<3>; 3] {
+        if let Some(qkv) = &self.qkv {
+            let parts = qkv.forward(x).chunk(3, 2);
+            return parts.try_into().expect("the combined layer has three times the channels");
+        }
+        [&self.to_q, &self.to_k, &self.to_v].map(|layer| {
+            let layer = layer.as_ref().expect("without a combined layer there are three");
+            layer.forward(x.clone())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Distribution, Tolerance};
+
+    use super::*;
+
+    /// The combined layer is the three separate ones on top of each other.
+    #[test]
+    fn combined_and_separate_projections_agree() {
+        let device = Device::flex();
+        let config = AttentionBlockConfig::new(4, 2);
+        let separate = config.init(&device);
+        let mut combined = config.with_use_combined_linear(true).init(&device);
+        let layers = [&separate.attn.to_q, &separate.attn.to_k, &separate.attn.to_v].map(|layer| layer.clone().unwrap());
+        combined.attn.qkv = Some(super::super::linear::stack(&layers));
+        combined.attn.out_proj = separate.attn.out_proj.clone();
+        let x = Tensor::random([2, 4, 2, 3, 2], Distribution::Default, &device);
+        let expected = separate.forward(x.clone()).into_data();
+        combined.forward(x).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+    }
+
+    #[test]
+    fn without_the_last_layer_there_are_fewer_parameters() {
+        let device = Device::flex();
+        let count = |include_fc| AttentionBlockConfig::new(4, 2).with_include_fc(include_fc).init(&device).num_params();
+        assert_eq!(count(true), 8 + 4 * 20);
+        assert_eq!(count(false), 8 + 3 * 20);
+    }
+}

@@ -1,0 +1,136 @@
+//! Batch normalisation with float32 statistics and PyTorch's running estimates.
+
+use burn::config::Config;
+use burn::module::{Flag, Module, Param, RunningState};
+use burn::nn::Initializer;
+use burn::tensor::{Device, Tensor, assert_shape, module};
+
+use crate::numerics::in_wide;
+
+/// Configuration of [`BatchNorm3d`].
+#[derive(Config, Debug)]
+pub struct BatchNorm3dConfig {
+    /// Number of channels.
+    pub num_channels: usize,
+    /// Added to the variance.
+    #[config(default = 1e-5)]
+    pub epsilon: f64,
+    /// Share of the batch in the new running estimates.
+    #[config(default = 0.1)]
+    pub momentum: f64,
+    /// Distribution of the scale.
+    #[config(default = "Initializer::Ones")]
+    pub initializer: Initializer,
+}
+
+impl BatchNorm3dConfig {
+    /// Makes the layer with shift zero, running mean zero and running variance one.
+    pub fn init(&self, device: &Device) -> BatchNorm3d {
+        BatchNorm3d {
+            weight: self.initializer.init([self.num_channels], device),
+            bias: Initializer::Zeros.init([self.num_channels], device),
+            running_mean: RunningState::new(Tensor::zeros([self.num_channels], device)),
+            running_var: RunningState::new(Tensor::ones([self.num_channels], device)),
+            training: Param::from_bool(true),
+            epsilon: self.epsilon,
+            momentum: self.momentum,
+        }
+    }
+}
+
+/// Normalises each channel over the batch to mean zero and variance one, then scales and shifts it.
+///
+/// Source: [Batch Normalization](https://arxiv.org/abs/1502.03167). On an autodiff device, and unless frozen, it uses
+/// the statistics of the batch and moves its running estimates; elsewhere it uses the running estimates. As in
+/// PyTorch, and other than in Burn's layer, the running variance is estimated without bias (`n - 1`).
+///
+/// # Memory
+///
+/// Held for backward: the input (in float32).
+#[derive(Module, Debug)]
+pub struct BatchNorm3d {
+    weight: Param<Tensor<1>>,
+    bias: Param<Tensor<1>>,
+    running_mean: RunningState<Tensor<1>>,
+    running_var: RunningState<Tensor<1>>,
+    training: Param<Flag>,
+    epsilon: f64,
+    momentum: f64,
+}
+
+impl BatchNorm3d {
+    /// Applies the normalisation.
+    ///
+    /// # Shapes
+    ///
+    /// - input and output: `[batch_size, num_channels, depth, height, width]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input has other than `num_channels` channels.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let num_channels = self.weight.shape()[0];
+        assert_shape!(x, [_, num_channels, ..]);
+        match x.device().is_autodiff() && self.training.is_enabled() {
+            true => in_wide(x, |x| self.forward_batch(x)),
+            false => in_wide(x, |x| self.forward_running(x)),
+        }
+    }
+
+    fn forward_batch(&self, x: Tensor<5>) -> Tensor<5> {
+        let samples = x.shape().num_elements() / x.dims()[1];
+        let batch = module::batch_norm_train(x, self.weight.val(), self.bias.val(), self.epsilon);
+        let unbiased = samples as f64 / samples.saturating_sub(1).max(1) as f64;
+        self.update(&self.running_mean, batch.mean);
+        self.update(&self.running_var, batch.variance * unbiased);
+        batch.output
+    }
+
+    fn forward_running(&self, x: Tensor<5>) -> Tensor<5> {
+        let device = x.device();
+        let mean = self.running_mean.value().to_device(&device);
+        let variance = self.running_var.value().to_device(&device);
+        module::batch_norm(x, self.weight.val(), self.bias.val(), mean, variance, self.epsilon)
+    }
+
+    fn update(&self, state: &RunningState<Tensor<1>>, batch: Tensor<1>) {
+        let running = state.value_sync().to_device(&batch.device());
+        let moved = running * (1.0 - self.momentum) + batch.detach() * self.momentum;
+        state.update(moved.detach());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Tolerance;
+
+    use super::*;
+
+    fn values() -> [f32; 4] {
+        [1.0, 2.0, 3.0, 6.0]
+    }
+
+    #[test]
+    fn the_running_variance_is_unbiased() {
+        let device = Device::flex().autodiff();
+        let norm = BatchNorm3dConfig::new(1).init(&device);
+        norm.forward(Tensor::<1>::from_floats(values(), &device).reshape([2, 1, 1, 1, 2]));
+        // mean 3, variance (4 + 1 + 0 + 9) / 3
+        let close = Tolerance::relative(1e-6);
+        norm.running_mean.value_sync().into_data().assert_approx_eq::<f32>(&[0.3f32].into(), close);
+        norm.running_var.value_sync().into_data().assert_approx_eq::<f32>(&[0.9f32 + 0.1 * 14.0 / 3.0].into(), close);
+    }
+
+    #[test]
+    fn frozen_or_without_autodiff_the_running_estimates_are_used_and_stay() {
+        let (plain, train) = (Device::flex(), Device::flex().autodiff());
+        for (norm, device) in
+            [(BatchNorm3dConfig::new(1).init(&plain), plain.clone()), (BatchNorm3dConfig::new(1).init(&train).freeze(), train)]
+        {
+            let x = Tensor::<1>::from_floats(values(), &device).reshape([2, 1, 1, 1, 2]);
+            let y = norm.forward(x.clone());
+            y.into_data().assert_approx_eq::<f32>(&x.into_data(), Tolerance::relative(1e-4));
+            assert_eq!(norm.running_mean.value_sync().into_data().to_vec::<f32>().unwrap(), [0.0]);
+        }
+    }
+}

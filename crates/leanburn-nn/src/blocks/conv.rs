@@ -1,0 +1,118 @@
+//! 3D convolution in the dtype of its input.
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::nn::{Initializer, PaddingConfig3d, conv};
+use burn::tensor::{Device, Tensor, module::conv3d, ops::ConvOptions};
+
+use crate::numerics::cast_to;
+
+/// Configuration of [`Conv3d`].
+#[derive(Config, Debug)]
+pub struct Conv3dConfig {
+    /// Channels of the input and of the output.
+    pub channels: [usize; 2],
+    /// Size of the cubic kernel.
+    pub kernel_size: usize,
+    /// Stride along each axis.
+    #[config(default = 1)]
+    pub stride: usize,
+    /// Zeros added at both ends of each axis.
+    #[config(default = 0)]
+    pub padding: usize,
+    /// Whether there is a bias.
+    #[config(default = true)]
+    pub bias: bool,
+    /// Distribution of the weight; `None` for PyTorch's default, uniform in `±1/sqrt(fan_in)`, for weight and bias.
+    /// The bias is zero otherwise.
+    #[config(default = "None")]
+    pub initializer: Option<Initializer>,
+}
+
+impl Conv3dConfig {
+    /// Makes the layer.
+    pub fn init(&self, device: &Device) -> Conv3d {
+        let padding = [self.padding; 3];
+        let mut config = conv::Conv3dConfig::new(self.channels, [self.kernel_size; 3])
+            .with_stride([self.stride; 3])
+            .with_padding(PaddingConfig3d::Explicit(self.padding, self.padding, self.padding))
+            .with_bias(self.bias);
+        if let Some(initializer) = &self.initializer {
+            config = config.with_initializer(initializer.clone());
+        }
+        let mut conv = config.init(device);
+        if self.initializer.is_some() && self.bias {
+            conv.bias = Some(Initializer::Zeros.init([self.channels[1]], device));
+        }
+        Conv3d { conv, padding }
+    }
+}
+
+/// 3D convolution.
+///
+/// Weight and bias are float32 and are cast to the dtype of the input, in which the convolution is computed.
+///
+/// # Memory
+///
+/// Held for backward: the input, and in half precision the cast weight.
+#[derive(Module, Debug)]
+pub struct Conv3d {
+    conv: conv::Conv3d,
+    padding: [usize; 3],
+}
+
+impl Conv3d {
+    /// Applies the convolution.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, channels_in, depth, height, width]`
+    /// - output: `[batch_size, channels_out, ..]`, each axis `(size + 2 padding - kernel_size) / stride + 1`, rounded down
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input has other than `channels_in` channels.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let dtype = x.dtype();
+        let weight = cast_to(self.conv.weight.val(), dtype);
+        let bias = self.conv.bias.as_ref().map(|bias| cast_to(bias.val(), dtype));
+        conv3d(x, weight, bias, ConvOptions::new(self.conv.stride, self.padding, self.conv.dilation, self.conv.groups))
+    }
+}
+
+/// Weight and bias, for tests of other blocks.
+#[cfg(test)]
+pub(super) fn parameters(conv: &Conv3d) -> (Tensor<5>, Option<Tensor<1>>) {
+    (conv.conv.weight.val(), conv.conv.bias.as_ref().map(|bias| bias.val()))
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{DType, Distribution};
+
+    use super::*;
+
+    #[test]
+    fn the_dtype_of_the_input_decides() {
+        let device = Device::flex().autodiff();
+        let conv = Conv3dConfig::new([2, 3], 3).with_padding(1).init(&device);
+        let x = Tensor::<5>::random([1, 2, 4, 4, 4], Distribution::Default, &device);
+        let expected = conv.forward(x.clone());
+        for (dtype, tolerance) in [(DType::F16, 2e-3), (DType::BF16, 2e-2)] {
+            let y = conv.forward(x.clone().cast(dtype));
+            assert_eq!(y.dtype(), dtype);
+            let difference = (y.cast(DType::F32) - expected.clone()).abs().max().into_scalar::<f32>();
+            assert!(difference < tolerance, "{dtype:?} {difference}");
+            assert!(difference > 0.0, "{dtype:?} was computed in float32");
+        }
+    }
+
+    #[test]
+    fn a_given_distribution_leaves_the_bias_zero() {
+        let device = Device::flex();
+        let config = Conv3dConfig::new([2, 3], 3);
+        let bias = |config: &Conv3dConfig| parameters(&config.init(&device)).1.unwrap().abs().max().into_scalar::<f32>();
+        assert!(bias(&config) > 0.0);
+        assert_eq!(bias(&config.with_initializer(Some(Initializer::Normal { mean: 0.0, std: 0.02 }))), 0.0);
+    }
+}

@@ -1,0 +1,29 @@
+//! What the models are made of: layers over `[batch_size, channels, depth, height, width]`.
+//!
+//! Parameters are named and laid out as PyTorch has them, so that weight files need no transposition.
+
+mod activation;
+mod attention;
+mod average_pool;
+mod batch_norm;
+mod conv;
+mod conv_transpose;
+mod downsample;
+mod group_norm;
+mod instance_norm;
+mod linear;
+mod res_block;
+mod upsample;
+
+pub use activation::Activation;
+pub use attention::{AttentionBlock, AttentionBlockConfig, SelfAttention};
+pub use average_pool::average_pool_by_two;
+pub use batch_norm::{BatchNorm3d, BatchNorm3dConfig};
+pub use conv::{Conv3d, Conv3dConfig};
+pub use conv_transpose::{ConvTranspose3d, ConvTranspose3dConfig};
+pub use downsample::Downsample;
+pub use group_norm::{GroupNorm, GroupNormConfig};
+pub use instance_norm::InstanceNorm;
+pub use linear::{Linear, LinearConfig};
+pub use res_block::{ResBlock, ResBlockConfig};
+pub use upsample::{NearestUpsample, TransposedUpsample, Upsample, nearest_by_two};

@@ -1,0 +1,74 @@
+//! Residual block of two normalised convolutions.
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+
+use super::{Activation, Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig};
+
+/// Configuration of [`ResBlock`].
+#[derive(Config, Debug)]
+pub struct ResBlockConfig {
+    /// Channels of the input and of the output.
+    pub channels: [usize; 2],
+    /// Groups of both norms, a divisor of both numbers of channels.
+    pub norm_num_groups: usize,
+    /// Added to the variance in both norms.
+    #[config(default = 1e-6)]
+    pub norm_eps: f64,
+}
+
+impl ResBlockConfig {
+    /// Makes the block.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the groups do not divide the channels.
+    pub fn init(&self, device: &Device) -> ResBlock {
+        let [channels_in, channels_out] = self.channels;
+        let norm = |channels| GroupNormConfig::new(self.norm_num_groups, channels).with_epsilon(self.norm_eps).init(device);
+        let conv = |channels| Conv3dConfig::new(channels, 3).with_padding(1).init(device);
+        ResBlock {
+            norm1: norm(channels_in),
+            conv1: conv(self.channels),
+            norm2: norm(channels_out),
+            conv2: conv([channels_out; 2]),
+            nin_shortcut: (channels_in != channels_out).then(|| Conv3dConfig::new(self.channels, 1).init(device)),
+        }
+    }
+}
+
+/// Group norm, SiLU, 3x3x3 convolution, twice, plus the input (through a 1x1x1 convolution where the channels change).
+///
+/// Source: [Deep Residual Learning](https://arxiv.org/abs/1512.03385), in the order of
+/// [Identity Mappings](https://arxiv.org/abs/1603.05027).
+///
+/// # Memory
+///
+/// Held for backward in the plain path, in volumes of the block's channels: for each half the centred input, the
+/// input, the output and the sigmoid of the activation; about 8 in all. As a recomputed segment: the input.
+#[derive(Module, Debug)]
+pub struct ResBlock {
+    norm1: GroupNorm,
+    conv1: Conv3d,
+    norm2: GroupNorm,
+    conv2: Conv3d,
+    nin_shortcut: Option<Conv3d>,
+}
+
+impl ResBlock {
+    /// Applies the block.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, channels_in, depth, height, width]`
+    /// - output: `[batch_size, channels_out, depth, height, width]`
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let h = self.conv1.forward(Activation::Silu.forward(self.norm1.forward(x.clone())));
+        let h = self.conv2.forward(Activation::Silu.forward(self.norm2.forward(h)));
+        match &self.nin_shortcut {
+            Some(shortcut) => shortcut.forward(x) + h,
+            None => x + h,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Blocks, models and losses for volumetric deep learning, plain Burn modules on leanburn-ops.
+//!
+//! - [`blocks`]: convolutions, norms, attention, resampling; what the models are made of.
+//! - [`models`]: [`AutoencoderKl`](models::AutoencoderKl), [`PatchDiscriminator`](models::PatchDiscriminator) and
+//!   [`MultiScalePatchDiscriminator`](models::MultiScalePatchDiscriminator), equal to MONAI's.
+//! - [`losses`]: reconstruction, Kullback-Leibler and adversarial losses.
+//! - [`weights`]: MONAI's weight files in and out.
+//!
+//! # Mixed precision
+//!
+//! One rule, in [`numerics`]: the dtype of the activation decides. Parameters are float32; every convolution and matrix
+//! product computes in the dtype of its input; statistics, softmax and losses are computed in float32. A model
+//! runs in bfloat16 when its input is cast to bfloat16, and nothing else is to be configured.
+
+pub mod blocks;
+pub mod losses;
+pub mod models;
+pub mod numerics;
+pub mod weights;

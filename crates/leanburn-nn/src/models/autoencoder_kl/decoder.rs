@@ -1,0 +1,24 @@
+//! From a latent to a volume.
+
+use burn::tensor::Device;
+
+use super::AutoencoderKlConfig;
+use super::chain::{Chain, ChainBuilder};
+
+/// The decoder: convolution, non-local attention, levels from coarse to fine with a doubling between them, out.
+///
+/// Levels are numbered as in the encoder: level 0 is the finest and runs last.
+pub(super) fn decoder(config: &AutoencoderKlConfig, device: &Device) -> Chain {
+    let last = config.channels.len() - 1;
+    let mut chain = ChainBuilder::new("decoder", [config.latent_channels, config.channels[last]], config, device);
+    if config.with_decoder_nonlocal_attn {
+        chain.middle();
+    }
+    for level in (0..=last).rev() {
+        chain.level(level);
+        if level > 0 {
+            chain.upsample(level);
+        }
+    }
+    chain.out(config.out_channels)
+}

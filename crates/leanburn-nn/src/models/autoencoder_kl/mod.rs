@@ -1,0 +1,18 @@
+//! Autoencoder with a Gaussian latent space.
+//!
+//! Rombach et al., [High-Resolution Image Synthesis with Latent Diffusion Models](https://arxiv.org/abs/2112.10752);
+//! for volumes Pinaya et al., [Brain Imaging Generation with Latent Diffusion Models](https://arxiv.org/abs/2209.07162).
+//! An encoder halves the volume level by level, two 1x1x1 convolutions give mean and deviation of the latent, a
+//! decoder doubles it back.
+
+mod chain;
+mod config;
+mod decoder;
+mod encoder;
+mod model;
+mod shape;
+
+pub use chain::{Block, Chain};
+pub use config::AutoencoderKlConfig;
+pub use model::AutoencoderKl;
+pub use shape::ShapeError;

@@ -1,0 +1,183 @@
+//! The autoencoder itself.
+
+use burn::module::Module;
+use burn::tensor::{DType, Device, Distribution, Tensor, assert_shape};
+use leanburn_ops::ResidencyPolicy;
+
+use super::{AutoencoderKlConfig, Chain, decoder::decoder, encoder::encoder};
+use crate::blocks::{Conv3d, Conv3dConfig};
+use crate::numerics::{cast_to, in_wide};
+
+/// Autoencoder with a Gaussian latent space; see [`AutoencoderKlConfig`] for an example.
+///
+/// Equal to MONAI's `AutoencoderKL`. All volumes are `[batch_size, channels, depth, height, width]`.
+///
+/// # Memory
+///
+/// Held for backward: what the segments keep, which the residency policy decides; with every segment recomputed, one
+/// volume of channels for each segment. The finest level costs by far the most.
+#[derive(Module, Debug)]
+pub struct AutoencoderKl {
+    encoder: Chain,
+    quant_conv_mu: Conv3d,
+    quant_conv_log_sigma: Conv3d,
+    post_quant_conv: Conv3d,
+    decoder: Chain,
+    #[module(skip)]
+    config: AutoencoderKlConfig,
+    #[module(skip)]
+    residency: ResidencyPolicy,
+}
+
+impl AutoencoderKl {
+    pub(super) fn new(config: &AutoencoderKlConfig, device: &Device) -> Self {
+        let pointwise = || Conv3dConfig::new([config.latent_channels; 2], 1).init(device);
+        Self {
+            encoder: encoder(config, device),
+            quant_conv_mu: pointwise(),
+            quant_conv_log_sigma: pointwise(),
+            post_quant_conv: pointwise(),
+            decoder: decoder(config, device),
+            config: config.clone(),
+            residency: ResidencyPolicy::default(),
+        }
+    }
+
+    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
+    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
+        self.residency = residency;
+        self
+    }
+
+    /// Which segments keep their intermediate results.
+    pub fn residency(&self) -> &ResidencyPolicy {
+        &self.residency
+    }
+
+    /// What the model was made from.
+    pub fn config(&self) -> &AutoencoderKlConfig {
+        &self.config
+    }
+
+    /// Names of the segments in order of execution.
+    pub fn segments(&self) -> Vec<String> {
+        [self.encoder.segments(), self.decoder.segments()].concat()
+    }
+
+    /// Mean and standard deviation of the latent.
+    ///
+    /// The logarithm of the variance is clamped to `[-30, 20]`; the deviation is computed in float32.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - outputs: `[batch_size, latent_channels, depth / f, height / f, width / f]`, `f` the
+    ///   [downsampling](AutoencoderKlConfig::downsampling)
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input has other than `in_channels` channels. Whether the volume can be halved often enough is for
+    /// [`check_input`](AutoencoderKlConfig::check_input).
+    pub fn encode(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
+        let in_channels = self.config.in_channels;
+        assert_shape!(x, [_, in_channels, ..]);
+        let h = self.encoder.forward(x, &self.residency);
+        let mean = self.quant_conv_mu.forward(h.clone());
+        let sigma = in_wide(self.quant_conv_log_sigma.forward(h), |log_variance| {
+            (log_variance.clamp(-30.0, 20.0) / 2.0).exp()
+        });
+        (mean, sigma)
+    }
+
+    /// `mean + sigma * noise`, standard normal noise from the device's generator.
+    ///
+    /// # Shapes
+    ///
+    /// - inputs and output: `[batch_size, latent_channels, ..]`
+    ///
+    /// # Numerics
+    ///
+    /// The noise is drawn in float32 whatever the dtype of the latent, so that one seed gives one noise.
+    pub fn sample(&self, mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> {
+        let noise = Tensor::random(sigma.dims(), Distribution::Normal(0.0, 1.0), (&sigma.device(), DType::F32));
+        mean + cast_to(noise, sigma.dtype()) * sigma
+    }
+
+    /// The volume of a latent.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, latent_channels, depth, height, width]`
+    /// - output: `[batch_size, out_channels, f depth, f height, f width]`
+    pub fn decode(&self, z: Tensor<5>) -> Tensor<5> {
+        let latent_channels = self.config.latent_channels;
+        assert_shape!(z, [_, latent_channels, ..]);
+        self.decoder.forward(self.post_quant_conv.forward(z), &self.residency)
+    }
+
+    /// The volume of the mean of the latent: no noise.
+    pub fn reconstruct(&self, x: Tensor<5>) -> Tensor<5> {
+        self.decode(self.encode(x).0)
+    }
+
+    /// Encodes, samples and decodes: the reconstruction, and mean and deviation of the latent.
+    pub fn forward(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>, Tensor<5>) {
+        let (mean, sigma) = self.encode(x);
+        let z = self.sample(mean.clone(), sigma.clone());
+        (self.decode(z), mean, sigma)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_named_in_order_of_execution() {
+        let config = AutoencoderKlConfig::new(vec![4, 8], vec![1, 2], vec![false, true]).with_norm_num_groups(2);
+        let middle = |part: &str| ["res_0", "attention", "res_1"].map(|name| format!("{part}.middle.{name}"));
+        let coarse = |part: &str| {
+            ["res_0", "attention_0", "res_1", "attention_1"].map(|name| format!("{part}.level_1.{name}"))
+        };
+        let mut expected = vec!["encoder.conv_in".into(), "encoder.level_0.res_0".into(), "encoder.level_0.downsample".into()];
+        expected.extend(coarse("encoder"));
+        expected.extend(middle("encoder"));
+        expected.extend(["encoder.out".into(), "decoder.conv_in".into()]);
+        expected.extend(middle("decoder"));
+        expected.extend(coarse("decoder"));
+        expected.extend(["decoder.level_1.upsample", "decoder.level_0.res_0", "decoder.out"].map(String::from));
+        assert_eq!(config.init(&Device::flex()).segments(), expected);
+    }
+
+    #[test]
+    fn the_sample_has_the_given_mean_and_deviation() {
+        let device = Device::flex();
+        let model = AutoencoderKlConfig::new(vec![4], vec![1], vec![false]).with_norm_num_groups(2).init(&device);
+        let mean = Tensor::full([1, 3, 16, 16, 16], 2.0, &device);
+        let sigma = Tensor::full([1, 3, 16, 16, 16], 0.5, &device);
+        let z: Tensor<2> = model.sample(mean, sigma).reshape([1, -1]);
+        let (variance, mean) = z.var_mean(1);
+        assert!((mean.into_scalar::<f32>() - 2.0).abs() < 0.02);
+        assert!((variance.into_scalar::<f32>() - 0.25).abs() < 0.02);
+    }
+
+    #[test]
+    fn the_deviation_is_clamped() {
+        let device = Device::flex();
+        let config = AutoencoderKlConfig::new(vec![4], vec![1], vec![false]).with_norm_num_groups(2);
+        let model = config.with_encoder_nonlocal_attn(false).init(&device);
+        for (scale, expected) in [(1e6, 10f32.exp()), (-1e6, (-15f32).exp())] {
+            let mut model = model.clone();
+            model.quant_conv_log_sigma = Conv3dConfig::new([3, 3], 1)
+                .with_initializer(Some(burn::nn::Initializer::Constant { value: scale }))
+                .init(&device);
+            let x = Tensor::random([1, 1, 4, 4, 4], Distribution::Default, &device);
+            let h = model.encoder.forward(x.clone(), &ResidencyPolicy::default()).sum_dim(1);
+            let sigma = model.encode(x).1.narrow(1, 0, 1).to_data().to_vec::<f32>().unwrap();
+            let positive = h.to_data().to_vec::<f32>().unwrap();
+            for (h, sigma) in positive.into_iter().zip(sigma).filter(|(h, _)| *h > 1e-3) {
+                assert!((sigma / expected - 1.0).abs() < 1e-5, "{h} {sigma}");
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The models, each equal to its reference in MONAI 1.6.1 for three spatial dimensions.
+//!
+//! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
+//! results and which run again in backward; results and gradients are the same either way.
+
+mod autoencoder_kl;
+mod patch_discriminator;
+
+pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Chain, ShapeError};
+pub use patch_discriminator::{
+    MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, Norm, NormConfig,
+    PatchDiscriminator, PatchDiscriminatorConfig, PatchLayer,
+};
+
+/// Panics with every mistake of a configuration.
+fn refuse(config: &str, mistakes: &[(&'static str, String)]) {
+    let lines: Vec<_> = mistakes.iter().map(|(field, mistake)| format!("\n  {field}: {mistake}")).collect();
+    assert!(mistakes.is_empty(), "{config} cannot be built:{}", lines.concat());
+}

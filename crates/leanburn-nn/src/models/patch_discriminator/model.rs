@@ -1,0 +1,132 @@
+//! The patch discriminator itself.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, assert_shape};
+use leanburn_ops::ResidencyPolicy;
+
+use super::layer::{PatchLayer, normal_conv};
+use super::{NormConfig, PatchDiscriminatorConfig};
+use crate::blocks::Conv3d;
+
+/// Discriminator of patches; see [`PatchDiscriminatorConfig`] for an example.
+///
+/// Equal to MONAI's `PatchDiscriminator`.
+#[derive(Module, Debug)]
+pub struct PatchDiscriminator {
+    initial_conv: PatchLayer,
+    layers: Vec<PatchLayer>,
+    final_conv: Conv3d,
+    #[module(skip)]
+    config: PatchDiscriminatorConfig,
+    #[module(skip)]
+    prefix: String,
+    #[module(skip)]
+    residency: ResidencyPolicy,
+}
+
+impl PatchDiscriminator {
+    /// Makes the model; names of its segments begin with `prefix`.
+    pub(super) fn new(prefix: &str, config: &PatchDiscriminatorConfig, device: &Device) -> Self {
+        let kernel_size = config.kernel_size;
+        let initial = normal_conv([config.in_channels, config.channels], kernel_size).with_stride(2);
+        let width = |layer: usize| config.channels << layer;
+        let layer = |index: usize| {
+            let stride = if index + 1 == config.num_layers_d { 1 } else { 2 };
+            let conv = normal_conv([width(index), width(index + 1)], kernel_size).with_stride(stride);
+            PatchLayer::new(conv.with_bias(config.bias), config.norm, config, device)
+        };
+        let last_kernel = config.last_kernel_size();
+        let last = normal_conv([width(config.num_layers_d), config.out_channels], last_kernel);
+        Self {
+            initial_conv: PatchLayer::new(initial, NormConfig::None, config, device),
+            layers: (0..config.num_layers_d).map(layer).collect(),
+            final_conv: last.with_padding((last_kernel - 1) / 2).init(device),
+            config: config.clone(),
+            prefix: prefix.to_string(),
+            residency: ResidencyPolicy::default(),
+        }
+    }
+
+    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
+    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
+        self.residency = residency;
+        self
+    }
+
+    /// Which segments keep their intermediate results.
+    pub fn residency(&self) -> &ResidencyPolicy {
+        &self.residency
+    }
+
+    /// What the model was made from.
+    pub fn config(&self) -> &PatchDiscriminatorConfig {
+        &self.config
+    }
+
+    /// Names of the segments in order of execution.
+    pub fn segments(&self) -> Vec<String> {
+        let layers = (0..self.layers.len()).map(|index| format!("layer_{index}"));
+        let names = ["initial_conv".to_string()].into_iter().chain(layers).chain(["final_conv".to_string()]);
+        names.map(|name| format!("{}.{name}", self.prefix)).collect()
+    }
+
+    /// The outputs of all layers; the last is the judgement, without a final activation.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - last output: `[batch_size, out_channels, ..]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel on the way.
+    pub fn forward(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
+        let in_channels = self.config.in_channels;
+        assert_shape!(x, [_, in_channels, ..]);
+        let names = self.segments();
+        let mut features = Vec::with_capacity(names.len());
+        let mut h = x;
+        for (name, layer) in names.iter().zip([&self.initial_conv].into_iter().chain(&self.layers)) {
+            h = self.residency.run(name, layer, h, PatchLayer::forward);
+            features.push(h.clone());
+        }
+        features.push(self.residency.run(&names[names.len() - 1], &self.final_conv, h, Conv3d::forward));
+        features
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Distribution;
+
+    use super::*;
+    use crate::blocks::Activation;
+
+    #[test]
+    fn every_norm_and_dropout_runs() {
+        let device = Device::flex().autodiff();
+        let norms = [NormConfig::Batch, NormConfig::Instance, NormConfig::Group(2), NormConfig::None];
+        for norm in norms {
+            let config = PatchDiscriminatorConfig::new(1, 2).with_num_layers_d(2).with_norm(norm).with_bias(true);
+            let model = config.with_dropout(0.2).with_activation(Activation::Relu).init(&device);
+            let parameters = |scales: usize| 2 * 65 + scales + (2 * 64 + 1) * 4 + (4 * 64 + 1) * 8 + 8 * 64 + 1;
+            let expected = match norm {
+                NormConfig::Batch => parameters(4 * (4 + 8)), // running estimates are counted by Burn
+                NormConfig::Group(_) => parameters(2 * (4 + 8)),
+                _ => parameters(0),
+            };
+            assert_eq!(model.num_params(), expected, "{norm:?}");
+            let x = Tensor::random([2, 1, 16, 16, 16], Distribution::Default, &device);
+            let features = model.forward(x);
+            assert_eq!(features.len(), model.segments().len());
+            assert!(features[3].to_data().to_vec::<f32>().unwrap().iter().all(|value| value.is_finite()));
+        }
+    }
+
+    #[test]
+    fn segments_are_named_in_order_of_execution() {
+        let model = PatchDiscriminatorConfig::new(1, 2).with_num_layers_d(2).init(&Device::flex());
+        let expected = ["initial_conv", "layer_0", "layer_1", "final_conv"].map(|name| format!("discriminator.{name}"));
+        assert_eq!(model.segments(), expected);
+    }
+}

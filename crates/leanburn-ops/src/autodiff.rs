@@ -1,0 +1,89 @@
+//! The way from a `Tensor` to the autodiff primitive underneath, for every backend the project runs on.
+
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{
+    Autodiff, Backend, BackendTensor, DispatchDevice, DispatchKindConversion, DispatchTensor, tensor::FloatTensor,
+};
+use burn::tensor::Device;
+
+/// A backend's float tensor under autodiff, whatever the checkpointing strategy.
+pub(crate) type AutodiffTensor<B> = FloatTensor<Autodiff<B>>;
+
+/// A backend whose tensors travel through Burn's dispatch, plain and under autodiff.
+pub(crate) trait Reachable<B: Backend, C: CheckpointStrategy>:
+    DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B, C>>
+{
+}
+
+impl<B, C, T> Reachable<B, C> for T
+where
+    B: Backend,
+    C: CheckpointStrategy,
+    T: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B, C>>,
+{
+}
+
+/// The autodiff primitive of a tensor, or the tensor itself if it is not a float tensor of `Autodiff<B, C>`.
+pub(crate) fn lower<B: Backend, C: CheckpointStrategy>(
+    tensor: DispatchTensor,
+) -> Result<AutodiffTensor<B>, DispatchTensor>
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    match <DispatchTensor as DispatchKindConversion<Autodiff<B, C>>>::try_into_backend(tensor.clone()) {
+        Ok(BackendTensor::Float(primitive)) => Ok(primitive),
+        _ => Err(tensor),
+    }
+}
+
+/// The tensor of an autodiff primitive.
+pub(crate) fn raise<B: Backend, C: CheckpointStrategy>(primitive: AutodiffTensor<B>) -> DispatchTensor
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    <DispatchTensor as DispatchKindConversion<Autodiff<B, C>>>::from_backend(BackendTensor::Float(primitive))
+}
+
+/// The tensor, without autodiff, of a primitive.
+pub(crate) fn raise_plain<B: Backend>(primitive: FloatTensor<B>) -> DispatchTensor
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    <DispatchTensor as DispatchKindConversion<B>>::from_backend(BackendTensor::Float(primitive))
+}
+
+/// Whether the device records operations instead of running them.
+pub(crate) fn is_recording(device: &Device) -> bool {
+    matches!(device.clone().without_autodiff().as_dispatch(), DispatchDevice::Capture(_))
+}
+
+/// Calls `$function::<B, C>($arguments)` with the backend and the checkpointing strategy of the autodiff tensor `$tensor`.
+///
+/// This is the one list of backends; a tensor of any other is a panic that says so.
+macro_rules! on_backend_of {
+    ($tensor:expr, $function:ident $arguments:tt) => {
+        $crate::autodiff::on_backend_of!(
+            @try $tensor, $function $arguments,
+            [burn::backend::Flex, burn::backend::Capture, #[cfg(feature = "cube")] burn::backend::Cube]
+        )
+    };
+    (@try $tensor:expr, $function:ident $arguments:tt, [$($(#[$cfg:meta])* $backend:ty),*]) => {{
+        use burn::backend::autodiff::checkpoint::strategy::{BalancedCheckpointing, NoCheckpointing};
+        let tensor: &burn::backend::DispatchTensor = $tensor;
+        'found: {
+            $(
+                $(#[$cfg])*
+                {
+                    if $crate::autodiff::lower::<$backend, NoCheckpointing>(tensor.clone()).is_ok() {
+                        break 'found $function::<$backend, NoCheckpointing>$arguments;
+                    }
+                    if $crate::autodiff::lower::<$backend, BalancedCheckpointing>(tensor.clone()).is_ok() {
+                        break 'found $function::<$backend, BalancedCheckpointing>$arguments;
+                    }
+                }
+            )*
+            panic!("leanburn-ops: no autodiff tensor of a supported backend (Flex, Capture, CubeCL); found {tensor:?}")
+        }
+    }};
+}
+pub(crate) use on_backend_of;

@@ -1,0 +1,79 @@
+//! Backward on every device, the recording one included.
+//!
+//! Burn's own `Tensor::backward` refuses a recorded loss; underneath, on primitives, it records like any other
+//! operation. The planner reads a whole training step that way.
+
+use std::fmt;
+
+use burn::backend::autodiff::{checkpoint::strategy::CheckpointStrategy, grads::Gradients as RawGradients};
+use burn::backend::{Backend, DispatchTensor};
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+
+use crate::autodiff::{Reachable, lower, on_backend_of, raise_plain};
+
+/// Gradients of a loss, by tensor or by the parameters of a module.
+pub struct Gradients {
+    raw: RawGradients,
+    take: fn(&mut RawGradients, DispatchTensor) -> Option<DispatchTensor>,
+}
+
+impl fmt::Debug for Gradients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gradients").finish_non_exhaustive()
+    }
+}
+
+/// Runs backward from `loss`, a tensor of one element.
+///
+/// Like `Tensor::backward`, and on a recording device (`Device::capture()`) as well.
+///
+/// # Panics
+///
+/// Panics if `loss` is not an autodiff tensor.
+pub fn backward(loss: Tensor<1>) -> Gradients {
+    let loss = loss.into_dispatch();
+    on_backend_of!(&loss.clone(), backward_on(loss))
+}
+
+fn backward_on<B: Backend, C: CheckpointStrategy>(loss: DispatchTensor) -> Gradients
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    let loss = lower::<B, C>(loss).expect("on_backend_of chose this backend");
+    Gradients { raw: loss.backward(), take: take_on::<B, C> }
+}
+
+fn take_on<B: Backend, C: CheckpointStrategy>(raw: &mut RawGradients, tensor: DispatchTensor) -> Option<DispatchTensor>
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    let tensor = lower::<B, C>(tensor).ok()?;
+    tensor.grad_remove(raw).map(raise_plain::<B>)
+}
+
+impl Gradients {
+    /// Removes and returns the gradient of a tensor that requires one, if the loss depends on it.
+    pub fn take<const D: usize>(&mut self, tensor: &Tensor<D>) -> Option<Tensor<D>> {
+        (self.take)(&mut self.raw, tensor.clone().into_dispatch()).map(Tensor::from_dispatch)
+    }
+
+    /// Removes and returns the gradients of a module's parameters, for an optimizer or an accumulator.
+    pub fn take_module<M: Module>(&mut self, module: &M) -> GradientsParams {
+        struct Take<'a> {
+            gradients: &'a mut Gradients,
+            taken: GradientsParams,
+        }
+        impl ModuleVisitor for Take<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                if let Some(gradient) = self.gradients.take(&param.val()) {
+                    self.taken.register(param.id, gradient);
+                }
+            }
+        }
+        let mut take = Take { gradients: self, taken: GradientsParams::new() };
+        module.visit(&mut take);
+        take.taken
+    }
+}

@@ -1,0 +1,137 @@
+//! Which segments of a model keep their intermediate results, and which run again in backward.
+//!
+//! A model is a tree of named segments (`encoder.level_0.res_0`). The policy is a plain value: it is set on the
+//! model before training, printed by the planner and saved with the run. It never changes a result.
+
+use burn::module::Module;
+use serde::{Deserialize, Serialize};
+
+use crate::{Tensors, recompute, recompute::keep};
+
+/// Where the intermediate results of a segment live between forward and backward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Residency {
+    /// In memory, as autodiff would have it.
+    #[default]
+    Keep,
+    /// Nowhere: only the segment's inputs are kept, the rest is computed again in backward.
+    Recompute,
+}
+
+/// Gives the segments whose name matches `pattern` a residency.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResidencyRule {
+    /// Name of a segment; `*` stands for any run of characters, dots included.
+    pub pattern: String,
+    /// What the matching segments do.
+    pub residency: Residency,
+}
+
+/// A residency for every segment of a model: a default, and rules of which the last that matches wins.
+///
+/// # Example
+///
+/// ```
+/// use leanburn_ops::{Residency, ResidencyPolicy};
+///
+/// let policy = ResidencyPolicy::keep().with_rule("decoder.*", Residency::Recompute);
+/// assert_eq!(policy.of("decoder.level_2.res_0"), Residency::Recompute);
+/// assert_eq!(policy.of("encoder.level_0.res_0"), Residency::Keep);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResidencyPolicy {
+    /// What a segment does that no rule names.
+    pub default: Residency,
+    /// Exceptions, later ones first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<ResidencyRule>,
+}
+
+impl ResidencyPolicy {
+    /// Every segment keeps its intermediate results: plain autodiff.
+    pub fn keep() -> Self {
+        Self::default()
+    }
+
+    /// Every segment is computed again in backward.
+    pub fn recompute_all() -> Self {
+        Self { default: Residency::Recompute, rules: Vec::new() }
+    }
+
+    /// Adds a rule that goes before those already there.
+    pub fn with_rule(mut self, pattern: impl Into<String>, residency: Residency) -> Self {
+        self.rules.push(ResidencyRule { pattern: pattern.into(), residency });
+        self
+    }
+
+    /// What the segment called `name` does.
+    pub fn of(&self, name: &str) -> Residency {
+        let rule = self.rules.iter().rev().find(|rule| matches(&rule.pattern, name));
+        rule.map_or(self.default, |rule| rule.residency)
+    }
+
+    /// Runs `forward` as the segment called `name`, kept or recomputed as the policy says.
+    ///
+    /// Both residencies draw from the same [random stream](random), so they give the same result bit for bit.
+    pub fn run<M, I, O, F>(&self, name: &str, module: &M, inputs: I, forward: F) -> O
+    where
+        M: Module + Sync + 'static,
+        I: Tensors,
+        O: Tensors,
+        F: Fn(&M, I) -> O + Send + Sync + 'static,
+    {
+        match self.of(name) {
+            Residency::Keep => keep(module, inputs, forward),
+            Residency::Recompute => recompute(module, inputs, forward),
+        }
+    }
+}
+
+/// Whether `name` fits `pattern`, in which `*` stands for any run of characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            let starts = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
+            starts.into_iter().any(|at| matches(tail, &rest[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_rule_that_matches_wins() {
+        let policy = ResidencyPolicy::recompute_all()
+            .with_rule("encoder.*", Residency::Keep)
+            .with_rule("encoder.level_1.*", Residency::Recompute);
+        assert_eq!(policy.of("decoder.conv_in"), Residency::Recompute);
+        assert_eq!(policy.of("encoder.level_0.res_0"), Residency::Keep);
+        assert_eq!(policy.of("encoder.level_1.res_0"), Residency::Recompute);
+    }
+
+    #[test]
+    fn a_star_stands_for_any_run_of_characters() {
+        for (pattern, name, expected) in [
+            ("a.b", "a.b", true),
+            ("a.b", "a.b.c", false),
+            ("*", "", true),
+            ("*.res_*", "encoder.level_0.res_0", true),
+            ("*.res_*", "encoder.level_0.conv", false),
+            ("a*b*c", "a--b--c", true),
+            ("a*b*c", "a--c--b", false),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_policy_reads_back_as_it_was_written() {
+        let policy = ResidencyPolicy::keep().with_rule("decoder.*", Residency::Recompute);
+        let text = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<ResidencyPolicy>(&text).unwrap(), policy);
+    }
+}

@@ -1,0 +1,135 @@
+//! A recomputed segment gives the results of the plain path, bit for bit.
+
+mod common;
+
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::prelude::*;
+use burn::tensor::{DType, Distribution};
+use common::{ResBlock, chain, gradients_of, is_complete, outcome};
+use leanburn_ops::{backward, recompute};
+
+fn device() -> Device {
+    Device::flex().autodiff()
+}
+
+fn blocks(count: usize, device: &Device) -> Vec<ResBlock> {
+    device.seed(1);
+    (0..count).map(|_| ResBlock::new(8, device)).collect()
+}
+
+fn volume(device: &Device) -> Tensor<5> {
+    Tensor::random([2, 8, 6, 5, 4], Distribution::Normal(0.0, 1.0), device)
+}
+
+#[test]
+fn a_chain_of_residual_blocks_has_the_same_gradients() {
+    let device = device();
+    let blocks = blocks(3, &device);
+    let x = volume(&device).require_grad();
+    let run = |recomputed| outcome(&blocks, &x, chain(&blocks, x.clone(), recomputed).powf_scalar(2.0).mean());
+    let plain = run(false);
+    assert!(is_complete(&plain));
+    assert!(run(true) == plain);
+}
+
+#[test]
+fn balanced_checkpointing_may_be_on_as_well() {
+    let device = Device::flex().autodiff().gradient_checkpointing();
+    let blocks = blocks(2, &device);
+    let x = volume(&device).require_grad();
+    let run = |recomputed| outcome(&blocks, &x, chain(&blocks, x.clone(), recomputed).powf_scalar(2.0).mean());
+    let plain = run(false);
+    assert!(is_complete(&plain));
+    assert!(run(true) == plain);
+}
+
+#[test]
+fn half_precision_has_the_same_gradients_as_the_plain_path_in_it() {
+    let device = device();
+    let layer: Linear = LinearConfig::new(6, 6).init(&device);
+    for dtype in [DType::F16, DType::BF16] {
+        let forward = move |layer: &Linear, x: Tensor<2>| {
+            let weight = layer.weight.val().cast(dtype);
+            x.matmul(weight).cast(DType::F32).tanh()
+        };
+        let x =
+            Tensor::<2>::random([3, 6], Distribution::Normal(0.0, 1.0), &device).cast(dtype).detach().require_grad();
+        let run = |y: Tensor<2>| {
+            let mut gradients = backward(y.powf_scalar(2.0).sum());
+            (gradients.take(&layer.weight.val()).unwrap().into_data(), gradients.take(&x).unwrap().into_data())
+        };
+        let plain = run(forward(&layer, x.clone()));
+        assert_eq!(plain.1.dtype(), dtype);
+        assert!(run(recompute(&layer, x.clone(), forward)) == plain);
+    }
+}
+
+#[test]
+fn an_input_without_a_gradient_stays_without_one() {
+    let device = device();
+    let blocks = blocks(2, &device);
+    let x = volume(&device);
+    let run = |recomputed| outcome(&blocks, &x, chain(&blocks, x.clone(), recomputed).powf_scalar(2.0).mean());
+    let plain = run(false);
+    assert!(plain.2.is_none());
+    assert!(run(true) == plain);
+    let on_plain_device = x.clone().inner();
+    let y = recompute(&blocks[0], on_plain_device, ResBlock::forward);
+    assert_eq!(y.into_data(), blocks[0].forward(x).into_data());
+}
+
+#[test]
+fn a_frozen_module_passes_the_gradient_of_its_input_on() {
+    let device = device();
+    let blocks: Vec<ResBlock> = blocks(2, &device).into_iter().map(Module::no_grad).collect();
+    let x = volume(&device).require_grad();
+    let run = |recomputed| outcome(&blocks, &x, chain(&blocks, x.clone(), recomputed).powf_scalar(2.0).mean());
+    let plain = run(false);
+    assert!(plain.1.iter().all(Option::is_none) && plain.2.is_some());
+    assert!(run(true) == plain);
+}
+
+/// Several inputs and outputs of different ranks, one input and one output that nothing uses.
+#[derive(Module, Debug)]
+struct Mixer {
+    linear: Linear,
+}
+
+impl Mixer {
+    fn forward(
+        &self,
+        (x, scale, _unused): (Tensor<3>, Vec<Tensor<1>>, Tensor<2>),
+    ) -> (Tensor<2>, (Tensor<1>, Tensor<3>)) {
+        let h = self.linear.forward(x.clone() * scale[0].clone().unsqueeze()) + x;
+        (h.clone().mean_dim(1).squeeze_dim(1), (scale[1].clone().exp(), h.sin()))
+    }
+}
+
+#[test]
+fn several_inputs_and_outputs_of_any_rank() {
+    let device = device();
+    let mixer = Mixer { linear: LinearConfig::new(4, 4).init(&device) };
+    let tensor = |seed: u64| {
+        device.seed(seed);
+        Tensor::<3>::random([2, 3, 4], Distribution::Normal(0.0, 1.0), &device)
+    };
+    let x = tensor(1).require_grad();
+    let scale = tensor(2).slice([0..1, 0..1, 0..4]).reshape([4]).detach().require_grad();
+    let run = |recomputed: bool| {
+        // not leaves: their gradients go through gates
+        let inputs =
+            (x.clone() * 2.0, vec![scale.clone() * 3.0, scale.clone() * 0.5], x.clone().mean_dim(0).squeeze_dim(0));
+        let (a, (b, _unused)) = match recomputed {
+            true => recompute(&mixer, inputs, Mixer::forward),
+            false => mixer.forward(inputs),
+        };
+        let loss = a.powf_scalar(2.0).sum() + b.sum();
+        let mut gradients = backward(loss);
+        let parameters = gradients_of(&mixer, &mut gradients);
+        (parameters, gradients.take(&x).unwrap().into_data(), gradients.take(&scale).unwrap().into_data())
+    };
+    let plain = run(false);
+    assert!(plain.0.iter().all(Option::is_some));
+    assert!(run(true) == plain);
+}

@@ -1,0 +1,1 @@
+//! Trace of a training step without a device: what it will need.

@@ -1,0 +1,1 @@
+//! Precision, accumulation, checkpoints, monitoring and trainers.
