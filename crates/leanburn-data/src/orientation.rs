@@ -94,11 +94,7 @@ mod tests {
         let (shape, marked) = ([3, 4, 5], [1, 3, 0]);
         let mut ras = Array4::<f32>::zeros([1, 3, 4, 5]);
         ras[[0, 1, 3, 0]] = 1.0;
-        let mut affine = IDENTITY;
-        for axis in 0..3 {
-            affine[axis][axis] = 1.0 + axis as f64;
-            affine[axis][3] = -7.0 * (axis as f64 + 1.0);
-        }
+        let affine = [[1.0, 0.0, 0.0, -7.0], [0.0, 2.0, 0.0, -14.0], [0.0, 0.0, 3.0, -21.0], IDENTITY[3]];
         for orientation in all() {
             let to_file = orientation.inverse();
             let file = to_file.apply(ras.view());

@@ -25,3 +25,36 @@ pub fn prepare(volume: Volume, config: &DataConfig) -> Result<Prepared, DataErro
     let intensity = config.normalize.apply(volume.data_mut(), config.percentiles);
     Ok(Prepared { volume, intensity })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::affine::IDENTITY;
+    use crate::intensity::Normalize;
+
+    #[test]
+    fn there_and_back_is_the_input() {
+        let data: Vec<f32> = (0..1000).map(|index| 100.0 + (index / 10 % 10) as f32).collect();
+        let volume = Volume::new(data, [1, 10, 10, 10], IDENTITY).unwrap();
+        let grids = [
+            (Some([20, 20, 20]), None, [20, 20, 20]),
+            (None, Some([0.5, 1.0, 2.0]), [20, 10, 5]),
+            (Some([10, 10, 10]), None, [10, 10, 10]),
+            (None, None, [10, 10, 10]),
+        ];
+        for (voxel_size, spacing, extent) in grids {
+            let normalize = Normalize::MinMax;
+            let config = DataConfig { voxel_size, spacing, normalize, ..DataConfig::default() };
+            let prepared = prepare(volume.clone(), &config).unwrap();
+            assert_eq!(prepared.volume.extent(), extent);
+            let range = prepared.volume.data().iter();
+            assert!(range.clone().any(|value| *value == 0.0) && range.clone().any(|value| *value == 1.0));
+            let mut back = prepared.volume.to_original_grid().unwrap();
+            prepared.intensity.invert(back.data_mut());
+            assert_eq!(back.affine(), volume.affine());
+            let pairs = back.data().iter().zip(volume.data());
+            let largest = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(largest < 0.3, "{largest} off for {extent:?}");
+        }
+    }
+}

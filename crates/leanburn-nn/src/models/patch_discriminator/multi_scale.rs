@@ -39,6 +39,9 @@ impl MultiScalePatchDiscriminatorConfig {
             true => layers.saturating_add(self.num_scales.saturating_sub(1)),
             false => layers.saturating_mul(self.num_scales),
         };
+        if !self.average_pooling && halvings > 16 {
+            mistakes.push(("num_scales", format!("the last scale has {halvings} layers, 16 are the most")));
+        }
         let coarsest = u32::try_from(halvings).ok().and_then(|halvings| self.minimum_size.checked_shr(halvings));
         if coarsest.unwrap_or(0) == 0 {
             let message = format!(
@@ -153,7 +156,7 @@ mod tests {
     fn the_volume_must_outlast_the_halvings() {
         let size = |minimum, pooling| config(pooling).with_minimum_size(minimum).mistakes().len();
         assert_eq!([size(4, false), size(3, false), size(4, true), size(3, true)], [0, 1, 0, 1]);
-        assert_eq!(config(false).with_num_scales(1000).mistakes().len(), 1);
+        assert_eq!(config(false).with_num_scales(1000).mistakes().len(), 2);
         assert_eq!(config(true).with_num_scales(0).mistakes()[0].0, "num_scales");
     }
 }

@@ -1,0 +1,17 @@
+//! MONAI's weight files, in and out.
+//!
+//! [`load`] reads PyTorch checkpoints (`.pt`, `.pth`, `.ckpt`, `.bin`) and safetensors files, under today's names and
+//! those of the older GenerativeModels package, and finds the model inside a larger checkpoint.
+//! [`save_safetensors`] writes under MONAI's names, so that MONAI loads what was trained here.
+
+mod error;
+mod load;
+mod names;
+mod prefix;
+mod read;
+mod save;
+
+pub use error::{Differences, ShapeDifference, WeightsError};
+pub use load::{load, load_under};
+pub use names::MonaiWeights;
+pub use save::save_safetensors;

@@ -1,0 +1,32 @@
+//! The tensors of a weight file, by name, not yet read from disk where the format allows that.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burn::store::burn_pack::Tensor as Stored;
+use burn::store::{ModuleStore, PytorchStore, SafetensorsStore};
+
+use super::WeightsError;
+
+/// Opens a file by the ending of its name.
+pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Stored>, WeightsError> {
+    if !path.is_file() {
+        return Err(WeightsError::NotFound { path: path.to_path_buf() });
+    }
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    let tensors = match extension.as_str() {
+        "safetensors" => all(&mut SafetensorsStore::from_file(path)),
+        "pt" | "pth" | "ckpt" | "bin" => all(&mut PytorchStore::from_file(path).map_indices_contiguous(false)),
+        _ => return Err(WeightsError::UnknownFormat { path: path.to_path_buf(), found: extension }),
+    };
+    let refuse = |reason| WeightsError::NotAStateDict { path: path.to_path_buf(), reason };
+    match tensors {
+        Ok(tensors) if tensors.is_empty() => Err(refuse("no tensors at all".to_string())),
+        Ok(tensors) => Ok(tensors),
+        Err(reason) => Err(refuse(reason)),
+    }
+}
+
+fn all<S: ModuleStore>(store: &mut S) -> Result<BTreeMap<String, Stored>, String> {
+    store.get_all_tensors().cloned().map_err(|error| error.to_string())
+}
