@@ -336,6 +336,8 @@ mod tests {
             for index in 0..300 {
                 let sample = dataset.train_sample(index).unwrap();
                 assert!(sample.data.iter().all(|value| *value == 1.0), "{patch_size:?} {index}");
+                // A patch that fits does not stand out either.
+                assert!(patch_size != Some([4, 4, 4]) || (0..=12).contains(&sample.start[1]));
             }
             assert!(dataset.val_len() > 0);
             for index in 0..dataset.val_len() {
@@ -343,6 +345,16 @@ mod tests {
                 assert!(sample.data.iter().all(|value| *value == 1000.0), "{patch_size:?} {index}");
                 assert_eq!(sample.shape[1..], patch_size.unwrap_or([8, 4, 9]));
             }
+        }
+    }
+
+    #[test]
+    fn every_sample_is_drawn_afresh() {
+        let (_folder, dataset) = slab(Some([2, 2, 2]));
+        let start = |index| dataset.train_sample(index).unwrap().start;
+        for offset in 1..4 {
+            let equal = (0..100).filter(|index| start(*index) == start(index + offset)).count();
+            assert!(equal < 10, "{equal} of 100 samples equal those {offset} later");
         }
     }
 

@@ -395,6 +395,21 @@ mod tests {
     }
 
     #[test]
+    fn quaternions_turn_the_right_way() {
+        let codes = |parts: [f32; 3]| {
+            let mut file = sound();
+            file.put(252, &[1_i16]).put(256, &parts);
+            file.read().unwrap().original_orientation().codes()
+        };
+        let quarter = 0.5_f32.sqrt();
+        assert_eq!(codes([quarter, 0.0, 0.0]), "RSP");
+        assert_eq!(codes([0.0, quarter, 0.0]), "IAR");
+        assert_eq!(codes([0.0, 0.0, quarter]), "ALS");
+        // Rounding may carry a half turn past the unit sphere.
+        assert_eq!(codes([0.0, 0.0, 1.000_000_1]), "LPS");
+    }
+
+    #[test]
     fn broken_headers_have_errors_of_their_own() {
         sound().put(344, &[0_i32]).fails("magic");
         sound().put(0, &[540_i32]).fails("NIfTI-2");

@@ -38,7 +38,7 @@ mod tests {
             assert_eq!(y.dtype(), dtype);
             let gradient = x.grad(&(y.clone() * y).sum().backward()).unwrap();
             assert_eq!(gradient.dtype(), DType::F32);
-            assert_eq!(gradient.into_data().to_vec::<f32>().unwrap(), [2.0, 4.0]);
+            assert_eq!(gradient.into_data().try_to_vec::<f32>().unwrap(), [2.0, 4.0]);
         }
     }
 

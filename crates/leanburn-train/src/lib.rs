@@ -1,1 +1,37 @@
-//! Precision, accumulation, checkpoints, monitoring and trainers.
+//! Training that fits: precision, accumulation, checkpoints that resume bit for bit, and an honest account of memory.
+//!
+//! How a step flows: micro-batch → [`Workload::loss`] → scaled backward → accumulate → unscale, check, clip → optimizer →
+//! average of weights. [`Trainer`] runs it, a [`Workload`] says what is trained, and a [`Learner`] holds a module with
+//! everything that goes with training it.
+//!
+//! All randomness of a run is derived from its seed and position, so that the position is its whole random state.
+
+mod autoencoder;
+mod average;
+mod checkpoint;
+mod error;
+mod gradients;
+mod learner;
+mod loss_scale;
+mod memory;
+mod optimizer;
+mod precision;
+mod schedule;
+mod trainer;
+mod workload;
+
+pub use autoencoder::{
+    AutoencoderBatch, AutoencoderObjective, AutoencoderWorkload, Critic, ReconstructionLoss, volumes,
+};
+pub use average::WeightAverage;
+pub use checkpoint::CheckpointStore;
+pub use error::TrainError;
+pub use gradients::{Accumulator, Prepared, prepare_gradients};
+pub use learner::{AnyLearner, Learner, LearnerConfig, LearnerMemory, LearnerReport};
+pub use loss_scale::{LossScale, LossScaler};
+pub use memory::{CountingAllocator, MemoryMonitor, MemoryUse};
+pub use optimizer::{OptimizerConfig, OptimizerKind};
+pub use precision::Precision;
+pub use schedule::{Schedule, ScheduleConfig, ScheduleKind};
+pub use trainer::{StepReport, Trainer, TrainerConfig};
+pub use workload::{Losses, Moment, Workload};

@@ -38,6 +38,6 @@ mod tests {
         let x = Tensor::<1>::from_floats(values.as_slice(), &device).reshape([1, 1, 2, 3, 4]);
         let y = average_pool_by_two(x);
         assert_eq!(y.dims(), [1, 1, 1, 1, 2]);
-        assert_eq!(y.into_data().to_vec::<f32>().unwrap(), [55.5, 57.5]);
+        assert_eq!(y.into_data().try_to_vec::<f32>().unwrap(), [55.5, 57.5]);
     }
 }

@@ -130,7 +130,7 @@ mod tests {
             let x = Tensor::<1>::from_floats(values(), &device).reshape([2, 1, 1, 1, 2]);
             let y = norm.forward(x.clone());
             y.into_data().assert_approx_eq::<f32>(&x.into_data(), Tolerance::relative(1e-4));
-            assert_eq!(norm.running_mean.value_sync().into_data().to_vec::<f32>().unwrap(), [0.0]);
+            assert_eq!(norm.running_mean.value_sync().into_data().try_to_vec::<f32>().unwrap(), [0.0]);
         }
     }
 }

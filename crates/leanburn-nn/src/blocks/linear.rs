@@ -73,6 +73,6 @@ mod tests {
             bias: Param::from_data([0.5, 0.0, -0.5], &device),
         };
         let y = layer.forward(Tensor::from_floats([[[1.0, 10.0]]], &device));
-        assert_eq!(y.into_data().to_vec::<f32>().unwrap(), [21.5, 43.0, 64.5]);
+        assert_eq!(y.into_data().try_to_vec::<f32>().unwrap(), [21.5, 43.0, 64.5]);
     }
 }

@@ -90,7 +90,7 @@ mod tests {
         let x = x.reshape([1, channels, depth, height, width]).detach().require_grad();
         let y = nearest_by_two(x.clone());
         assert_eq!(y.dims(), [1, 2, 4, 2, 6]);
-        let values = y.to_data().to_vec::<f32>().unwrap();
+        let values = y.to_data().try_to_vec::<f32>().unwrap();
         for (at, value) in values.iter().enumerate() {
             let (w, h, d, c) = (at % 6, at / 6 % 2, at / 12 % 4, at / 48);
             let source = ((c * depth + d / 2) * height + h / 2) * width + w / 2;
@@ -98,6 +98,6 @@ mod tests {
         }
         let gradient = x.grad(&(y.clone() * y).sum().backward()).unwrap();
         let expected: Vec<f32> = (0..12).map(|value| 16.0 * value as f32).collect();
-        assert_eq!(gradient.into_data().to_vec::<f32>().unwrap(), expected);
+        assert_eq!(gradient.into_data().try_to_vec::<f32>().unwrap(), expected);
     }
 }

@@ -131,6 +131,7 @@ fn in_float32(path: String, tensor: Stored) -> Result<Stored, String> {
         return Err(format!("{name} in {dtype:?}, expected floats"));
     }
     let bytes = tensor.into_bytes().map_err(|error| format!("{name} cannot be read: {error:?}"))?;
-    let data = TensorData::from_bytes(bytes, shape.clone(), dtype).convert::<f32>();
+    let data = TensorData::try_from_bytes(bytes, shape.clone(), dtype).map_err(|error| format!("{name}: {error}"))?;
+    let data = data.convert::<f32>();
     Ok(Stored::new(path, DType::F32, shape, None, data.into_bytes()))
 }

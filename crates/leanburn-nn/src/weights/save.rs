@@ -47,7 +47,8 @@ fn entries<M: MonaiWeights>(model: &M) -> Result<Vec<(String, Entry)>, String> {
             let counter = Entry { dtype: Dtype::I64, shape: Vec::new(), bytes: vec![0; 8] };
             entries.push((format!("{norm}num_batches_tracked"), counter));
         }
-        entries.push((name, Entry::float32(TensorData::from_bytes(bytes, shape.clone(), dtype), shape)));
+        let data = TensorData::try_from_bytes(bytes, shape.clone(), dtype).map_err(|error| error.to_string())?;
+        entries.push((name, Entry::float32(data, shape)));
     }
     Ok(entries)
 }

@@ -48,10 +48,10 @@ pub struct AutoencoderKlConfig {
     pub norm_eps: f64,
     /// Whether the encoder ends with residual block, attention, residual block at its coarsest level.
     #[config(default = true)]
-    pub with_encoder_nonlocal_attn: bool,
+    pub encoder_nonlocal_attn: bool,
     /// Whether the decoder begins with them.
     #[config(default = true)]
-    pub with_decoder_nonlocal_attn: bool,
+    pub decoder_nonlocal_attn: bool,
     /// Whether the decoder enlarges by transposed convolutions rather than by nearest neighbour and convolution.
     #[config(default = false)]
     pub use_convtranspose: bool,

@@ -11,7 +11,7 @@ use super::chain::{Chain, ChainBuilder};
 pub(super) fn decoder(config: &AutoencoderKlConfig, device: &Device) -> Chain {
     let last = config.channels.len() - 1;
     let mut chain = ChainBuilder::new("decoder", [config.latent_channels, config.channels[last]], config, device);
-    if config.with_decoder_nonlocal_attn {
+    if config.decoder_nonlocal_attn {
         chain.middle();
     }
     for level in (0..=last).rev() {

@@ -15,7 +15,7 @@ pub(super) fn encoder(config: &AutoencoderKlConfig, device: &Device) -> Chain {
             chain.downsample(level);
         }
     }
-    if config.with_encoder_nonlocal_attn {
+    if config.encoder_nonlocal_attn {
         chain.middle();
     }
     chain.out(config.latent_channels)

@@ -173,8 +173,8 @@ mod tests {
                 .init(&device);
             let x = Tensor::random([1, 1, 4, 4, 4], Distribution::Default, &device);
             let h = model.encoder.forward(x.clone(), &ResidencyPolicy::default()).sum_dim(1);
-            let sigma = model.encode(x).1.narrow(1, 0, 1).to_data().to_vec::<f32>().unwrap();
-            let positive = h.to_data().to_vec::<f32>().unwrap();
+            let sigma = model.encode(x).1.narrow(1, 0, 1).to_data().try_to_vec::<f32>().unwrap();
+            let positive = h.to_data().try_to_vec::<f32>().unwrap();
             for (h, sigma) in positive.into_iter().zip(sigma).filter(|(h, _)| *h > 1e-3) {
                 assert!((sigma / expected - 1.0).abs() < 1e-5, "{h} {sigma}");
             }

@@ -119,7 +119,7 @@ mod tests {
             let x = Tensor::random([2, 1, 16, 16, 16], Distribution::Default, &device);
             let features = model.forward(x);
             assert_eq!(features.len(), model.segments().len());
-            assert!(features[3].to_data().to_vec::<f32>().unwrap().iter().all(|value| value.is_finite()));
+            assert!(features[3].to_data().try_to_vec::<f32>().unwrap().iter().all(|value| value.is_finite()));
         }
     }
 

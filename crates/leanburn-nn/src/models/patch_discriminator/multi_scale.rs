@@ -156,7 +156,8 @@ mod tests {
     fn the_volume_must_outlast_the_halvings() {
         let size = |minimum, pooling| config(pooling).with_minimum_size(minimum).mistakes().len();
         assert_eq!([size(4, false), size(3, false), size(4, true), size(3, true)], [0, 1, 0, 1]);
-        assert_eq!(config(false).with_num_scales(1000).mistakes().len(), 2);
-        assert_eq!(config(true).with_num_scales(0).mistakes()[0].0, "num_scales");
+        let scales = |num_scales, pooling| MultiScalePatchDiscriminatorConfig { num_scales, ..config(pooling) };
+        assert_eq!(scales(1000, false).mistakes().len(), 2);
+        assert_eq!(scales(0, true).mistakes()[0].0, "num_scales");
     }
 }

@@ -1,0 +1,199 @@
+//! Runs a model on a fixture, under any residency policy, and reports everything that comes out.
+#![allow(dead_code, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::prelude::*;
+use burn::tensor::{DType, Gradients, TensorData};
+use leanburn_nn::losses::{kl_divergence_mean, l1_loss, l2_loss};
+use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, PatchDiscriminator, PatchDiscriminatorConfig};
+use leanburn_nn::weights::{self, MonaiWeights};
+use leanburn_ops::ResidencyPolicy;
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+/// The values of tensors by name.
+pub type Values = BTreeMap<String, Vec<f32>>;
+
+/// What a training step on a fixture gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub outputs: Values,
+    pub loss: f32,
+    /// By MONAI's names; the input's gradient is `x`.
+    pub gradients: Values,
+    /// Parameters and buffers after the step, by MONAI's names.
+    pub state: Values,
+}
+
+/// A model and an input of a well-known implementation, and what it made of them.
+pub struct Fixture {
+    pub path: PathBuf,
+    pub args: Value,
+    tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
+}
+
+impl Fixture {
+    pub fn read(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        let about = std::fs::read_to_string(path.with_extension("json")).unwrap();
+        let args = serde_json::from_str::<Value>(&about).unwrap()["args"].clone();
+        let path = path.with_extension("safetensors");
+        let bytes = std::fs::read(&path).unwrap();
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        let floats = file.iter().filter(|(_, view)| view.dtype() == safetensors::Dtype::F32);
+        let tensors = floats.map(|(name, view)| {
+            let values = view.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
+            (name.to_string(), (view.shape().to_vec(), values.collect()))
+        });
+        Self { args, tensors: tensors.collect(), path }
+    }
+
+    pub fn tensor<const D: usize>(&self, name: &str, device: &Device) -> Tensor<D> {
+        let (shape, values) = &self.tensors[name];
+        Tensor::from_data(TensorData::new(values.clone(), shape.clone()), device)
+    }
+
+    /// The tensors whose names begin with `prefix`, without it.
+    pub fn values(&self, prefix: &str) -> Values {
+        let named = self.tensors.iter().filter_map(|(name, (_, values))| Some((name.strip_prefix(prefix)?, values)));
+        named.map(|(name, values)| (name.to_string(), values.clone())).collect()
+    }
+
+    fn list<T>(&self, name: &str, value: impl Fn(&Value) -> T) -> Vec<T> {
+        self.args[name].as_array().unwrap().iter().map(value).collect()
+    }
+
+    fn number(&self, name: &str) -> usize {
+        self.args[name].as_u64().unwrap() as usize
+    }
+
+    fn flag(&self, name: &str, default: bool) -> bool {
+        self.args[name].as_bool().unwrap_or(default)
+    }
+
+    pub fn autoencoder_config(&self) -> AutoencoderKlConfig {
+        let numbers = |name| self.list(name, |value| value.as_u64().unwrap() as usize);
+        let attention = self.list("attention_levels", |value| value.as_bool().unwrap());
+        AutoencoderKlConfig::new(numbers("channels"), numbers("num_res_blocks"), attention)
+            .with_in_channels(self.number("in_channels"))
+            .with_out_channels(self.number("out_channels"))
+            .with_latent_channels(self.number("latent_channels"))
+            .with_norm_num_groups(self.number("norm_num_groups"))
+            .with_norm_eps(self.args["norm_eps"].as_f64().unwrap())
+            .with_encoder_nonlocal_attn(self.flag("with_encoder_nonlocal_attn", true))
+            .with_decoder_nonlocal_attn(self.flag("with_decoder_nonlocal_attn", true))
+            .with_use_convtranspose(self.flag("use_convtranspose", false))
+    }
+
+    pub fn autoencoder(&self, device: &Device) -> AutoencoderKl {
+        let mut model = self.autoencoder_config().init(device);
+        weights::load_under(&mut model, &self.path, "weight.").unwrap();
+        model
+    }
+
+    pub fn discriminator(&self, device: &Device) -> PatchDiscriminator {
+        let config = PatchDiscriminatorConfig::new(self.number("in_channels"), self.number("channels"))
+            .with_out_channels(self.number("out_channels"))
+            .with_num_layers_d(self.number("num_layers_d"));
+        let mut model = config.init(device);
+        weights::load_under(&mut model, &self.path, "weight.").unwrap();
+        model
+    }
+}
+
+/// One step of forward and backward in float32 on the CPU.
+pub fn run_fixture(name: &str, policy: ResidencyPolicy) -> Outcome {
+    run_fixture_in(name, policy, DType::F32)
+}
+
+/// One step of forward and backward on the CPU, the input cast to `dtype`.
+pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outcome {
+    let device = Device::flex().autodiff();
+    leanburn_ops::random::seed(&device, 0);
+    let fixture = Fixture::read(name);
+    let x = fixture.tensor::<5>("input.x", &device).require_grad();
+    match name {
+        "patch_discriminator" => {
+            let model = fixture.discriminator(&device).with_residency(policy);
+            let features = model.forward(x.clone().cast(dtype));
+            let judgement = features[features.len() - 1].clone();
+            let loss = l2_loss(judgement.clone(), Tensor::ones_like(&judgement));
+            let outputs = features.iter().enumerate().map(|(at, feature)| (format!("feature_{at}"), feature.clone()));
+            outcome(&model, x, outputs.collect(), loss)
+        }
+        _ => {
+            let model = fixture.autoencoder(&device).with_residency(policy);
+            let (mean, sigma) = model.encode(x.clone().cast(dtype));
+            let reconstruction = model.decode(mean.clone());
+            let loss = l1_loss(reconstruction.clone(), x.clone().detach())
+                + kl_divergence_mean(mean.clone(), sigma.clone()) * 1e-3;
+            let outputs = [("mu", mean), ("sigma", sigma), ("reconstruction", reconstruction)];
+            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
+        }
+    }
+}
+
+fn outcome<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tensor<5>)>, loss: Tensor<1>) -> Outcome {
+    let gradients = loss.backward();
+    let mut visitor = Visitor { path: Vec::new(), gradients: &gradients, found: Values::new(), state: Values::new() };
+    model.visit(&mut visitor);
+    let Visitor { found, state, .. } = visitor;
+    let named = |values: Values| values.into_iter().map(|(path, values)| (M::monai_name(&path), values));
+    let x = ("x".to_string(), values(x.grad(&gradients).expect("the loss depends on the input")));
+    Outcome {
+        outputs: outputs.into_iter().map(|(name, output)| (name, values(output))).collect(),
+        loss: loss.into_scalar::<f32>(),
+        gradients: named(found).chain([x]).collect(),
+        state: named(state).collect(),
+    }
+}
+
+pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.cast(DType::F32).into_data().try_to_vec().unwrap()
+}
+
+struct Visitor<'a> {
+    path: Vec<String>,
+    gradients: &'a Gradients,
+    found: Values,
+    state: Values,
+}
+
+impl ModuleVisitor for Visitor<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.path.push(name.to_string());
+        }
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.path.pop();
+        }
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.state.insert(self.path.join("."), values(param.val()));
+        if let Some(gradient) = param.val().grad(self.gradients) {
+            self.found.insert(self.path.join("."), values(gradient));
+        }
+    }
+}
+
+/// `|found - expected| / |expected|`.
+pub fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+    let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b)));
+    difference / norm(&mut expected.iter().map(|value| f64::from(*value))).max(f64::MIN_POSITIVE)
+}
+
+/// The largest relative error, after checking that both have the same names.
+pub fn worst(found: &Values, expected: &Values) -> (f64, String) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    let errors = expected.iter().map(|(name, values)| (relative_error(&found[name], values), name.clone()));
+    errors.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap()
+}

@@ -1,0 +1,164 @@
+//! Training of the KL autoencoder, with or without a discriminator.
+//!
+//! Rombach et al., [High-Resolution Image Synthesis with Latent Diffusion Models](https://arxiv.org/abs/2112.10752), stage one:
+//! reconstruction, Kullback-Leibler and adversarial losses; the discriminator takes its turn after the autoencoder.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, TensorData};
+use leanburn_data::Batch;
+use leanburn_nn::losses::{AdversarialCriterion, PatchAdversarialLoss, kl_divergence, l1_loss, l2_loss};
+use leanburn_nn::models::{AutoencoderKl, MultiScalePatchDiscriminator, PatchDiscriminator};
+use leanburn_nn::numerics::widen;
+use serde::{Deserialize, Serialize};
+
+use crate::{AnyLearner, Learner, Losses, Moment, Precision, Workload};
+
+/// A micro-batch of volumes, `[batch_size, channels, depth, height, width]`.
+pub type AutoencoderBatch = Tensor<5>;
+
+/// A batch of the data pipeline as a tensor on the device.
+pub fn volumes(batch: Batch, device: &Device) -> AutoencoderBatch {
+    Tensor::from_data(TensorData::new(batch.data, batch.shape), device)
+}
+
+/// Distance between a volume and its reconstruction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReconstructionLoss {
+    /// Mean absolute difference.
+    #[default]
+    L1,
+    /// Mean squared difference.
+    L2,
+}
+
+/// What an autoencoder is trained for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AutoencoderObjective {
+    /// Distance between volume and reconstruction, weight 1.
+    pub reconstruction: ReconstructionLoss,
+    /// Weight of the Kullback-Leibler divergence, summed over a latent and averaged over the batch.
+    pub kl_weight: f64,
+    /// How judgements are compared with labels.
+    pub adversarial: AdversarialCriterion,
+    /// Weight of both adversarial losses.
+    pub adversarial_weight: f64,
+    /// First step with adversarial losses.
+    pub adversarial_start_step: u64,
+}
+
+/// A discriminator: judges volumes at one or several scales.
+pub trait Critic: Module {
+    /// One tensor of judgements a scale, for volumes `[batch_size, channels, depth, height, width]`.
+    fn judge(&self, volumes: Tensor<5>) -> Vec<Tensor<5>>;
+}
+
+impl Critic for PatchDiscriminator {
+    fn judge(&self, volumes: Tensor<5>) -> Vec<Tensor<5>> {
+        self.forward(volumes).pop().into_iter().collect()
+    }
+}
+
+impl Critic for MultiScalePatchDiscriminator {
+    fn judge(&self, volumes: Tensor<5>) -> Vec<Tensor<5>> {
+        self.forward(volumes).outputs
+    }
+}
+
+/// An autoencoder and its discriminator, each with an optimizer of its own.
+#[derive(Debug)]
+pub struct AutoencoderWorkload<D: Critic = MultiScalePatchDiscriminator> {
+    autoencoder: Learner<AutoencoderKl>,
+    discriminator: Option<Learner<D>>,
+    objective: AutoencoderObjective,
+    precision: Precision,
+    /// What the autoencoder made of the micro-batch, for the discriminator's turn.
+    reconstruction: Option<Tensor<5>>,
+}
+
+impl<D: Critic> AutoencoderWorkload<D> {
+    /// Puts the parts together.
+    pub fn new(
+        autoencoder: Learner<AutoencoderKl>,
+        discriminator: Option<Learner<D>>,
+        objective: AutoencoderObjective,
+        precision: Precision,
+    ) -> Self {
+        Self { autoencoder, discriminator, objective, precision, reconstruction: None }
+    }
+
+    /// The autoencoder's learner.
+    pub fn autoencoder(&self) -> &Learner<AutoencoderKl> {
+        &self.autoencoder
+    }
+
+    /// The discriminator's learner.
+    pub fn discriminator(&self) -> Option<&Learner<D>> {
+        self.discriminator.as_ref()
+    }
+
+    /// Whether the discriminator takes part in `step`.
+    fn is_adversarial(&self, step: u64) -> bool {
+        self.discriminator.is_some() && step >= self.objective.adversarial_start_step
+    }
+
+    fn adversarial_loss(&self) -> PatchAdversarialLoss {
+        PatchAdversarialLoss::new(self.objective.adversarial)
+    }
+
+    fn generator_turn(&mut self, volumes: &Tensor<5>, step: u64) -> Losses {
+        let (reconstruction, mean, sigma) = self.autoencoder.module().forward(self.precision.cast(volumes.clone()));
+        let distance = match self.objective.reconstruction {
+            ReconstructionLoss::L1 => l1_loss(reconstruction.clone(), volumes.clone()),
+            ReconstructionLoss::L2 => l2_loss(reconstruction.clone(), volumes.clone()),
+        };
+        let kl = kl_divergence(mean, sigma);
+        let mut parts = vec![("reconstruction", distance.clone()), ("kl", kl.clone())];
+        let mut total = distance + kl * self.objective.kl_weight;
+        if let Some(discriminator) = self.discriminator.as_ref().filter(|_| self.is_adversarial(step)) {
+            // its weights take no gradient in this turn; its statistics move, as in the reference
+            let judgements = discriminator.module().clone().no_grad().judge(reconstruction.clone());
+            let generator = self.adversarial_loss().generator(&judgements);
+            parts.push(("generator", generator.clone()));
+            total = total + generator * self.objective.adversarial_weight;
+            self.reconstruction = Some(reconstruction.detach());
+        }
+        losses(total, parts)
+    }
+
+    fn discriminator_turn(&mut self, volumes: &Tensor<5>, step: u64) -> Option<Losses> {
+        let fake = self.reconstruction.take()?;
+        let discriminator = self.discriminator.as_ref().filter(|_| self.is_adversarial(step))?.module();
+        let on_fake = discriminator.judge(fake);
+        let on_real = discriminator.judge(self.precision.cast(volumes.clone()));
+        let loss = self.adversarial_loss().discriminator(&on_fake, &on_real);
+        Some(losses(loss.clone() * self.objective.adversarial_weight, vec![("discriminator", loss)]))
+    }
+
+    /// The reconstruction of volumes by the trained weights, deterministic, in f32.
+    pub fn reconstruct(&self, volumes: Tensor<5>) -> Tensor<5> {
+        let volumes = volumes.without_autodiff();
+        widen(self.autoencoder.trained().reconstruct(self.precision.cast(volumes)))
+    }
+}
+
+fn losses(total: Tensor<1>, parts: Vec<(&'static str, Tensor<1>)>) -> Losses {
+    let parts = parts.into_iter().map(|(name, part)| (name, part.without_autodiff())).collect();
+    Losses { total, parts }
+}
+
+impl<D: Critic> Workload for AutoencoderWorkload<D> {
+    type Batch = AutoencoderBatch;
+
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
+        let discriminator = self.discriminator.as_mut().map(|learner| learner as &mut dyn AnyLearner);
+        [Some(&mut self.autoencoder as &mut dyn AnyLearner), discriminator].into_iter().flatten().collect()
+    }
+
+    fn loss(&mut self, turn: usize, batch: &Self::Batch, moment: Moment) -> Option<Losses> {
+        match turn {
+            0 => Some(self.generator_turn(batch, moment.step)),
+            _ => self.discriminator_turn(batch, moment.step),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Exponential moving average of weights.
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Tensor, kind::BridgeTensor};
+
+/// A module whose weights follow another's: `average = decay * average + (1 - decay) * weights`.
+///
+/// Source: Polyak and Juditsky, [Acceleration of Stochastic Approximation by Averaging](https://doi.org/10.1137/0330046).
+///
+/// # Memory
+///
+/// One more copy of the weights.
+#[derive(Clone, Debug)]
+pub struct WeightAverage<M> {
+    decay: f64,
+    average: Option<M>,
+}
+
+impl<M: Module> WeightAverage<M> {
+    /// Starts at the module's weights. `decay` is in [0, 1).
+    pub fn new(module: &M, decay: f64) -> Self {
+        Self { decay, average: Some(module.valid()) }
+    }
+
+    /// The module with averaged weights, without autodiff.
+    pub fn module(&self) -> &M {
+        self.average.as_ref().expect("only absent during an update")
+    }
+
+    /// Replaces the average, for instance by a checkpoint's.
+    pub fn set(&mut self, module: M) {
+        self.average = Some(module);
+    }
+
+    /// Moves the average towards the module's weights and buffers.
+    pub fn update(&mut self, module: &M) {
+        struct Take(Vec<BridgeTensor>);
+        impl ModuleVisitor for Take {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                self.0.push(param.val().without_autodiff().into_bridge());
+            }
+        }
+        struct Move(std::vec::IntoIter<BridgeTensor>, f64);
+        impl ModuleMapper for Move {
+            fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+                let towards = Tensor::<D>::from_bridge(self.0.next().expect("two modules of one shape"));
+                let decay = self.1;
+                param.map(|average| average.mul_scalar(decay) + towards.mul_scalar(1.0 - decay))
+            }
+        }
+        let mut take = Take(Vec::new());
+        module.visit(&mut take);
+        let average = self.average.take().expect("only absent during an update");
+        self.average = Some(average.map(&mut Move(take.0.into_iter(), self.decay)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::{Linear, LinearConfig};
+    use burn::tensor::Device;
+
+    use super::*;
+
+    #[test]
+    fn follows_the_weights() {
+        let device = Device::flex().autodiff();
+        let fill = |value: f64| -> Linear {
+            struct Fill(f64);
+            impl ModuleMapper for Fill {
+                fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+                    param.map(|tensor| tensor.zeros_like().add_scalar(self.0))
+                }
+            }
+            LinearConfig::new(2, 2).init(&device).map(&mut Fill(value))
+        };
+        let mut average = WeightAverage::new(&fill(0.0), 0.75);
+        average.update(&fill(1.0));
+        average.update(&fill(1.0));
+        let expected = 1.0 - 0.75f32 * 0.75;
+        let found = average.module().weight.val().into_data().to_vec::<f32>().unwrap();
+        assert_eq!(found, vec![expected; 4]);
+    }
+}

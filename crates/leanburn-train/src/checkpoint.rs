@@ -1,0 +1,147 @@
+//! Checkpoints in a folder: whole or not there at all, the last few kept.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::TrainError;
+
+/// A folder of checkpoints, one folder a step: `step-00000100`.
+#[derive(Clone, Debug)]
+pub struct CheckpointStore {
+    folder: PathBuf,
+    keep: usize,
+}
+
+impl CheckpointStore {
+    /// The store in `folder`, which need not be there yet; `keep` newest checkpoints stay, at least one.
+    pub fn new(folder: impl Into<PathBuf>, keep: usize) -> Self {
+        Self { folder: folder.into(), keep: keep.max(1) }
+    }
+
+    /// Writes a checkpoint: `write` fills a temporary folder, which is then renamed.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Checkpoint`], or what `write` gives; older checkpoints are then as they were.
+    pub fn save(&self, step: u64, write: impl FnOnce(&Path) -> Result<(), TrainError>) -> Result<PathBuf, TrainError> {
+        let path = self.folder.join(format!("{PREFIX}{step:08}"));
+        if path.is_dir() {
+            return Ok(path); // a step has one state, whoever saved it first
+        }
+        fs::create_dir_all(&self.folder).map_err(|error| TrainError::writing(&self.folder, error))?;
+        self.remove_unfinished();
+        let temporary = tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            .tempdir_in(&self.folder)
+            .map_err(|error| TrainError::writing(&self.folder, error))?;
+        write(temporary.path())?;
+        sync_files(temporary.path()).map_err(|error| TrainError::writing(temporary.path(), error))?;
+        fs::rename(temporary.path(), &path).map_err(|error| TrainError::writing(&path, error))?;
+        let _ = temporary.keep(); // renamed: nothing to remove
+        let _ = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        self.remove_old();
+        Ok(path)
+    }
+
+    /// The newest checkpoint and its step.
+    pub fn latest(&self) -> Option<(u64, PathBuf)> {
+        self.all().pop()
+    }
+
+    /// All checkpoints, oldest first.
+    pub fn all(&self) -> Vec<(u64, PathBuf)> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut found: Vec<(u64, PathBuf)> = entries
+            .filter_map(|entry| {
+                let step = entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
+                Some((step, entry.path()))
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    fn remove_old(&self) {
+        let all = self.all();
+        let old = all.len().saturating_sub(self.keep);
+        all.iter().take(old).for_each(|(_, path)| drop(fs::remove_dir_all(path)));
+    }
+
+    /// Removes what a killed process left.
+    fn remove_unfinished(&self) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+const PREFIX: &str = "step-";
+const UNFINISHED: &str = ".unfinished-";
+
+fn sync_files(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        File::open(entry?.path())?.sync_all()?;
+    }
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write_step(store: &CheckpointStore, step: u64) -> Result<PathBuf, TrainError> {
+        store.save(step, |folder| {
+            fs::write(folder.join("weights"), step.to_string()).map_err(|error| TrainError::writing(folder, error))
+        })
+    }
+
+    #[test]
+    fn keeps_the_newest() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path().join("checkpoints"), 2);
+        assert!(store.latest().is_none());
+        for step in [9, 10, 100] {
+            write_step(&store, step).unwrap();
+        }
+        let steps: Vec<u64> = store.all().into_iter().map(|(step, _)| step).collect();
+        assert_eq!(steps, [10, 100]);
+        let (_, path) = store.latest().unwrap();
+        assert_eq!(fs::read_to_string(path.join("weights")).unwrap(), "100");
+    }
+
+    #[test]
+    fn a_failed_checkpoint_leaves_nothing_and_harms_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path(), 2);
+        write_step(&store, 1).unwrap();
+        let failed = store.save(2, |path| {
+            fs::write(path.join("weights"), "half").unwrap();
+            Err(TrainError::writing(path, "disk full"))
+        });
+        assert!(failed.unwrap_err().to_string().contains("disk full"));
+        assert_eq!(store.latest().unwrap().0, 1);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_not_a_checkpoint_and_goes_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path(), 2);
+        fs::create_dir(folder.path().join(".unfinished-x")).unwrap();
+        fs::write(folder.path().join(".unfinished-x/weights"), "half").unwrap();
+        assert!(store.latest().is_none());
+        write_step(&store, 3).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_step_is_written_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path(), 3);
+        write_step(&store, 5).unwrap();
+        write_step(&store, 5).unwrap();
+        assert_eq!(store.all().len(), 1);
+    }
+}

@@ -1,0 +1,72 @@
+//! What can go wrong in training.
+
+use std::path::PathBuf;
+
+/// An error of training, with its remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// The learning rate cannot be scheduled.
+    #[error("learning rate {learning_rate} cannot be used: {reason}; choose one above 0 and at most 1")]
+    Schedule {
+        /// The learning rate at its highest.
+        learning_rate: f64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Too many steps in a row had infinite or undefined gradients.
+    #[error(
+        "stopped at step {step}: the gradients of {learner} were infinite or undefined for {bad_steps} steps in a row; \
+         lower the learning rate, use bf16 or f32, or go on from an earlier checkpoint"
+    )]
+    Diverged {
+        /// Step that gave up.
+        step: u64,
+        /// Whose gradients.
+        learner: String,
+        /// How many steps in a row.
+        bad_steps: u64,
+    },
+    /// A file of a checkpoint cannot be read or written.
+    #[error("cannot {action} {}: {reason}", path.display())]
+    Checkpoint {
+        /// "read" or "write".
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system or the format says.
+        reason: String,
+    },
+    /// The checkpoint belongs to another model or another setting.
+    #[error("checkpoint {} does not fit this run: {reason}; resume with the configuration it was made with", path.display())]
+    CheckpointMismatch {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What differs.
+        reason: String,
+    },
+    /// The data ran out or cannot be read.
+    #[error(transparent)]
+    Data(#[from] leanburn_data::DataError),
+    /// The data stopped before the run did.
+    #[error("the batches ended at step {step}; give the run a data source that repeats")]
+    OutOfBatches {
+        /// Step that found none.
+        step: u64,
+    },
+}
+
+impl TrainError {
+    /// Whether training diverged.
+    pub fn is_diverged(&self) -> bool {
+        matches!(self, Self::Diverged { .. })
+    }
+
+    pub(crate) fn writing(path: &std::path::Path, reason: impl std::fmt::Display) -> Self {
+        Self::Checkpoint { action: "write", path: path.to_path_buf(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn reading(path: &std::path::Path, reason: impl std::fmt::Display) -> Self {
+        Self::Checkpoint { action: "read", path: path.to_path_buf(), reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,262 @@
+//! A module and everything that goes with training it.
+
+use std::fs;
+use std::path::Path;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::ModuleOptimizer;
+use burn::store::ModuleRecord;
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Accumulator, LossScale, LossScaler, OptimizerConfig, Schedule, ScheduleConfig, TrainError, WeightAverage,
+    prepare_gradients,
+};
+
+/// How a module is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LearnerConfig {
+    /// The optimizer.
+    pub optimizer: OptimizerConfig,
+    /// The learning rate over time.
+    pub schedule: ScheduleConfig,
+    /// Factor of the loss before backward.
+    pub loss_scale: LossScale,
+    /// Gradients are clipped to this global norm.
+    pub max_grad_norm: Option<f64>,
+    /// Decay of an average of the weights, kept beside them.
+    pub average_decay: Option<f64>,
+}
+
+/// A module with its optimizer, accumulated gradients, loss scale and average of weights.
+pub struct Learner<M: Module> {
+    name: &'static str,
+    config: LearnerConfig,
+    module: Option<M>,
+    optimizer: ModuleOptimizer,
+    schedule: Schedule,
+    scaler: LossScaler,
+    accumulator: Accumulator<M>,
+    average: Option<WeightAverage<M>>,
+}
+
+impl<M: Module> std::fmt::Debug for Learner<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Learner").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// What an optimizer step did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LearnerReport {
+    /// Name of the learner.
+    pub learner: String,
+    /// Learning rate of the step.
+    pub learning_rate: f64,
+    /// Global norm of the gradients before clipping.
+    pub gradient_norm: f64,
+    /// Loss scale of the step.
+    pub loss_scale: f64,
+    /// Whether the step was left out because gradients were infinite or undefined.
+    pub skipped: bool,
+}
+
+/// What a learner holds between steps, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnerMemory {
+    /// Weights and buffers.
+    pub weights: u64,
+    /// Gradients while they are accumulated.
+    pub gradients: u64,
+    /// States of the optimizer.
+    pub optimizer: u64,
+    /// Average of the weights.
+    pub average: u64,
+}
+
+/// A learner of any module, as a trainer sees it.
+pub trait AnyLearner {
+    /// Name for reports and checkpoint files.
+    fn name(&self) -> &'static str;
+
+    /// Runs backward from `share * loss`, scaled, and adds the gradients to those already there.
+    ///
+    /// With `share = 1 / steps`, the sum over `steps` micro-batches is the gradient of the mean loss of the large batch.
+    fn accumulate(&mut self, loss: Tensor<1>, share: f64);
+
+    /// Takes an optimizer step with the accumulated gradients; `None` if there are none.
+    fn step(&mut self, step: u64) -> Option<LearnerReport>;
+
+    /// What it holds.
+    fn memory(&self) -> LearnerMemory;
+
+    /// Writes everything that training needs to go on into files of `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Checkpoint`].
+    fn save(&self, folder: &Path) -> Result<(), TrainError>;
+
+    /// Reads what [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Checkpoint`], [`TrainError::CheckpointMismatch`].
+    fn load(&mut self, folder: &Path) -> Result<(), TrainError>;
+}
+
+impl<M: Module> Learner<M> {
+    /// A learner of `module` that has not taken a step.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Schedule`].
+    pub fn new(name: &'static str, module: M, config: LearnerConfig) -> Result<Self, TrainError> {
+        parameter_bytes(&module); // initialises lazy parameters now, from the seed of now
+        Ok(Self {
+            name,
+            optimizer: config.optimizer.init(),
+            schedule: config.schedule.init()?,
+            scaler: LossScaler::new(config.loss_scale),
+            accumulator: Accumulator::default(),
+            average: config.average_decay.map(|decay| WeightAverage::new(&module, decay)),
+            module: Some(module),
+            config,
+        })
+    }
+
+    /// The module in training.
+    pub fn module(&self) -> &M {
+        self.module.as_ref().expect("only absent during a step")
+    }
+
+    /// The module to use: averaged weights if there are, without autodiff.
+    pub fn trained(&self) -> M {
+        match &self.average {
+            Some(average) => average.module().clone(),
+            None => self.module().valid(),
+        }
+    }
+
+    /// The accumulated gradients, as the optimizer would see them before clipping; empties the accumulator.
+    pub fn take_gradients(&mut self) -> Option<burn::optim::GradientsParams> {
+        let gradients = self.accumulator.take()?;
+        Some(prepare_gradients(self.module(), gradients, self.scaler.scale(), None).gradients)
+    }
+
+    fn update(&mut self, learning_rate: f64, gradients: burn::optim::GradientsParams) {
+        let module = self.module.take().expect("only absent during a step");
+        self.module = Some(self.optimizer.step(learning_rate, module, gradients));
+        if let (Some(average), Some(module)) = (&mut self.average, &self.module) {
+            average.update(module);
+        }
+    }
+
+    fn file(&self, folder: &Path, what: &str) -> std::path::PathBuf {
+        folder.join(format!("{}.{what}", self.name))
+    }
+}
+
+impl<M: Module> AnyLearner for Learner<M> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn accumulate(&mut self, loss: Tensor<1>, share: f64) {
+        let factor = share * self.scaler.scale();
+        let loss = if factor == 1.0 { loss } else { loss.mul_scalar(factor) };
+        let gradients = leanburn_ops::backward(loss).take_module(self.module());
+        let module = self.module.as_ref().expect("only absent during a step");
+        self.accumulator.add(module, gradients);
+    }
+
+    fn step(&mut self, step: u64) -> Option<LearnerReport> {
+        let gradients = self.accumulator.take()?;
+        let loss_scale = self.scaler.scale();
+        let learning_rate = self.schedule.at(step);
+        let prepared = prepare_gradients(self.module(), gradients, loss_scale, self.config.max_grad_norm);
+        let finite = prepared.norm.is_finite();
+        if finite {
+            self.update(learning_rate, prepared.gradients);
+        }
+        self.scaler.update(finite);
+        Some(LearnerReport {
+            learner: self.name.to_string(),
+            learning_rate,
+            gradient_norm: prepared.norm,
+            loss_scale,
+            skipped: !finite,
+        })
+    }
+
+    fn memory(&self) -> LearnerMemory {
+        let weights = parameter_bytes(self.module());
+        LearnerMemory {
+            weights,
+            gradients: weights,
+            optimizer: self.config.optimizer.state_bytes(weights),
+            average: if self.average.is_some() { weights } else { 0 },
+        }
+    }
+
+    fn save(&self, folder: &Path) -> Result<(), TrainError> {
+        let write = |what: &str, result: Result<(), String>| {
+            result.map_err(|reason| TrainError::writing(&self.file(folder, what), reason))
+        };
+        let weights = self.module().clone().into_record().save(self.file(folder, WEIGHTS));
+        write(WEIGHTS, weights.map_err(|error| error.to_string()))?;
+        let optimizer = self.optimizer.save(self.file(folder, OPTIMIZER));
+        write(OPTIMIZER, optimizer.map_err(|error| error.to_string()))?;
+        if let Some(average) = &self.average {
+            let saved = average.module().clone().into_record().save(self.file(folder, AVERAGE));
+            write(AVERAGE, saved.map_err(|error| error.to_string()))?;
+        }
+        let scaler = serde_json::to_vec_pretty(&self.scaler).expect("numbers serialise");
+        write(SCALER, fs::write(self.file(folder, SCALER), scaler).map_err(|error| error.to_string()))
+    }
+
+    fn load(&mut self, folder: &Path) -> Result<(), TrainError> {
+        let module = load_module(self.module().clone(), &self.file(folder, WEIGHTS))?;
+        let path = self.file(folder, OPTIMIZER);
+        let optimizer = self.config.optimizer.init().load(&path).map_err(|error| TrainError::reading(&path, error))?;
+        let path = self.file(folder, SCALER);
+        let text = fs::read(&path).map_err(|error| TrainError::reading(&path, error))?;
+        let scaler = serde_json::from_slice(&text).map_err(|error| TrainError::reading(&path, error))?;
+        if let Some(average) = &mut self.average {
+            let module = load_module(average.module().clone(), &folder.join(format!("{}.{AVERAGE}", self.name)))?;
+            average.set(module);
+        }
+        (self.module, self.optimizer, self.scaler) = (Some(module), optimizer, scaler);
+        Ok(())
+    }
+}
+
+const WEIGHTS: &str = "weights.bpk";
+const OPTIMIZER: &str = "optimizer.bpk";
+const AVERAGE: &str = "average.bpk";
+const SCALER: &str = "scaler.json";
+
+fn load_module<M: Module>(module: M, path: &Path) -> Result<M, TrainError> {
+    if !path.is_file() {
+        return Err(TrainError::reading(path, "it is not there"));
+    }
+    let record = ModuleRecord::load(path).map_err(|error| TrainError::reading(path, error))?;
+    module
+        .try_load_record(record)
+        .map_err(|error| TrainError::CheckpointMismatch { path: path.to_path_buf(), reason: error.to_string() })
+}
+
+/// Bytes of a module's parameters and buffers.
+fn parameter_bytes<M: Module>(module: &M) -> u64 {
+    struct Count(u64);
+    impl ModuleVisitor for Count {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let tensor = param.val();
+            self.0 += (tensor.shape().num_elements() * tensor.dtype().size()) as u64;
+        }
+    }
+    let mut count = Count(0);
+    module.visit(&mut count);
+    count.0
+}

@@ -1,0 +1,43 @@
+//! Mixed precision as a per-operation policy.
+
+use burn::tensor::{DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// The dtype of convolutions and matrix products. Weights are always f32 masters.
+///
+/// Source: Micikevicius et al., [Mixed Precision Training](https://arxiv.org/abs/1710.03740).
+///
+/// The models of `leanburn-nn` compute each operation in the dtype of its input: casting a model's input with
+/// [`cast`](Self::cast) is all there is to choosing a precision. Statistics, softmax and losses stay in f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// Single precision throughout.
+    #[default]
+    F32,
+    /// bfloat16: the range of f32, 8 bits of mantissa; needs no loss scale.
+    Bf16,
+    /// IEEE half: 11 bits of mantissa, overflows above 65,504; needs a loss scale.
+    F16,
+}
+
+impl Precision {
+    /// The dtype of convolutions and matrix products.
+    pub fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+            Self::F16 => DType::F16,
+        }
+    }
+
+    /// The tensor in this precision.
+    pub fn cast<const D: usize>(self, tensor: Tensor<D>) -> Tensor<D> {
+        if tensor.dtype() == self.dtype() { tensor } else { tensor.cast(self.dtype()) }
+    }
+
+    /// Whether the device computes in this precision.
+    pub fn is_supported_by(self, device: &Device) -> bool {
+        device.supports_dtype(self.dtype())
+    }
+}

@@ -1,0 +1,199 @@
+//! The training step, and where a run stands.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{Device, Tensor};
+use leanburn_ops::random;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AnyLearner, CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, TrainError, Workload,
+};
+
+/// How a workload is trained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrainerConfig {
+    /// Seed of everything that is drawn at random.
+    pub seed: u64,
+    /// Micro-batches of one optimizer step.
+    pub accumulation_steps: u64,
+    /// The run gives up after this many steps in a row with infinite or undefined gradients.
+    pub max_bad_steps: u64,
+}
+
+/// What one optimizer step did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// The step, counted from 0.
+    pub step: u64,
+    /// Parts of the losses by name, averaged over the micro-batches.
+    pub losses: BTreeMap<String, f64>,
+    /// What each learner did; those that sat the step out are left out.
+    pub learners: Vec<LearnerReport>,
+    /// Memory after the step, with its peak since the step began.
+    pub memory: Option<MemoryUse>,
+}
+
+/// Trains a workload on a device, one step at a time.
+#[derive(Debug)]
+pub struct Trainer<W> {
+    workload: W,
+    config: TrainerConfig,
+    device: Device,
+    monitor: MemoryMonitor,
+    position: Position,
+}
+
+/// Where a run stands; with the seed also its random state and its place in the data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Position {
+    /// Steps taken.
+    step: u64,
+    /// Steps in a row that were skipped.
+    bad_steps: u64,
+}
+
+/// The trainer's own file in a checkpoint.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    seed: u64,
+    accumulation_steps: u64,
+    position: Position,
+}
+
+impl<W: Workload> Trainer<W> {
+    /// A trainer at step 0.
+    pub fn new(workload: W, config: TrainerConfig, device: &Device) -> Self {
+        let monitor = MemoryMonitor::new(device);
+        Self { workload, config, device: device.clone(), monitor, position: Position::default() }
+    }
+
+    /// The workload in training.
+    pub fn workload(&self) -> &W {
+        &self.workload
+    }
+
+    /// Steps taken so far.
+    pub fn steps(&self) -> u64 {
+        self.position.step
+    }
+
+    /// Micro-batches used so far: the index of the next one.
+    pub fn micro_batches(&self) -> u64 {
+        self.position.step * self.config.accumulation_steps
+    }
+
+    /// Live and peak memory.
+    pub fn monitor(&self) -> &MemoryMonitor {
+        &self.monitor
+    }
+
+    /// What each learner holds between steps.
+    pub fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)> {
+        self.workload.learners().iter().map(|learner| (learner.name(), learner.memory())).collect()
+    }
+
+    /// Takes one optimizer step, with the next `accumulation_steps` micro-batches.
+    ///
+    /// # Errors
+    ///
+    /// What `batches` gives, [`TrainError::OutOfBatches`], [`TrainError::Diverged`].
+    pub fn step<E>(&mut self, batches: &mut impl Iterator<Item = Result<W::Batch, E>>) -> Result<StepReport, TrainError>
+    where
+        TrainError: From<E>,
+    {
+        let step = self.position.step;
+        self.monitor.start();
+        let mut sums: BTreeMap<&'static str, (Tensor<1>, u64)> = BTreeMap::new();
+        for micro_batch in 0..self.config.accumulation_steps {
+            let batch = batches.next().ok_or(TrainError::OutOfBatches { step })??;
+            self.micro_step(&batch, Moment { step, micro_batch }, &mut sums);
+        }
+        let learners: Vec<_> = self.workload.learners().into_iter().filter_map(|learner| learner.step(step)).collect();
+        self.position.step += 1;
+        let memory = self.monitor.read();
+        let mean = |(name, (sum, count)): (&str, (Tensor<1>, u64))| {
+            (name.to_string(), f64::from(sum.into_scalar::<f32>()) / count as f64)
+        };
+        let report = StepReport { step, losses: sums.into_iter().map(mean).collect(), learners, memory };
+        self.count_bad_steps(&report)?;
+        Ok(report)
+    }
+
+    fn micro_step(&mut self, batch: &W::Batch, moment: Moment, sums: &mut BTreeMap<&'static str, (Tensor<1>, u64)>) {
+        let share = 1.0 / self.config.accumulation_steps as f64;
+        for turn in 0..self.workload.learners().len() {
+            let path = [moment.step, moment.micro_batch, turn as u64];
+            random::seed(&self.device, random::derive(self.config.seed, &path));
+            let Some(losses) = self.workload.loss(turn, batch, moment) else {
+                continue;
+            };
+            for (name, part) in losses.parts {
+                let (sum, count) = sums.remove(name).map_or((part.clone(), 1), |(sum, count)| (sum + part, count + 1));
+                sums.insert(name, (sum, count));
+            }
+            self.monitor.read(); // the most is held between forward and backward
+            self.workload.learners()[turn].accumulate(losses.total, share);
+        }
+    }
+
+    fn count_bad_steps(&mut self, report: &StepReport) -> Result<(), TrainError> {
+        let Some(bad) = report.learners.iter().find(|learner| learner.skipped) else {
+            self.position.bad_steps = 0;
+            return Ok(());
+        };
+        self.position.bad_steps += 1;
+        let bad_steps = self.position.bad_steps;
+        match bad_steps >= self.config.max_bad_steps {
+            true => Err(TrainError::Diverged { step: report.step, learner: bad.learner.clone(), bad_steps }),
+            false => Ok(()),
+        }
+    }
+
+    /// Saves a checkpoint of the current step.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Checkpoint`].
+    pub fn save(&mut self, store: &CheckpointStore) -> Result<PathBuf, TrainError> {
+        let saved = Saved {
+            seed: self.config.seed,
+            accumulation_steps: self.config.accumulation_steps,
+            position: self.position.clone(),
+        };
+        let learners = self.workload.learners();
+        store.save(saved.position.step, |folder| {
+            learners.iter().try_for_each(|learner| learner.save(folder))?;
+            let path = folder.join(TRAINER);
+            let text = serde_json::to_vec_pretty(&saved).expect("numbers serialise");
+            fs::write(&path, text).map_err(|error| TrainError::writing(&path, error))
+        })
+    }
+
+    /// Goes on from a checkpoint. The next step is, bit for bit, the one that would have followed it.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Checkpoint`], and [`TrainError::CheckpointMismatch`] if the seed, the accumulation or a model differs.
+    pub fn resume(&mut self, checkpoint: &Path) -> Result<(), TrainError> {
+        let path = checkpoint.join(TRAINER);
+        let text = fs::read(&path).map_err(|error| TrainError::reading(&path, error))?;
+        let saved: Saved = serde_json::from_slice(&text).map_err(|error| TrainError::reading(&path, error))?;
+        for (name, found, expected) in [
+            ("seed", saved.seed, self.config.seed),
+            ("gradient_accumulation_steps", saved.accumulation_steps, self.config.accumulation_steps),
+        ] {
+            if found != expected {
+                let reason = format!("{name} is {found} there and {expected} here");
+                return Err(TrainError::CheckpointMismatch { path: checkpoint.to_path_buf(), reason });
+            }
+        }
+        self.workload.learners().into_iter().try_for_each(|learner: &mut dyn AnyLearner| learner.load(checkpoint))?;
+        self.position = saved.position;
+        Ok(())
+    }
+}
+
+const TRAINER: &str = "trainer.json";

@@ -1,0 +1,38 @@
+//! What is trained: the seam between models and trainers.
+
+use burn::tensor::Tensor;
+
+use crate::AnyLearner;
+
+/// Position of a micro-batch in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Optimizer step, counted from 0.
+    pub step: u64,
+    /// Micro-batch within the step, counted from 0.
+    pub micro_batch: u64,
+}
+
+/// The loss of one turn, and what it is made of.
+#[derive(Clone, Debug)]
+pub struct Losses {
+    /// What backward starts from.
+    pub total: Tensor<1>,
+    /// Its parts by name, unweighted, without autodiff: for people to read.
+    pub parts: Vec<(&'static str, Tensor<1>)>,
+}
+
+/// Modules with their optimizers, and what a batch means to them.
+///
+/// Each learner has one turn a micro-batch, in order: an adversarial workload has two, the generator's and the
+/// discriminator's. A workload says nothing about how it is trained; the planner traces the same one.
+pub trait Workload {
+    /// A micro-batch on the device.
+    type Batch;
+
+    /// The learners in the order of their turns.
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner>;
+
+    /// The loss of learner `turn`; `None` if it sits this moment out.
+    fn loss(&mut self, turn: usize, batch: &Self::Batch, moment: Moment) -> Option<Losses>;
+}
