@@ -1,1 +1,10 @@
-//! The leanburn command: train, reconstruct, and account for memory.
+//! The `leanburn` command as a library: configuration, run folders, reports and the commands themselves.
+
+pub mod command;
+pub mod config;
+pub mod device;
+pub mod error;
+pub mod progress;
+pub mod report;
+pub mod run_folder;
+pub mod workload;

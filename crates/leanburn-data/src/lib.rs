@@ -2,6 +2,7 @@
 //!
 //! - [`Volume`] holds one scan in RAS order and reads and writes files.
 //! - [`DataConfig`] says which volumes to use and how to prepare them.
+//! - [`SlidingWindow`] takes a volume through a model in overlapping patches.
 //! - [`Dataset`] turns an index into a [`Sample`]; [`Loader`] turns samples into [`Batch`]es.
 //!
 //! One seed gives one stream of batches, whatever the number of worker threads.
@@ -40,6 +41,7 @@ mod prepare;
 mod random;
 mod resample;
 mod safetensors_file;
+mod sliding;
 mod source;
 mod split;
 mod validation;
@@ -57,4 +59,5 @@ pub use loader::Loader;
 pub use orientation::Orientation;
 pub use phantom::phantom;
 pub use prepare::{Prepared, prepare};
+pub use sliding::SlidingWindow;
 pub use volume::Volume;

@@ -37,7 +37,7 @@ impl<M: Module> WeightAverage<M> {
         struct Take(Vec<BridgeTensor>);
         impl ModuleVisitor for Take {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-                self.0.push(param.val().without_autodiff().into_bridge());
+                self.0.push(param.val().into_bridge());
             }
         }
         struct Move(std::vec::IntoIter<BridgeTensor>, f64);
@@ -49,7 +49,7 @@ impl<M: Module> WeightAverage<M> {
             }
         }
         let mut take = Take(Vec::new());
-        module.visit(&mut take);
+        module.valid().visit(&mut take); // with its running statistics settled
         let average = self.average.take().expect("only absent during an update");
         self.average = Some(average.map(&mut Move(take.0.into_iter(), self.decay)));
     }

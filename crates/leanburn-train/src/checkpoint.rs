@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::TrainError;
+use crate::{TrainError, manifest};
 
 /// A folder of checkpoints, one folder a step: `step-00000100`.
 #[derive(Clone, Debug)]
@@ -18,15 +18,19 @@ impl CheckpointStore {
         Self { folder: folder.into(), keep: keep.max(1) }
     }
 
-    /// Writes a checkpoint: `write` fills a temporary folder, which is then renamed.
+    /// Writes a checkpoint: `write` fills a temporary folder with files, which is then renamed.
+    ///
+    /// A whole checkpoint of the same step stays as it is, a damaged one is replaced.
     ///
     /// # Errors
     ///
     /// [`TrainError::Checkpoint`], or what `write` gives; older checkpoints are then as they were.
     pub fn save(&self, step: u64, write: impl FnOnce(&Path) -> Result<(), TrainError>) -> Result<PathBuf, TrainError> {
         let path = self.folder.join(format!("{PREFIX}{step:08}"));
-        if path.is_dir() {
-            return Ok(path); // a step has one state, whoever saved it first
+        match manifest::verify(&path) {
+            Ok(()) => return Ok(path), // a step has one state, whoever saved it first
+            Err(_) if path.exists() => fs::remove_dir_all(&path).map_err(|error| TrainError::writing(&path, error))?,
+            Err(_) => {}
         }
         fs::create_dir_all(&self.folder).map_err(|error| TrainError::writing(&self.folder, error))?;
         self.remove_unfinished();
@@ -35,11 +39,12 @@ impl CheckpointStore {
             .tempdir_in(&self.folder)
             .map_err(|error| TrainError::writing(&self.folder, error))?;
         write(temporary.path())?;
+        manifest::write(temporary.path())?;
         sync_files(temporary.path()).map_err(|error| TrainError::writing(temporary.path(), error))?;
         fs::rename(temporary.path(), &path).map_err(|error| TrainError::writing(&path, error))?;
         let _ = temporary.keep(); // renamed: nothing to remove
         let _ = File::open(&self.folder).and_then(|folder| folder.sync_all());
-        self.remove_old();
+        self.remove_older(step);
         Ok(path)
     }
 
@@ -54,17 +59,18 @@ impl CheckpointStore {
         let mut found: Vec<(u64, PathBuf)> = entries
             .filter_map(|entry| {
                 let step = entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
-                Some((step, entry.path()))
+                entry.path().is_dir().then(|| (step, entry.path()))
             })
             .collect();
         found.sort();
         found
     }
 
-    fn remove_old(&self) {
-        let all = self.all();
-        let old = all.len().saturating_sub(self.keep);
-        all.iter().take(old).for_each(|(_, path)| drop(fs::remove_dir_all(path)));
+    /// Keeps the newest up to `step`; later ones, of a run that had come farther, are not this run's to remove.
+    fn remove_older(&self, step: u64) {
+        let past: Vec<_> = self.all().into_iter().filter(|(found, _)| *found <= step).collect();
+        let old = past.len().saturating_sub(self.keep);
+        past.iter().take(old).for_each(|(_, path)| drop(fs::remove_dir_all(path)));
     }
 
     /// Removes what a killed process left.
@@ -143,5 +149,26 @@ mod tests {
         write_step(&store, 5).unwrap();
         write_step(&store, 5).unwrap();
         assert_eq!(store.all().len(), 1);
+    }
+
+    #[test]
+    fn a_damaged_step_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path(), 3);
+        let path = write_step(&store, 5).unwrap();
+        fs::write(path.join("weights"), "").unwrap();
+        assert_eq!(write_step(&store, 5).unwrap(), path);
+        assert_eq!(fs::read_to_string(path.join("weights")).unwrap(), "5");
+    }
+
+    #[test]
+    fn a_run_that_went_back_keeps_what_it_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path(), 1);
+        write_step(&store, 100).unwrap();
+        assert!(write_step(&store, 10).unwrap().is_dir());
+        write_step(&store, 20).unwrap();
+        let steps: Vec<u64> = store.all().into_iter().map(|(step, _)| step).collect();
+        assert_eq!(steps, [20, 100]);
     }
 }

@@ -28,7 +28,7 @@ pub enum TrainError {
         bad_steps: u64,
     },
     /// A file of a checkpoint cannot be read or written.
-    #[error("cannot {action} {}: {reason}", path.display())]
+    #[error("cannot {action} {}: {reason}; {}", path.display(), remedy(action))]
     Checkpoint {
         /// "read" or "write".
         action: &'static str,
@@ -56,10 +56,22 @@ pub enum TrainError {
     },
 }
 
+/// What to do where a file of a checkpoint cannot be read or written.
+fn remedy(action: &str) -> &'static str {
+    match action {
+        "write" => "give a folder on a disk with space that may be written to",
+        _ => "go on from an earlier checkpoint",
+    }
+}
+
 impl TrainError {
     /// Whether training diverged.
     pub fn is_diverged(&self) -> bool {
         matches!(self, Self::Diverged { .. })
+    }
+
+    pub(crate) fn mismatch(path: &std::path::Path, reason: impl std::fmt::Display) -> Self {
+        Self::CheckpointMismatch { path: path.to_path_buf(), reason: reason.to_string() }
     }
 
     pub(crate) fn writing(path: &std::path::Path, reason: impl std::fmt::Display) -> Self {

@@ -1,14 +1,14 @@
 //! A module and everything that goes with training it.
 
-use std::fs;
 use std::path::Path;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::ModuleOptimizer;
-use burn::store::ModuleRecord;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::buffers::Buffers;
+use crate::learner_files::{AVERAGE, LearnerFiles, WEIGHTS};
 use crate::{
     Accumulator, LossScale, LossScaler, OptimizerConfig, Schedule, ScheduleConfig, TrainError, WeightAverage,
     prepare_gradients,
@@ -39,6 +39,8 @@ pub struct Learner<M: Module> {
     scaler: LossScaler,
     accumulator: Accumulator<M>,
     average: Option<WeightAverage<M>>,
+    /// Running statistics at the beginning of the step.
+    buffers: Option<Buffers>,
 }
 
 impl<M: Module> std::fmt::Debug for Learner<M> {
@@ -80,12 +82,17 @@ pub trait AnyLearner {
     /// Name for reports and checkpoint files.
     fn name(&self) -> &'static str;
 
+    /// Begins a step: forgets gradients of one that was broken off, and remembers running statistics.
+    fn begin(&mut self);
+
     /// Runs backward from `share * loss`, scaled, and adds the gradients to those already there.
     ///
     /// With `share = 1 / steps`, the sum over `steps` micro-batches is the gradient of the mean loss of the large batch.
     fn accumulate(&mut self, loss: Tensor<1>, share: f64);
 
     /// Takes an optimizer step with the accumulated gradients; `None` if there are none.
+    ///
+    /// If they are infinite or undefined, weights, running statistics and average are those of the step's beginning.
     fn step(&mut self, step: u64) -> Option<LearnerReport>;
 
     /// What it holds.
@@ -98,13 +105,16 @@ pub trait AnyLearner {
     /// [`TrainError::Checkpoint`].
     fn save(&self, folder: &Path) -> Result<(), TrainError>;
 
-    /// Reads what [`save`](Self::save) wrote.
+    /// Reads what [`save`](Self::save) wrote. Nothing changes before the result is called.
     ///
     /// # Errors
     ///
     /// [`TrainError::Checkpoint`], [`TrainError::CheckpointMismatch`].
-    fn load(&mut self, folder: &Path) -> Result<(), TrainError>;
+    fn load<'a>(&'a mut self, folder: &Path) -> Result<Restore<'a>, TrainError>;
 }
+
+/// Puts in place what was read from a checkpoint, so that several learners change all or none.
+pub type Restore<'a> = Box<dyn FnOnce() + 'a>;
 
 impl<M: Module> Learner<M> {
     /// A learner of `module` that has not taken a step.
@@ -122,6 +132,7 @@ impl<M: Module> Learner<M> {
             accumulator: Accumulator::default(),
             average: config.average_decay.map(|decay| WeightAverage::new(&module, decay)),
             module: Some(module),
+            buffers: None,
             config,
         })
     }
@@ -134,7 +145,7 @@ impl<M: Module> Learner<M> {
     /// The module to use: averaged weights if there are, without autodiff.
     pub fn trained(&self) -> M {
         match &self.average {
-            Some(average) => average.module().clone(),
+            Some(average) => average.module().valid(), // a clone would share its running statistics
             None => self.module().valid(),
         }
     }
@@ -153,14 +164,21 @@ impl<M: Module> Learner<M> {
         }
     }
 
-    fn file(&self, folder: &Path, what: &str) -> std::path::PathBuf {
-        folder.join(format!("{}.{what}", self.name))
+    fn restore_buffers(&mut self) {
+        if let Some(buffers) = self.buffers.take() {
+            self.module = self.module.take().map(|module| buffers.restore(module));
+        }
     }
 }
 
 impl<M: Module> AnyLearner for Learner<M> {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn begin(&mut self) {
+        self.accumulator = Accumulator::default();
+        self.buffers = Some(Buffers::of(self.module()));
     }
 
     fn accumulate(&mut self, loss: Tensor<1>, share: f64) {
@@ -177,8 +195,9 @@ impl<M: Module> AnyLearner for Learner<M> {
         let learning_rate = self.schedule.at(step);
         let prepared = prepare_gradients(self.module(), gradients, loss_scale, self.config.max_grad_norm);
         let finite = prepared.norm.is_finite();
-        if finite {
-            self.update(learning_rate, prepared.gradients);
+        match finite {
+            true => self.update(learning_rate, prepared.gradients),
+            false => self.restore_buffers(),
         }
         self.scaler.update(finite);
         Some(LearnerReport {
@@ -201,50 +220,33 @@ impl<M: Module> AnyLearner for Learner<M> {
     }
 
     fn save(&self, folder: &Path) -> Result<(), TrainError> {
-        let write = |what: &str, result: Result<(), String>| {
-            result.map_err(|reason| TrainError::writing(&self.file(folder, what), reason))
-        };
-        let weights = self.module().clone().into_record().save(self.file(folder, WEIGHTS));
-        write(WEIGHTS, weights.map_err(|error| error.to_string()))?;
-        let optimizer = self.optimizer.save(self.file(folder, OPTIMIZER));
-        write(OPTIMIZER, optimizer.map_err(|error| error.to_string()))?;
+        let files = LearnerFiles { folder, name: self.name };
+        files.save_module(WEIGHTS, self.module())?;
+        files.save_optimizer(&self.optimizer)?;
         if let Some(average) = &self.average {
-            let saved = average.module().clone().into_record().save(self.file(folder, AVERAGE));
-            write(AVERAGE, saved.map_err(|error| error.to_string()))?;
+            files.save_module(AVERAGE, average.module())?;
         }
-        let scaler = serde_json::to_vec_pretty(&self.scaler).expect("numbers serialise");
-        write(SCALER, fs::write(self.file(folder, SCALER), scaler).map_err(|error| error.to_string()))
+        files.save_scaler(&self.scaler)
     }
 
-    fn load(&mut self, folder: &Path) -> Result<(), TrainError> {
-        let module = load_module(self.module().clone(), &self.file(folder, WEIGHTS))?;
-        let path = self.file(folder, OPTIMIZER);
-        let optimizer = self.config.optimizer.init().load(&path).map_err(|error| TrainError::reading(&path, error))?;
-        let path = self.file(folder, SCALER);
-        let text = fs::read(&path).map_err(|error| TrainError::reading(&path, error))?;
-        let scaler = serde_json::from_slice(&text).map_err(|error| TrainError::reading(&path, error))?;
-        if let Some(average) = &mut self.average {
-            let module = load_module(average.module().clone(), &folder.join(format!("{}.{AVERAGE}", self.name)))?;
-            average.set(module);
-        }
-        (self.module, self.optimizer, self.scaler) = (Some(module), optimizer, scaler);
-        Ok(())
+    fn load<'a>(&'a mut self, folder: &Path) -> Result<Restore<'a>, TrainError> {
+        let files = LearnerFiles { folder, name: self.name };
+        // copies that share no running statistics with what is here
+        let module = files.load_module(WEIGHTS, self.module().valid().train())?;
+        let optimizer = files.load_optimizer(self.config.optimizer.init())?;
+        let scaler = files.load_scaler(self.config.loss_scale)?;
+        let average = match &self.average {
+            Some(average) => Some(files.load_module(AVERAGE, average.module().valid())?),
+            None => None,
+        };
+        Ok(Box::new(move || {
+            (self.module, self.optimizer, self.scaler) = (Some(module), optimizer, scaler);
+            (self.accumulator, self.buffers) = (Accumulator::default(), None);
+            if let (Some(here), Some(average)) = (&mut self.average, average) {
+                here.set(average);
+            }
+        }))
     }
-}
-
-const WEIGHTS: &str = "weights.bpk";
-const OPTIMIZER: &str = "optimizer.bpk";
-const AVERAGE: &str = "average.bpk";
-const SCALER: &str = "scaler.json";
-
-fn load_module<M: Module>(module: M, path: &Path) -> Result<M, TrainError> {
-    if !path.is_file() {
-        return Err(TrainError::reading(path, "it is not there"));
-    }
-    let record = ModuleRecord::load(path).map_err(|error| TrainError::reading(path, error))?;
-    module
-        .try_load_record(record)
-        .map_err(|error| TrainError::CheckpointMismatch { path: path.to_path_buf(), reason: error.to_string() })
 }
 
 /// Bytes of a module's parameters and buffers.

@@ -8,11 +8,14 @@
 
 mod autoencoder;
 mod average;
+mod buffers;
 mod checkpoint;
 mod error;
 mod gradients;
 mod learner;
+mod learner_files;
 mod loss_scale;
+mod manifest;
 mod memory;
 mod optimizer;
 mod precision;
@@ -27,7 +30,7 @@ pub use average::WeightAverage;
 pub use checkpoint::CheckpointStore;
 pub use error::TrainError;
 pub use gradients::{Accumulator, Prepared, prepare_gradients};
-pub use learner::{AnyLearner, Learner, LearnerConfig, LearnerMemory, LearnerReport};
+pub use learner::{AnyLearner, Learner, LearnerConfig, LearnerMemory, LearnerReport, Restore};
 pub use loss_scale::{LossScale, LossScaler};
 pub use memory::{CountingAllocator, MemoryMonitor, MemoryUse};
 pub use optimizer::{OptimizerConfig, OptimizerKind};

@@ -49,6 +49,11 @@ impl LossScaler {
         Self { config, scale, good_steps: 0 }
     }
 
+    /// What it was made from.
+    pub fn config(&self) -> LossScale {
+        self.config
+    }
+
     /// The factor of the current step.
     pub fn scale(&self) -> f64 {
         self.scale

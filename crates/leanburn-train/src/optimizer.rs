@@ -11,6 +11,7 @@ pub enum OptimizerKind {
     #[default]
     Adam,
     /// [AdamW](https://arxiv.org/abs/1711.05101); weight decay apart from the gradient.
+    #[serde(rename = "adamw")]
     AdamW,
 }
 

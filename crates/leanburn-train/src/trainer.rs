@@ -9,7 +9,7 @@ use leanburn_ops::random;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AnyLearner, CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, TrainError, Workload,
+    CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, Restore, TrainError, Workload, manifest,
 };
 
 /// How a workload is trained.
@@ -65,7 +65,12 @@ struct Saved {
 
 impl<W: Workload> Trainer<W> {
     /// A trainer at step 0.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `accumulation_steps` is 0.
     pub fn new(workload: W, config: TrainerConfig, device: &Device) -> Self {
+        assert!(config.accumulation_steps > 0, "accumulation_steps is 0; a step needs at least 1 micro-batch");
         let monitor = MemoryMonitor::new(device);
         Self { workload, config, device: device.clone(), monitor, position: Position::default() }
     }
@@ -99,13 +104,14 @@ impl<W: Workload> Trainer<W> {
     ///
     /// # Errors
     ///
-    /// What `batches` gives, [`TrainError::OutOfBatches`], [`TrainError::Diverged`].
+    /// What `batches` gives and [`TrainError::OutOfBatches`]: the step is not taken. [`TrainError::Diverged`].
     pub fn step<E>(&mut self, batches: &mut impl Iterator<Item = Result<W::Batch, E>>) -> Result<StepReport, TrainError>
     where
         TrainError: From<E>,
     {
         let step = self.position.step;
         self.monitor.start();
+        self.workload.learners().into_iter().for_each(|learner| learner.begin());
         let mut sums: BTreeMap<&'static str, (Tensor<1>, u64)> = BTreeMap::new();
         for micro_batch in 0..self.config.accumulation_steps {
             let batch = batches.next().ok_or(TrainError::OutOfBatches { step })??;
@@ -176,8 +182,10 @@ impl<W: Workload> Trainer<W> {
     ///
     /// # Errors
     ///
-    /// [`TrainError::Checkpoint`], and [`TrainError::CheckpointMismatch`] if the seed, the accumulation or a model differs.
+    /// [`TrainError::Checkpoint`], and [`TrainError::CheckpointMismatch`] if the seed, the accumulation, a loss scale or a
+    /// model differs. The trainer is then as it was.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<(), TrainError> {
+        manifest::verify(checkpoint)?;
         let path = checkpoint.join(TRAINER);
         let text = fs::read(&path).map_err(|error| TrainError::reading(&path, error))?;
         let saved: Saved = serde_json::from_slice(&text).map_err(|error| TrainError::reading(&path, error))?;
@@ -186,11 +194,12 @@ impl<W: Workload> Trainer<W> {
             ("gradient_accumulation_steps", saved.accumulation_steps, self.config.accumulation_steps),
         ] {
             if found != expected {
-                let reason = format!("{name} is {found} there and {expected} here");
-                return Err(TrainError::CheckpointMismatch { path: checkpoint.to_path_buf(), reason });
+                return Err(TrainError::mismatch(checkpoint, format!("{name} is {found} there and {expected} here")));
             }
         }
-        self.workload.learners().into_iter().try_for_each(|learner: &mut dyn AnyLearner| learner.load(checkpoint))?;
+        let read = self.workload.learners().into_iter().map(|learner| learner.load(checkpoint));
+        let restore: Vec<Restore<'_>> = read.collect::<Result<_, _>>()?;
+        restore.into_iter().for_each(|restore| restore());
         self.position = saved.position;
         Ok(())
     }

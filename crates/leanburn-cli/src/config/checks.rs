@@ -1,6 +1,8 @@
 //! What must hold between keys.
 
-use super::device::{LossScale, Precision};
+use leanburn_train::Precision;
+
+use super::device::LossScale;
 use super::document::Config;
 use super::reader::Reader;
 

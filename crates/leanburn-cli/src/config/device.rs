@@ -1,6 +1,7 @@
 //! The `device` section.
 
-use serde::{Deserialize, Serialize, Serializer};
+use leanburn_train::Precision;
+use serde::{Serialize, Serializer};
 
 use super::choice::Choice;
 use super::limits::{Limits, POSITIVE};
@@ -20,18 +21,6 @@ pub struct DeviceSection {
     pub precision: Option<Precision>,
     /// What the loss is multiplied by in f16 before the backward pass. Default: dynamic.
     pub loss_scale: LossScale,
-}
-
-/// The type of activations; weights and sums stay in f32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Precision {
-    /// Single precision.
-    F32,
-    /// bfloat16: the range of f32, 8 bits of precision; needs no loss scaling.
-    Bf16,
-    /// Half precision: 11 bits of precision, but a small range; needs loss scaling.
-    F16,
 }
 
 /// The loss scale of training in f16.

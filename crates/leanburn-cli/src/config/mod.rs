@@ -29,10 +29,8 @@ mod values;
 mod tests;
 
 pub use autoencoder::AutoencoderSection;
-pub use device::{DeviceSection, LossScale, Precision};
+pub use device::{DeviceSection, LossScale};
 pub use document::Config;
 pub use mistake::{ConfigErrors, Mistake, MistakeKind, Place};
 pub use recipes::{Recipe, recipes};
-pub use training::{
-    AdversarialLoss, DiscriminatorSection, LearningRateSchedule, Optimizer, ReconstructionLoss, TrainingSection,
-};
+pub use training::{DiscriminatorSection, TrainingSection};

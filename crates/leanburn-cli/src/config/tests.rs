@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use leanburn_train::Precision;
+
 use super::*;
 
 const MINIMAL: &str = "data: {paths: [data/scans]}\nautoencoder: {num_channels: [32, 64]}\n";

@@ -1,6 +1,8 @@
 //! The `autoencoder.training` section.
 
-use serde::{Deserialize, Serialize};
+use leanburn_nn::losses::AdversarialCriterion;
+use leanburn_train::{OptimizerKind, ReconstructionLoss, ScheduleKind};
+use serde::Serialize;
 
 use super::limits::{MANY, POSITIVE};
 use super::reader::Section;
@@ -30,11 +32,11 @@ pub struct TrainingSection {
     /// The loss between reconstruction and input. Default: l1.
     pub reconstruction_loss: ReconstructionLoss,
     /// The loss of the discriminator and against it. Default: least_squares.
-    pub adversarial_loss: AdversarialLoss,
+    pub adversarial_loss: AdversarialCriterion,
     /// The step from which the adversarial loss counts. Default: 0.
     pub adversarial_start_step: u64,
     /// Default: adam.
-    pub optimizer: Optimizer,
+    pub optimizer: OptimizerKind,
     /// Decay of the optimizer's first and second moments. Default: [0.9, 0.999].
     pub betas: [f64; 2],
     /// Added to the denominator of the optimizer's update. Default: 1e-8.
@@ -42,7 +44,7 @@ pub struct TrainingSection {
     /// Weight decay. Default: 0.
     pub weight_decay: f64,
     /// The learning rate after the warm-up. Default: constant.
-    pub lr_schedule: LearningRateSchedule,
+    pub lr_schedule: ScheduleKind,
     /// Steps over which the learning rate rises from zero. Default: 0.
     pub warmup_steps: u64,
     /// Scales the learning rate by effective batch / this, the linear scaling rule
@@ -84,51 +86,6 @@ pub struct DiscriminatorSection {
     pub learning_rate: Option<f64>,
 }
 
-/// The loss between reconstruction and input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReconstructionLoss {
-    /// Mean absolute difference.
-    L1,
-    /// Mean squared difference.
-    L2,
-}
-
-/// The adversarial loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AdversarialLoss {
-    /// [Least squares](https://arxiv.org/abs/1611.04076).
-    LeastSquares,
-    /// [Hinge](https://arxiv.org/abs/1705.02894).
-    Hinge,
-    /// Binary cross-entropy, that of [the first paper](https://arxiv.org/abs/1406.2661).
-    Bce,
-}
-
-/// The optimizer of the autoencoder and of the discriminator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Optimizer {
-    /// [Adam](https://arxiv.org/abs/1412.6980); weight decay is part of the gradient.
-    Adam,
-    /// [AdamW](https://arxiv.org/abs/1711.05101); weight decay is apart from the gradient.
-    #[serde(rename = "adamw")]
-    AdamW,
-}
-
-/// The learning rate over the steps that follow the warm-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LearningRateSchedule {
-    /// Stays.
-    Constant,
-    /// Falls to zero on a line.
-    Linear,
-    /// Falls to zero on half a cosine.
-    Cosine,
-}
-
 impl TrainingSection {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         Self {
@@ -142,13 +99,13 @@ impl TrainingSection {
             kl_weight: section.number("kl_weight", 1e-6, 0..),
             adv_weight: section.number("adv_weight", 0.01, 0..),
             reconstruction_loss: section.choice("reconstruction_loss", ReconstructionLoss::L1),
-            adversarial_loss: section.choice("adversarial_loss", AdversarialLoss::LeastSquares),
+            adversarial_loss: section.choice("adversarial_loss", AdversarialCriterion::LeastSquares),
             adversarial_start_step: section.get("adversarial_start_step", 0),
-            optimizer: section.choice("optimizer", Optimizer::Adam),
+            optimizer: section.choice("optimizer", OptimizerKind::Adam),
             betas: section.number("betas", [0.9, 0.999], 0..1),
             epsilon: section.number("epsilon", 1e-8, POSITIVE),
             weight_decay: section.number("weight_decay", 0.0, 0..),
-            lr_schedule: section.choice("lr_schedule", LearningRateSchedule::Constant),
+            lr_schedule: section.choice("lr_schedule", ScheduleKind::Constant),
             warmup_steps: section.get("warmup_steps", 0),
             base_batch_size: section.number("base_batch_size", None, 1..=MANY),
             max_steps: section.number("max_steps", 1000, 1..),

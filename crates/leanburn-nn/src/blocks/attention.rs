@@ -129,7 +129,8 @@ mod tests {
         let config = AttentionBlockConfig::new(4, 2);
         let separate = config.init(&device);
         let mut combined = config.with_use_combined_linear(true).init(&device);
-        let layers = [&separate.attn.to_q, &separate.attn.to_k, &separate.attn.to_v].map(|layer| layer.clone().unwrap());
+        let layers =
+            [&separate.attn.to_q, &separate.attn.to_k, &separate.attn.to_v].map(|layer| layer.clone().unwrap());
         combined.attn.qkv = Some(super::super::linear::stack(&layers));
         combined.attn.out_proj = separate.attn.out_proj.clone();
         let x = Tensor::random([2, 4, 2, 3, 2], Distribution::Default, &device);

@@ -33,8 +33,7 @@ mod tests {
     fn each_cube_is_averaged_and_odd_planes_are_left_out() {
         let device = Device::flex();
         // value = 100 d + 10 h + w over 2 x 3 x 4
-        let values: Vec<f32> =
-            (0..24).map(|at| (100 * (at / 12) + 10 * (at / 4 % 3) + at % 4) as f32).collect();
+        let values: Vec<f32> = (0..24).map(|at| (100 * (at / 12) + 10 * (at / 4 % 3) + at % 4) as f32).collect();
         let x = Tensor::<1>::from_floats(values.as_slice(), &device).reshape([1, 1, 2, 3, 4]);
         let y = average_pool_by_two(x);
         assert_eq!(y.dims(), [1, 1, 1, 1, 2]);

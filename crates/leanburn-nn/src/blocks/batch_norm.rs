@@ -97,6 +97,8 @@ impl BatchNorm3d {
         let running = state.value_sync().to_device(&batch.device());
         let moved = running * (1.0 - self.momentum) + batch.detach() * self.momentum;
         state.update(moved.detach());
+        // Without this the update stays pending until the next forward, and a model saved before that lacks it.
+        state.value_sync();
     }
 }
 
@@ -117,16 +119,17 @@ mod tests {
         norm.forward(Tensor::<1>::from_floats(values(), &device).reshape([2, 1, 1, 1, 2]));
         // mean 3, variance (4 + 1 + 0 + 9) / 3
         let close = Tolerance::relative(1e-6);
-        norm.running_mean.value_sync().into_data().assert_approx_eq::<f32>(&[0.3f32].into(), close);
-        norm.running_var.value_sync().into_data().assert_approx_eq::<f32>(&[0.9f32 + 0.1 * 14.0 / 3.0].into(), close);
+        norm.running_mean.value().into_data().assert_approx_eq::<f32>(&[0.3f32].into(), close);
+        norm.running_var.value().into_data().assert_approx_eq::<f32>(&[0.9f32 + 0.1 * 14.0 / 3.0].into(), close);
     }
 
     #[test]
     fn frozen_or_without_autodiff_the_running_estimates_are_used_and_stay() {
         let (plain, train) = (Device::flex(), Device::flex().autodiff());
-        for (norm, device) in
-            [(BatchNorm3dConfig::new(1).init(&plain), plain.clone()), (BatchNorm3dConfig::new(1).init(&train).freeze(), train)]
-        {
+        for (norm, device) in [
+            (BatchNorm3dConfig::new(1).init(&plain), plain.clone()),
+            (BatchNorm3dConfig::new(1).init(&train).freeze(), train),
+        ] {
             let x = Tensor::<1>::from_floats(values(), &device).reshape([2, 1, 1, 1, 2]);
             let y = norm.forward(x.clone());
             y.into_data().assert_approx_eq::<f32>(&x.into_data(), Tolerance::relative(1e-4));

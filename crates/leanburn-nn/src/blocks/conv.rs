@@ -111,7 +111,8 @@ mod tests {
     fn a_given_distribution_leaves_the_bias_zero() {
         let device = Device::flex();
         let config = Conv3dConfig::new([2, 3], 3);
-        let bias = |config: &Conv3dConfig| parameters(&config.init(&device)).1.unwrap().abs().max().into_scalar::<f32>();
+        let bias =
+            |config: &Conv3dConfig| parameters(&config.init(&device)).1.unwrap().abs().max().into_scalar::<f32>();
         assert!(bias(&config) > 0.0);
         assert_eq!(bias(&config.with_initializer(Some(Initializer::Normal { mean: 0.0, std: 0.02 }))), 0.0);
     }

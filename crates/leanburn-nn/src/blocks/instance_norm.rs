@@ -42,7 +42,13 @@ mod tests {
         let x = Tensor::random([2, 3, 4, 4, 4], Distribution::Normal(5.0, 3.0), &Device::flex());
         let y: Tensor<2> = InstanceNorm::new(1e-5).forward(x).reshape([6, 64]);
         let (variance, mean) = y.var_mean_bias(1);
-        mean.into_data().assert_approx_eq::<f32>(&Tensor::<2>::zeros([6, 1], &Device::flex()).into_data(), Tolerance::absolute(1e-5));
-        variance.into_data().assert_approx_eq::<f32>(&Tensor::<2>::ones([6, 1], &Device::flex()).into_data(), Tolerance::absolute(1e-4));
+        mean.into_data().assert_approx_eq::<f32>(
+            &Tensor::<2>::zeros([6, 1], &Device::flex()).into_data(),
+            Tolerance::absolute(1e-5),
+        );
+        variance.into_data().assert_approx_eq::<f32>(
+            &Tensor::<2>::ones([6, 1], &Device::flex()).into_data(),
+            Tolerance::absolute(1e-4),
+        );
     }
 }

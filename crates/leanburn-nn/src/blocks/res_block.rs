@@ -26,7 +26,8 @@ impl ResBlockConfig {
     /// Panics if the groups do not divide the channels.
     pub fn init(&self, device: &Device) -> ResBlock {
         let [channels_in, channels_out] = self.channels;
-        let norm = |channels| GroupNormConfig::new(self.norm_num_groups, channels).with_epsilon(self.norm_eps).init(device);
+        let norm =
+            |channels| GroupNormConfig::new(self.norm_num_groups, channels).with_epsilon(self.norm_eps).init(device);
         let conv = |channels| Conv3dConfig::new(channels, 3).with_padding(1).init(device);
         ResBlock {
             norm1: norm(channels_in),

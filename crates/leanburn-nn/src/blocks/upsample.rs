@@ -73,9 +73,13 @@ pub fn nearest_by_two(x: Tensor<5>) -> Tensor<5> {
     let [batch_size, channels, depth, height, width] = x.dims();
     let items = batch_size * channels;
     let apart: Tensor<7> = x.reshape([items, depth, 1, height, 1, width, 1]);
-    apart
-        .expand([items, depth, 2, height, 2, width, 2])
-        .reshape([batch_size, channels, 2 * depth, 2 * height, 2 * width])
+    apart.expand([items, depth, 2, height, 2, width, 2]).reshape([
+        batch_size,
+        channels,
+        2 * depth,
+        2 * height,
+        2 * width,
+    ])
 }
 
 #[cfg(test)]

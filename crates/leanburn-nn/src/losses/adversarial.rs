@@ -68,9 +68,7 @@ impl PatchAdversarialLoss {
                 let agreement = activation::tanh(if is_real { judgement } else { -judgement });
                 -(agreement - 1.0).clamp_max(0.0).mean()
             }
-            AdversarialCriterion::Bce => {
-                -activation::log_sigmoid(if is_real { judgement } else { -judgement }).mean()
-            }
+            AdversarialCriterion::Bce => -activation::log_sigmoid(if is_real { judgement } else { -judgement }).mean(),
         }
     }
 

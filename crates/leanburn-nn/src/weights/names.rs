@@ -21,9 +21,10 @@ impl MonaiWeights for AutoencoderKl {
         if let Some((block, parameter)) = path.split_once(".final_norm.") {
             return format!("{block}.{parameter}");
         }
-        match path.split_once(".final_conv.").and_then(|(block, parameter)| Some((block.rsplit_once('.')?, parameter))) {
+        match path.split_once(".final_conv.").and_then(|(block, parameter)| Some((block.rsplit_once('.')?, parameter)))
+        {
             Some(((blocks, index), parameter)) => {
-                let next = index.parse::<usize>().map_or(0, |index| index + 1);
+                let next = index.parse::<usize>().map_or(0, |index| index + 2);
                 format!("{blocks}.{next}.{parameter}")
             }
             None => path.to_string(),

@@ -32,7 +32,7 @@ pub fn save_safetensors<M: MonaiWeights>(model: &M, path: &Path) -> Result<(), W
     serialize_to_file(entries, Some(metadata), temporary.path()).map_err(|error| refuse(error.to_string()))?;
     let durable = File::open(temporary.path()).and_then(|file| file.sync_all());
     durable.map_err(|error| refuse(error.to_string()))?;
-    temporary.persist(path).map_err(|error| refuse(error.to_string()))?;
+    temporary.keep().map_err(|error| refuse(error.to_string()))?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::{DType, Gradients, TensorData};
 use leanburn_nn::losses::{kl_divergence_mean, l1_loss, l2_loss};
@@ -32,23 +32,33 @@ pub struct Outcome {
 pub struct Fixture {
     pub path: PathBuf,
     pub args: Value,
-    tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
+    tensors: Tensors,
+}
+
+/// Shapes and values of tensors by name.
+pub type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
+
+pub fn fixture_path(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(file)
+}
+
+/// The float tensors of a safetensors file among the fixtures.
+pub fn read_tensors(name: &str) -> Tensors {
+    let bytes = std::fs::read(fixture_path(&format!("{name}.safetensors"))).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let floats = file.iter().filter(|(_, view)| view.dtype() == safetensors::Dtype::F32);
+    let tensors = floats.map(|(name, view)| {
+        let values = view.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
+        (name.to_string(), (view.shape().to_vec(), values.collect()))
+    });
+    tensors.collect()
 }
 
 impl Fixture {
     pub fn read(name: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
-        let about = std::fs::read_to_string(path.with_extension("json")).unwrap();
+        let about = std::fs::read_to_string(fixture_path(&format!("{name}.json"))).unwrap();
         let args = serde_json::from_str::<Value>(&about).unwrap()["args"].clone();
-        let path = path.with_extension("safetensors");
-        let bytes = std::fs::read(&path).unwrap();
-        let file = SafeTensors::deserialize(&bytes).unwrap();
-        let floats = file.iter().filter(|(_, view)| view.dtype() == safetensors::Dtype::F32);
-        let tensors = floats.map(|(name, view)| {
-            let values = view.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
-            (name.to_string(), (view.shape().to_vec(), values.collect()))
-        });
-        Self { args, tensors: tensors.collect(), path }
+        Self { args, tensors: read_tensors(name), path: fixture_path(&format!("{name}.safetensors")) }
     }
 
     pub fn tensor<const D: usize>(&self, name: &str, device: &Device) -> Tensor<D> {
@@ -86,6 +96,8 @@ impl Fixture {
             .with_encoder_nonlocal_attn(self.flag("with_encoder_nonlocal_attn", true))
             .with_decoder_nonlocal_attn(self.flag("with_decoder_nonlocal_attn", true))
             .with_use_convtranspose(self.flag("use_convtranspose", false))
+            .with_include_fc(self.flag("include_fc", true))
+            .with_use_combined_linear(self.flag("use_combined_linear", false))
     }
 
     pub fn autoencoder(&self, device: &Device) -> AutoencoderKl {
@@ -137,17 +149,14 @@ pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outc
 }
 
 fn outcome<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tensor<5>)>, loss: Tensor<1>) -> Outcome {
-    let gradients = loss.backward();
-    let mut visitor = Visitor { path: Vec::new(), gradients: &gradients, found: Values::new(), state: Values::new() };
-    model.visit(&mut visitor);
-    let Visitor { found, state, .. } = visitor;
-    let named = |values: Values| values.into_iter().map(|(path, values)| (M::monai_name(&path), values));
-    let x = ("x".to_string(), values(x.grad(&gradients).expect("the loss depends on the input")));
+    let gradients = loss.clone().backward();
+    let mut by_name = visit(model, Some(&gradients));
+    by_name.insert("x".to_string(), values(x.grad(&gradients).expect("the loss depends on the input")));
     Outcome {
         outputs: outputs.into_iter().map(|(name, output)| (name, values(output))).collect(),
         loss: loss.into_scalar::<f32>(),
-        gradients: named(found).chain([x]).collect(),
-        state: named(state).collect(),
+        gradients: by_name,
+        state: state(model),
     }
 }
 
@@ -155,11 +164,22 @@ pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.cast(DType::F32).into_data().try_to_vec().unwrap()
 }
 
+/// Parameters and buffers by MONAI's names.
+pub fn state<M: MonaiWeights>(model: &M) -> Values {
+    visit(model, None)
+}
+
+/// The gradients of a model's parameters, or without gradients its parameters and buffers.
+fn visit<M: MonaiWeights>(model: &M, gradients: Option<&Gradients>) -> Values {
+    let mut visitor = Visitor { path: Vec::new(), gradients, found: Values::new() };
+    model.visit(&mut visitor);
+    visitor.found.into_iter().map(|(path, values)| (M::monai_name(&path), values)).collect()
+}
+
 struct Visitor<'a> {
     path: Vec<String>,
-    gradients: &'a Gradients,
+    gradients: Option<&'a Gradients>,
     found: Values,
-    state: Values,
 }
 
 impl ModuleVisitor for Visitor<'_> {
@@ -176,9 +196,12 @@ impl ModuleVisitor for Visitor<'_> {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.state.insert(self.path.join("."), values(param.val()));
-        if let Some(gradient) = param.val().grad(self.gradients) {
-            self.found.insert(self.path.join("."), values(gradient));
+        let path = self.path.join(".");
+        match self.gradients {
+            None => self.found.extend([(path, values(param.val()))]),
+            Some(gradients) => {
+                self.found.extend(param.val().grad(gradients).map(|gradient| (path, values(gradient))));
+            }
         }
     }
 }

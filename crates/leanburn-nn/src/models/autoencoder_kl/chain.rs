@@ -12,6 +12,7 @@ use crate::blocks::{
 
 /// One block of a chain.
 #[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, nothing beside the parameters")]
 pub enum Block {
     /// The first convolution.
     Conv(Conv3d),

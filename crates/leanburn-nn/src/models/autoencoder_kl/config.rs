@@ -167,8 +167,12 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_reported_at_once() {
-        let config = AutoencoderKlConfig::new(vec![8, 9], vec![0], vec![true]).with_latent_channels(0).with_norm_num_groups(4);
-        assert_eq!(fields(config), ["latent_channels", "channels", "num_res_blocks", "attention_levels", "num_res_blocks"]);
+        let config =
+            AutoencoderKlConfig::new(vec![8, 9], vec![0], vec![true]).with_latent_channels(0).with_norm_num_groups(4);
+        assert_eq!(
+            fields(config),
+            ["latent_channels", "channels", "num_res_blocks", "attention_levels", "num_res_blocks"]
+        );
     }
 
     #[test]

@@ -83,9 +83,8 @@ impl AutoencoderKl {
         assert_shape!(x, [_, in_channels, ..]);
         let h = self.encoder.forward(x, &self.residency);
         let mean = self.quant_conv_mu.forward(h.clone());
-        let sigma = in_wide(self.quant_conv_log_sigma.forward(h), |log_variance| {
-            (log_variance.clamp(-30.0, 20.0) / 2.0).exp()
-        });
+        let sigma =
+            in_wide(self.quant_conv_log_sigma.forward(h), |log_variance| (log_variance.clamp(-30.0, 20.0) / 2.0).exp());
         (mean, sigma)
     }
 
@@ -136,10 +135,10 @@ mod tests {
     fn segments_are_named_in_order_of_execution() {
         let config = AutoencoderKlConfig::new(vec![4, 8], vec![1, 2], vec![false, true]).with_norm_num_groups(2);
         let middle = |part: &str| ["res_0", "attention", "res_1"].map(|name| format!("{part}.middle.{name}"));
-        let coarse = |part: &str| {
-            ["res_0", "attention_0", "res_1", "attention_1"].map(|name| format!("{part}.level_1.{name}"))
-        };
-        let mut expected = vec!["encoder.conv_in".into(), "encoder.level_0.res_0".into(), "encoder.level_0.downsample".into()];
+        let coarse =
+            |part: &str| ["res_0", "attention_0", "res_1", "attention_1"].map(|name| format!("{part}.level_1.{name}"));
+        let mut expected =
+            vec!["encoder.conv_in".into(), "encoder.level_0.res_0".into(), "encoder.level_0.downsample".into()];
         expected.extend(coarse("encoder"));
         expected.extend(middle("encoder"));
         expected.extend(["encoder.out".into(), "decoder.conv_in".into()]);

@@ -8,7 +8,9 @@ use super::AutoencoderKlConfig;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ShapeError {
     /// Other channels than the model's.
-    #[error("the input has {found} channels, the model takes {expected}; set in_channels = {found} or pick other channels")]
+    #[error(
+        "the input has {found} channels, the model takes {expected}; set in_channels = {found} or pick other channels"
+    )]
     Channels {
         /// Channels of the model.
         expected: usize,

@@ -87,7 +87,10 @@ impl PatchDiscriminatorConfig {
             mistakes.push((field, "is 0; give at least 1".to_string()));
         }
         if self.num_layers_d > 16 {
-            mistakes.push(("num_layers_d", format!("is {}; each doubles the channels, 16 are the most", self.num_layers_d)));
+            mistakes.push((
+                "num_layers_d",
+                format!("is {}; each doubles the channels, 16 are the most", self.num_layers_d),
+            ));
         }
         if !(0.0..1.0).contains(&self.dropout) {
             mistakes.push(("dropout", format!("is {}; give a probability of at least 0 and below 1", self.dropout)));

@@ -137,7 +137,9 @@ mod tests {
 
     fn config(average_pooling: bool) -> MultiScalePatchDiscriminatorConfig {
         let discriminator = PatchDiscriminatorConfig::new(1, 2).with_num_layers_d(1);
-        MultiScalePatchDiscriminatorConfig::new(2, discriminator).with_minimum_size(24).with_average_pooling(average_pooling)
+        MultiScalePatchDiscriminatorConfig::new(2, discriminator)
+            .with_minimum_size(24)
+            .with_average_pooling(average_pooling)
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! `leanburn encode` and `leanburn decode`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use leanburn_data::{Volume, prepare};
+
+use super::volume::{ModelArguments, check_channels, check_output, pad, scale_affine, values};
+use crate::error::Result;
+
+/// `leanburn encode`
+#[derive(Debug, Args)]
+pub struct Encode {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// Volume to encode: .nii, .nii.gz, .npy or .safetensors.
+    volume: PathBuf,
+    /// File for the mean of the latent, a channel a latent channel; .safetensors keeps the grid and exact values.
+    out: PathBuf,
+}
+
+impl Encode {
+    pub(super) fn run(self) -> Result<()> {
+        check_output(&self.out)?;
+        let loaded = self.model.load()?;
+        let volume = Volume::read(&self.volume)?;
+        check_channels(&self.volume, &volume, loaded.config.autoencoder.in_channels)?;
+        let volume = prepare(volume, &loaded.config.data)?.volume;
+        let factor = loaded.downsampling();
+        let (data, shape) = pad(volume.data(), volume.shape(), factor);
+        let (mean, _) = loaded.model.encode(loaded.tensor(&data, shape));
+        let [_, channels, depth, height, width] = mean.dims();
+        let affine = scale_affine(volume.affine(), factor as f64);
+        let latent = Volume::new(values(mean), [channels, depth, height, width], affine)?;
+        latent.write(&self.out)?;
+        println!("{}: latent {channels} x {depth} x {height} x {width}", self.out.display());
+        Ok(())
+    }
+}
+
+/// `leanburn decode`
+#[derive(Debug, Args)]
+pub struct Decode {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// Latent to decode, as `leanburn encode` writes it.
+    latent: PathBuf,
+    /// File for the volume, in the normalized units that the model was trained in.
+    out: PathBuf,
+}
+
+impl Decode {
+    pub(super) fn run(self) -> Result<()> {
+        check_output(&self.out)?;
+        let loaded = self.model.load()?;
+        let latent = Volume::read(&self.latent)?;
+        check_channels(&self.latent, &latent, loaded.config.autoencoder.latent_channels)?;
+        let volume = loaded.model.decode(loaded.tensor(latent.data(), latent.shape()));
+        let [_, channels, depth, height, width] = volume.dims();
+        let affine = scale_affine(latent.affine(), 1.0 / loaded.downsampling() as f64);
+        Volume::new(values(volume), [channels, depth, height, width], affine)?.write(&self.out)?;
+        println!("{}: {channels} x {depth} x {height} x {width}", self.out.display());
+        Ok(())
+    }
+}

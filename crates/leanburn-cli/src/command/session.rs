@@ -1,0 +1,333 @@
+//! A run in progress: steps, and what people see of them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use bytesize::ByteSize;
+use leanburn_data::{Dataset, Sample};
+use leanburn_nn::weights::save_safetensors;
+use leanburn_train::{AutoencoderBatch, CheckpointStore, StepReport, TrainError, Trainer};
+
+use super::account::Account;
+use super::volume::values;
+use crate::config::Config;
+use crate::error::{CommandError, Result};
+use crate::progress::Progress;
+use crate::report::{
+    Chart, EventFile, MemoryPeak, MetricsLog, Phase, Picture, Record, Report, Series, comparison, encode_png,
+    read_metrics, write_atomic,
+};
+use crate::run_folder::RunFolder;
+use crate::workload::Run;
+
+/// How many pictures go into the report at most; the first and the last are always there.
+const PICTURES: usize = 12;
+
+/// A training run and everything it writes.
+pub(super) struct Session<'a> {
+    config: &'a Config,
+    folder: RunFolder,
+    dataset: Arc<Dataset>,
+    trainer: Trainer<Run>,
+    store: CheckpointStore,
+    /// Where validation runs: the device without autodiff.
+    device: Device,
+    metrics: MetricsLog,
+    events: EventFile,
+    began: Instant,
+    /// Seconds of the run before this process.
+    before: f64,
+    /// The most memory a step has held, in bytes.
+    peak: u64,
+}
+
+impl<'a> Session<'a> {
+    /// Opens the logs; those of a run that goes on lose what lies after its checkpoint.
+    pub fn open(
+        config: &'a Config,
+        folder: RunFolder,
+        dataset: Arc<Dataset>,
+        trainer: Trainer<Run>,
+        device: Device,
+    ) -> Result<Self> {
+        let step = trainer.steps();
+        let goes_on = step > 0 || folder.metrics().exists();
+        let resume = goes_on.then_some(step);
+        let metrics = match step {
+            // nothing is kept of a run that died before its first checkpoint, the records of step 0 included
+            0 => {
+                let _ = std::fs::remove_file(folder.metrics());
+                MetricsLog::open(&folder.metrics(), None)?
+            }
+            _ => MetricsLog::open(&folder.metrics(), resume)?,
+        };
+        let records = read_metrics(&folder.metrics())?;
+        let before = records.last().map_or(0.0, |record| record.seconds);
+        let peak = records.iter().filter_map(|record| record.values.get(PEAK)).fold(0.0, |a: f64, &b| a.max(b)) as u64;
+        let mut events = EventFile::create(&folder.events(), resume)?;
+        if step == 0 {
+            events.text(0, "config", &format!("```yaml\n{}\n```", config.to_yaml()))?;
+        }
+        let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
+        let began = Instant::now();
+        Ok(Self { config, folder, dataset, trainer, store, device, metrics, events, began, before, peak })
+    }
+
+    /// Trains up to `last_step` steps in all.
+    pub fn run(
+        mut self,
+        batches: &mut impl Iterator<Item = std::result::Result<AutoencoderBatch, TrainError>>,
+        last_step: u64,
+    ) -> Result<()> {
+        let training = &self.config.autoencoder.training;
+        let mut progress = Progress::new("training", last_step, self.trainer.steps());
+        if self.trainer.steps() == 0 {
+            self.validate(&progress)?;
+            self.visualize()?;
+        }
+        while self.trainer.steps() < last_step {
+            let report = self.trainer.step(batches)?;
+            self.record(&report)?;
+            progress.step(|| headline(&report));
+            let (steps, is_last) = (self.trainer.steps(), self.trainer.steps() == last_step);
+            let is_due = |interval: u64| steps.is_multiple_of(interval) || is_last;
+            if is_due(training.val_interval) {
+                self.validate(&progress)?;
+            }
+            if is_due(training.visualize_interval) {
+                self.visualize()?;
+            }
+            if is_due(training.checkpoint_interval) {
+                self.save()?;
+            }
+        }
+        progress.finish();
+        self.save()?;
+        self.conclude()
+    }
+
+    fn seconds(&self) -> f64 {
+        self.before + self.began.elapsed().as_secs_f64()
+    }
+
+    fn log(&mut self, step: u64, phase: Phase, values: Vec<(String, f64)>) -> Result<()> {
+        for (name, value) in &values {
+            let prefix = if phase == Phase::Train { "train" } else { "val" };
+            self.events.scalar(step, &format!("{prefix}/{name}"), *value)?;
+        }
+        let seconds = self.seconds();
+        Ok(self.metrics.append(&Record { step, phase, seconds, values: values.into_iter().collect() })?)
+    }
+
+    fn record(&mut self, report: &StepReport) -> Result<()> {
+        let mut values: Vec<(String, f64)> = report.losses.iter().map(|(name, &loss)| (name.clone(), loss)).collect();
+        for learner in &report.learners {
+            let name = &learner.learner;
+            values.push((format!("{name}.learning_rate"), learner.learning_rate));
+            values.push((format!("{name}.gradient_norm"), learner.gradient_norm));
+            values.push((format!("{name}.loss_scale"), learner.loss_scale));
+            values.push((format!("{name}.skipped"), f64::from(u8::from(learner.skipped))));
+        }
+        if let Some(memory) = report.memory {
+            self.peak = self.peak.max(memory.peak);
+            values.push(("memory.live_bytes".into(), memory.live as f64));
+            values.push((PEAK.into(), memory.peak as f64));
+        }
+        self.log(report.step + 1, Phase::Train, values)
+    }
+
+    /// Mean absolute difference over the validation samples.
+    fn validate(&mut self, progress: &Progress) -> Result<()> {
+        let count = self.dataset.val_len();
+        if count == 0 {
+            return Ok(());
+        }
+        let mut sum = 0.0;
+        for index in 0..count {
+            let sample = self.dataset.val_sample(index)?;
+            let volume = tensor(&sample, &self.device);
+            let difference = (self.trainer.workload().reconstruct(volume.clone()) - volume).abs().mean();
+            sum += f64::from(difference.into_scalar::<f32>());
+        }
+        let (step, l1) = (self.trainer.steps(), sum / count as f64);
+        self.log(step, Phase::Validation, vec![(L1.into(), l1)])?;
+        progress.note(&format!("step {step:>6}  validation L1 {l1:.4}  {:.0} s", self.seconds()));
+        Ok(())
+    }
+
+    /// Draws the first validation sample (or training sample) beside its reconstruction.
+    fn visualize(&mut self) -> Result<()> {
+        let sample = match self.dataset.val_len() {
+            0 => self.dataset.train_sample(0)?,
+            count => self.dataset.val_sample(count / 2)?,
+        };
+        let reconstruction = self.trainer.workload().reconstruct(tensor(&sample, &self.device));
+        let reconstruction = values(reconstruction);
+        let [_, depth, height, width] = sample.shape;
+        let voxels = depth * height * width;
+        let original = &sample.data[..voxels];
+        let range = original.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
+        let picture = comparison(original, &reconstruction[..voxels], [depth, height, width], range)?;
+        let (step, png) = (self.trainer.steps(), encode_png(&picture)?);
+        let path = self.folder.picture(step);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(CommandError::writing(folder))?;
+        }
+        write_atomic(&path, &png).map_err(CommandError::writing(&path))?;
+        Ok(self.events.picture(step, "reconstruction", &png)?)
+    }
+
+    /// A checkpoint to go on from, weights to use, and a report to look at.
+    fn save(&mut self) -> Result<()> {
+        self.trainer.save(&self.store)?;
+        let workload = self.trainer.workload();
+        save_safetensors(&workload.autoencoder().trained(), &self.folder.weights())?;
+        if let Some(discriminator) = workload.discriminator() {
+            discriminator.trained().save(&self.folder.discriminator_weights())?;
+        }
+        let page = self.report()?.render()?;
+        let path = self.folder.report();
+        write_atomic(&path, page.as_bytes()).map_err(CommandError::writing(&path))
+    }
+
+    fn account(&mut self) -> Account {
+        let batch = self.config.autoencoder.training.batch_size;
+        let sample_bytes = self.dataset.train_sample(0).map_or(0, |sample| size_of_val(&sample.data[..]) as u64);
+        Account {
+            learners: self.trainer.memory(),
+            data: self.dataset.cached_bytes(),
+            batches: sample_bytes * (batch * (self.config.data.prefetch + 1)) as u64,
+            peak: self.peak,
+        }
+    }
+
+    fn report(&mut self) -> Result<Report> {
+        let records = read_metrics(&self.folder.metrics())?;
+        let account = self.account();
+        Ok(Report {
+            title: self.folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            summary: self.summary(&records, &account),
+            curves: curves(&records),
+            pictures: self.pictures(&records)?,
+            memory: account.rows(),
+            memory_peak: MemoryPeak { measured: account.peak(), ..MemoryPeak::default() },
+            config_yaml: self.config.to_yaml(),
+            notes: Vec::new(),
+        })
+    }
+
+    fn summary(&self, records: &[Record], account: &Account) -> Vec<(String, String)> {
+        let l1 = validation_l1(records);
+        let outcome = match (l1.first(), l1.last()) {
+            (Some(first), Some(last)) => format!("{:.4} → {:.4} ({:.0} %)", first.1, last.1, 100.0 * last.1 / first.1),
+            _ => "no validation volumes".into(),
+        };
+        let peak = account.peak().map_or("not measured".to_string(), |peak| peak.to_string());
+        [
+            ("steps", self.trainer.steps().to_string()),
+            ("validation L1", outcome),
+            ("peak memory", peak),
+            ("time", format!("{:.0} s", self.seconds())),
+            ("device", self.config.device.name.clone()),
+            ("precision", format!("{:?}", self.config.device.resolved_precision()).to_lowercase()),
+        ]
+        .map(|(name, value)| (name.to_string(), value))
+        .into()
+    }
+
+    fn pictures(&self, records: &[Record]) -> Result<Vec<Picture>> {
+        let mut steps: Vec<u64> = records.iter().map(|record| record.step).collect();
+        steps.push(0);
+        steps.sort_unstable();
+        steps.dedup();
+        steps.retain(|&step| self.folder.picture(step).is_file());
+        let thinned = (0..steps.len().min(PICTURES)).map(|at| match steps.len() {
+            count if count <= PICTURES => steps[at],
+            count => steps[at * (count - 1) / (PICTURES - 1)],
+        });
+        let caption = "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes";
+        let read = |step: u64| {
+            let path = self.folder.picture(step);
+            let png = std::fs::read(&path).map_err(CommandError::writing(&path))?;
+            Ok(Picture { step, caption: caption.into(), png })
+        };
+        thinned.map(read).collect()
+    }
+
+    /// Says how it went.
+    fn conclude(&mut self) -> Result<()> {
+        let records = read_metrics(&self.folder.metrics())?;
+        let account = self.account();
+        println!("\n{}", account.table());
+        for (name, value) in self.summary(&records, &account) {
+            println!("{name:>14}  {value}");
+        }
+        println!("\nreport   {}", self.folder.report().display());
+        println!("weights  {}", self.folder.weights().display());
+        Ok(())
+    }
+}
+
+const L1: &str = "l1";
+const PEAK: &str = "memory.peak_bytes";
+
+fn tensor(sample: &Sample, device: &Device) -> Tensor<5> {
+    let [channels, depth, height, width] = sample.shape;
+    Tensor::from_data(TensorData::new(sample.data.clone(), [1, channels, depth, height, width]), device)
+}
+
+fn headline(report: &StepReport) -> String {
+    let losses: Vec<String> = report.losses.iter().map(|(name, loss)| format!("{name} {loss:.4}")).collect();
+    let memory = report.memory.map(|memory| format!("peak {}", ByteSize::b(memory.peak)));
+    let skipped = report.learners.iter().filter(|learner| learner.skipped);
+    let skipped = skipped.map(|learner| format!("{} skipped, scale {}", learner.learner, learner.loss_scale));
+    losses.into_iter().chain(memory).chain(skipped).collect::<Vec<_>>().join("  ")
+}
+
+fn validation_l1(records: &[Record]) -> Vec<(f64, f64)> {
+    let validations = records.iter().filter(|record| record.phase == Phase::Validation);
+    validations.filter_map(|record| Some((record.step as f64, *record.values.get(L1)?))).collect()
+}
+
+/// Curves of losses, learning rates, gradient norms and memory; parts that no step has are left out.
+fn curves(records: &[Record]) -> Vec<Chart> {
+    let series = |name: &str, key: &str, scale: f64| {
+        let train = records.iter().filter(|record| record.phase == Phase::Train);
+        let points: Vec<_> =
+            train.filter_map(|record| Some((record.step as f64, *record.values.get(key)? * scale))).collect();
+        Series { name: name.to_string(), points }
+    };
+    let of_learners = |what: &str| {
+        let name = |learner: &str| series(learner, &format!("{learner}.{what}"), 1.0);
+        vec![name("autoencoder"), name("discriminator")]
+    };
+    let chart = |title: &str, y_label: &str, log_y, series: Vec<Series>| Chart {
+        title: title.into(),
+        y_label: y_label.into(),
+        log_y,
+        series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
+    };
+    let validation = Series { name: "validation L1".into(), points: validation_l1(records) };
+    let mib = 1.0 / f64::from(1 << 20);
+    let charts = [
+        chart("Reconstruction", "loss", true, vec![series("training", "reconstruction", 1.0), validation]),
+        chart("Kullback-Leibler divergence", "nats", true, vec![series("training", "kl", 1.0)]),
+        chart(
+            "Adversarial losses",
+            "loss",
+            false,
+            vec![series("generator", "generator", 1.0), series("discriminator", "discriminator", 1.0)],
+        ),
+        chart("Gradient norm", "L2 norm", true, of_learners("gradient_norm")),
+        chart("Learning rate", "", false, of_learners("learning_rate")),
+        chart("Loss scale", "", true, of_learners("loss_scale")),
+        chart(
+            "Memory",
+            "MiB",
+            false,
+            vec![series("peak of the step", PEAK, mib), series("after the step", "memory.live_bytes", mib)],
+        ),
+    ];
+    charts.into_iter().filter(|chart| !chart.series.is_empty()).collect()
+}

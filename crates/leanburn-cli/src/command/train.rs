@@ -1,0 +1,101 @@
+//! `leanburn train`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use leanburn_data::{Dataset, Loader};
+use leanburn_train::{TrainError, Trainer, volumes};
+
+use super::session::Session;
+use crate::config::Config;
+use crate::device::device;
+use crate::error::{CommandError, Result};
+use crate::progress::Progress;
+use crate::run_folder::RunFolder;
+use crate::workload;
+
+/// `leanburn train`
+#[derive(Debug, Args)]
+pub struct Train {
+    /// Configuration in YAML; `leanburn recipes` lists some to start from.
+    config: PathBuf,
+    /// Set a key of the configuration: --set autoencoder.training.batch_size=1
+    #[arg(long = "set", value_name = "a.b=c")]
+    set: Vec<String>,
+    /// Device, as `leanburn devices` names it; overrides device.name.
+    #[arg(long)]
+    device: Option<String>,
+    /// Folder of the run; by default runs/ and the configuration's name.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Go on from the newest checkpoint of the run folder.
+    #[arg(long)]
+    resume: bool,
+    /// Take at most this many steps in all; overrides training.max_steps without changing the learning-rate schedule.
+    #[arg(long)]
+    max_steps: Option<u64>,
+}
+
+impl Train {
+    pub(super) fn run(self) -> Result<()> {
+        let source = self.config.display().to_string();
+        let config = Config::load(&self.config, &self.set)?;
+        let device = device(self.device.as_deref().unwrap_or(&config.device.name))?;
+        let precision = config.device.resolved_precision();
+        if !precision.is_supported_by(&device) {
+            return Err(CommandError::Device {
+                name: config.device.name.clone(),
+                reason: format!("it does not compute in {precision:?}"),
+                remedy: "set device.precision to one that `leanburn devices` lists".into(),
+            });
+        }
+        let training_device = device.clone().autodiff();
+        let run = workload::build(&config, &source, &training_device)?;
+        let dataset = Arc::new(open_dataset(&config)?);
+        check_shapes(&config, &dataset)?;
+
+        let folder = RunFolder::locate(&self.config, self.out.as_deref());
+        folder.open(&config, self.resume)?;
+        let mut trainer = Trainer::new(run, workload::trainer(&config), &training_device);
+        let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
+        match store.latest().filter(|_| self.resume) {
+            Some((step, checkpoint)) => {
+                trainer.resume(&checkpoint)?;
+                println!("going on from step {step}");
+            }
+            None if self.resume => println!("no checkpoint yet: starting from the beginning"),
+            None => {}
+        }
+
+        let batch_size = config.autoencoder.training.batch_size;
+        let start = trainer.micro_batches();
+        let loader = Loader::new(dataset.clone(), batch_size, start);
+        let mut batches =
+            loader.map(|batch| batch.map(|batch| volumes(batch, &training_device)).map_err(TrainError::from));
+        let last_step = self.max_steps.unwrap_or(u64::MAX).min(config.autoencoder.training.max_steps);
+        Session::open(&config, folder, dataset, trainer, device)?.run(&mut batches, last_step)
+    }
+}
+
+/// Opens the data, with progress if it takes long.
+fn open_dataset(config: &Config) -> Result<Dataset> {
+    let mut progress: Option<Progress> = None;
+    let dataset = Dataset::open_with(&config.data, config.seed, |state| {
+        let bar = progress.get_or_insert_with(|| Progress::new("reading", state.total as u64, 0));
+        bar.step(|| state.name.to_string());
+    });
+    progress.iter().for_each(Progress::finish);
+    Ok(dataset?)
+}
+
+/// Checks that the model can take what the data gives, before anything is written.
+fn check_shapes(config: &Config, dataset: &Dataset) -> Result<()> {
+    let [channels, depth, height, width] = dataset.train_sample(0)?.shape;
+    workload::model(&config.autoencoder).check_input([1, channels, depth, height, width])?;
+    if dataset.val_len() > 0 {
+        let [channels, depth, height, width] = dataset.val_sample(0)?.shape;
+        workload::model(&config.autoencoder).check_input([1, channels, depth, height, width])?;
+    }
+    Ok(())
+}

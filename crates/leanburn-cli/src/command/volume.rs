@@ -1,0 +1,164 @@
+//! Volumes through a trained model: shared by `reconstruct`, `encode` and `decode`.
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{Device, Tensor, TensorData};
+use clap::Args;
+use leanburn_data::{Affine, Format, Volume};
+use leanburn_nn::models::AutoencoderKl;
+
+use crate::config::Config;
+use crate::device::device;
+use crate::error::{CommandError, Result};
+use crate::workload::trained_model;
+
+/// A trained model and where it runs.
+#[derive(Debug, Args)]
+pub(super) struct ModelArguments {
+    /// Weights of an autoencoder: .safetensors, .pt or .ckpt, ours or MONAI's.
+    pub weights: PathBuf,
+    /// Configuration of the model; by default the config.yaml beside the weights.
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+    /// Device, as `leanburn devices` names it.
+    #[arg(long, default_value = "flex")]
+    pub device: String,
+}
+
+/// A model ready to use.
+pub(super) struct Loaded {
+    pub config: Config,
+    pub model: AutoencoderKl,
+    pub device: Device,
+}
+
+impl ModelArguments {
+    pub fn load(&self) -> Result<Loaded> {
+        let beside = self.weights.with_file_name("config.yaml");
+        let path = self.config.clone().unwrap_or(beside);
+        if self.config.is_none() && !path.is_file() {
+            return Err(CommandError::Input {
+                subject: self.weights.display().to_string(),
+                expected: format!("the model's configuration beside it, {}", path.display()),
+                found: "none".into(),
+                remedy: "give the configuration with --config".into(),
+            });
+        }
+        let device = device(&self.device)?;
+        let config = Config::load(&path, &[])?;
+        let model = trained_model(&config, &path.display().to_string(), &self.weights, &device)?;
+        Ok(Loaded { config, model, device })
+    }
+}
+
+impl Loaded {
+    /// By how much the latent is smaller than the volume, on each axis.
+    pub fn downsampling(&self) -> usize {
+        crate::workload::model(&self.config.autoencoder).downsampling()
+    }
+
+    pub fn tensor(&self, data: &[f32], shape: [usize; 4]) -> Tensor<5> {
+        let [channels, depth, height, width] = shape;
+        let data = TensorData::new(data.to_vec(), [1, channels, depth, height, width]);
+        self.config.device.resolved_precision().cast(Tensor::from_data(data, &self.device))
+    }
+}
+
+pub(super) fn values(tensor: Tensor<5>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().try_to_vec().unwrap_or_default()
+}
+
+/// Refuses an output that cannot be written, before anything is computed.
+pub(super) fn check_output(path: &Path) -> Result<()> {
+    Format::of(path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::NamedTempFile::new_in(folder).map_err(CommandError::writing(path))?;
+    Ok(())
+}
+
+/// Refuses a volume of other channels than the model takes.
+pub(super) fn check_channels(path: &Path, volume: &Volume, expected: usize) -> Result<()> {
+    match volume.channels() == expected {
+        true => Ok(()),
+        false => Err(CommandError::Input {
+            subject: path.display().to_string(),
+            expected: format!("{expected} channels, as the model has"),
+            found: volume.channels().to_string(),
+            remedy: "give the volume that the model was trained on, or the model that goes with it".into(),
+        }),
+    }
+}
+
+/// The volume with its edge repeated until each axis is a multiple of `multiple`.
+pub(super) fn pad(data: &[f32], shape: [usize; 4], multiple: usize) -> (Vec<f32>, [usize; 4]) {
+    let [channels, from @ ..] = shape;
+    let to = from.map(|size| size.div_ceil(multiple) * multiple);
+    if from == to {
+        return (data.to_vec(), shape);
+    }
+    let mut padded = Vec::with_capacity(channels * to.iter().product::<usize>());
+    for channel in 0..channels {
+        for x in 0..to[0] {
+            for y in 0..to[1] {
+                let (x, y) = (x.min(from[0] - 1), y.min(from[1] - 1));
+                let start = ((channel * from[0] + x) * from[1] + y) * from[2];
+                let row = &data[start..start + from[2]];
+                padded.extend_from_slice(row);
+                padded.extend(std::iter::repeat_n(row[from[2] - 1], to[2] - from[2]));
+            }
+        }
+    }
+    (padded, [channels, to[0], to[1], to[2]])
+}
+
+/// The first `to` voxels of each axis.
+pub(super) fn crop(data: &[f32], shape: [usize; 4], to: [usize; 3]) -> Vec<f32> {
+    let [channels, from @ ..] = shape;
+    let mut cropped = Vec::with_capacity(channels * to.iter().product::<usize>());
+    for channel in 0..channels {
+        for x in 0..to[0] {
+            for y in 0..to[1] {
+                let start = ((channel * from[0] + x) * from[1] + y) * from[2];
+                cropped.extend_from_slice(&data[start..start + to[2]]);
+            }
+        }
+    }
+    cropped
+}
+
+/// The affine of a grid whose voxels are `factor` times as large: its first voxel's centre moves with them.
+pub(super) fn scale_affine(affine: &Affine, factor: f64) -> Affine {
+    let mut scaled = *affine;
+    for row in scaled.iter_mut().take(3) {
+        let shift: f64 = row[..3].iter().map(|step| step * (factor - 1.0) / 2.0).sum();
+        row[3] += shift;
+        row[..3].iter_mut().for_each(|step| *step *= factor);
+    }
+    scaled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_repeats_the_edge_and_cropping_undoes_it() {
+        let data: Vec<f32> = (0..2 * 3 * 2 * 5).map(|value| value as f32).collect();
+        let (padded, shape) = pad(&data, [2, 3, 2, 5], 4);
+        assert_eq!(shape, [2, 4, 4, 8]);
+        assert_eq!(padded[4..8], [4.0; 4]);
+        assert_eq!(crop(&padded, shape, [3, 2, 5]), data);
+    }
+
+    #[test]
+    fn a_coarser_grid_covers_the_same_space() {
+        let affine = [[2.0, 0.0, 0.0, -9.0], [0.0, 1.0, 0.0, 5.0], [0.0, 0.0, 3.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+        let coarse = scale_affine(&affine, 4.0);
+        // the corner before the first voxel stays: centre minus half a voxel
+        for axis in 0..3 {
+            let corner = |affine: &Affine| affine[axis][3] - affine[axis][axis] / 2.0;
+            assert_eq!(corner(&coarse), corner(&affine));
+        }
+        assert_eq!(scale_affine(&coarse, 0.25), affine);
+    }
+}

@@ -1,0 +1,123 @@
+//! What a command can fail with.
+
+use std::path::{Path, PathBuf};
+
+use leanburn_data::DataError;
+use leanburn_nn::models::ShapeError;
+use leanburn_nn::weights::WeightsError;
+use leanburn_train::TrainError;
+use miette::Diagnostic;
+
+use crate::config::ConfigErrors;
+use crate::report::ReportError;
+
+/// An error of a command; its message says what to do.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// Mistakes in the configuration.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Config(#[from] ConfigErrors),
+    /// The configuration asks for what is not there yet.
+    #[error("{feature} is not available yet: {what}")]
+    #[diagnostic(help("{remedy}"))]
+    NotYet {
+        /// The feature.
+        feature: &'static str,
+        /// What is missing.
+        what: &'static str,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// The configuration cannot be built into a model.
+    #[error("{path}: the model cannot be built:\n{}", lines(mistakes))]
+    Model {
+        /// Where the configuration is from.
+        path: String,
+        /// Key and what is wrong with it.
+        mistakes: Vec<(String, String)>,
+    },
+    /// A device that is not there.
+    #[error("device `{name}`: {reason}")]
+    #[diagnostic(help("{remedy}"))]
+    Device {
+        /// The name that was given.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A run folder that cannot be used.
+    #[error("{}: {reason}", path.display())]
+    #[diagnostic(help("{remedy}"))]
+    RunFolder {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A file or an argument that cannot be used.
+    #[error("{subject}: expected {expected}, found {found}")]
+    #[diagnostic(help("{remedy}"))]
+    Input {
+        /// The file or the argument.
+        subject: String,
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        found: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// Volumes cannot be read or written.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// Weights cannot be read or written.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// A volume of a shape that the model cannot take.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Training cannot go on.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// A report cannot be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    #[diagnostic(help("check that the folder is there and may be written to, and that the disk has space"))]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+/// What a command gives.
+pub type Result<T> = std::result::Result<T, CommandError>;
+
+impl CommandError {
+    /// The exit code: 2 for input that can be corrected before a run, 1 for a run that failed.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Train(_) | Self::Report(_) | Self::Write { .. } => 1,
+            _ => 2,
+        }
+    }
+
+    pub(crate) fn writing(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Write { path, source }
+    }
+}
+
+fn lines(mistakes: &[(String, String)]) -> String {
+    let lines: Vec<String> = mistakes.iter().map(|(key, text)| format!("  {key}: {text}")).collect();
+    lines.join("\n")
+}

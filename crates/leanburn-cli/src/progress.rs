@@ -1,0 +1,57 @@
+//! Progress for people: a bar on a terminal, a line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often a line is printed where there is no terminal.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Progress of something that takes a known number of steps.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    what: &'static str,
+    /// Where there is no terminal: when the last line was printed.
+    last_line: Option<Instant>,
+}
+
+impl Progress {
+    /// Progress of `what` over `steps`, of which `done` are done.
+    pub fn new(what: &'static str, steps: u64, done: u64) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::new(steps).with_position(done);
+        bar.set_draw_target(if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
+        let style = ProgressStyle::with_template("{prefix} {bar:28} {pos}/{len}  {msg}  {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        bar.set_prefix(what);
+        bar.reset_eta();
+        Self { bar, what, last_line: (!is_terminal).then(Instant::now) }
+    }
+
+    /// One more step is done; `message` says how it went.
+    pub fn step(&mut self, message: impl FnOnce() -> String) {
+        self.bar.inc(1);
+        match &mut self.last_line {
+            None => self.bar.set_message(message()),
+            Some(last) if last.elapsed() >= QUIET => {
+                *last = Instant::now();
+                let (done, steps) = (self.bar.position(), self.bar.length().unwrap_or_default());
+                eprintln!("{} {done}/{steps}  {}", self.what, message());
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Prints a line that stays.
+    pub fn note(&self, line: &str) {
+        self.bar.suspend(|| println!("{line}"));
+    }
+
+    /// The bar goes away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

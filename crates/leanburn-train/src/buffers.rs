@@ -1,0 +1,91 @@
+//! What a module holds besides weights: running statistics.
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Tensor, kind::BridgeTensor};
+
+/// Values of a module's tensors that no gradient reaches, at one time.
+///
+/// Forward moves running statistics, on infinite activations too. A step that is left out puts them back.
+///
+/// # Memory
+///
+/// Of running statistics only: the tensors are shared with the module, and weights are not held.
+#[derive(Debug)]
+pub(crate) struct Buffers(Vec<BridgeTensor>);
+
+impl Buffers {
+    /// The buffers as they are now.
+    pub fn of<M: Module>(module: &M) -> Self {
+        struct Take(Vec<BridgeTensor>);
+        impl ModuleVisitor for Take {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                let tensor = param.val();
+                if !tensor.is_require_grad() {
+                    self.0.push(tensor.into_bridge());
+                }
+            }
+        }
+        settle(module);
+        let mut take = Take(Vec::new());
+        module.visit(&mut take);
+        Self(take.0)
+    }
+
+    /// The module with the buffers as they were.
+    pub fn restore<M: Module>(self, module: M) -> M {
+        struct Put(std::vec::IntoIter<BridgeTensor>);
+        impl ModuleMapper for Put {
+            fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+                match param.val().is_require_grad() {
+                    true => param,
+                    false => param.map(|_| Tensor::from_bridge(self.0.next().expect("the module that was looked at"))),
+                }
+            }
+        }
+        settle(&module);
+        module.map(&mut Put(self.0.into_iter()))
+    }
+}
+
+/// Makes running statistics take up what forward left for later.
+fn settle<M: Module>(module: &M) {
+    drop(module.valid());
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, TensorData};
+    use leanburn_nn::blocks::{BatchNorm3d, BatchNorm3dConfig};
+
+    use super::*;
+
+    fn values(module: &BatchNorm3d) -> Vec<TensorData> {
+        struct Read(Vec<TensorData>);
+        impl ModuleVisitor for Read {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                self.0.push(param.val().into_data());
+            }
+        }
+        let mut read = Read(Vec::new());
+        module.valid().visit(&mut read);
+        read.0
+    }
+
+    #[test]
+    fn statistics_go_back_to_where_they_were() {
+        let device = Device::flex().autodiff();
+        let norm = BatchNorm3dConfig::new(2).init(&device);
+        norm.forward(Tensor::ones([1, 2, 2, 2, 2], &device));
+        let (before, buffers) = (values(&norm), Buffers::of(&norm));
+        assert_eq!(before.len(), 4);
+        assert_eq!(buffers.0.len(), 2);
+        for _ in 0..2 {
+            norm.forward(Tensor::full([1, 2, 2, 2, 2], f32::NAN, &device));
+        }
+        assert_ne!(values(&norm), before);
+        let norm = buffers.restore(norm);
+        assert_eq!(values(&norm), before);
+        norm.forward(Tensor::ones([1, 2, 2, 2, 2], &device));
+        assert!(values(&norm).iter().all(|data| data.iter::<f32>().all(f32::is_finite)));
+    }
+}
