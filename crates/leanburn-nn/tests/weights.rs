@@ -125,6 +125,7 @@ fn files_that_are_no_state_dict_are_refused() {
     hostile[..8].copy_from_slice(&u64::MAX.to_le_bytes());
     for (name, bytes) in [
         ("empty.safetensors", &b""[..]),
+        ("nothing.safetensors", b"\x02\0\0\0\0\0\0\0{}"),
         ("cut.safetensors", &whole[..whole.len() / 2]),
         ("hostile.safetensors", &hostile),
         ("empty.pt", b""),

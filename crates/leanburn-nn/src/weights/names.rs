@@ -24,7 +24,7 @@ impl MonaiWeights for AutoencoderKl {
         match path.split_once(".final_conv.").and_then(|(block, parameter)| Some((block.rsplit_once('.')?, parameter)))
         {
             Some(((blocks, index), parameter)) => {
-                let next = index.parse::<usize>().map_or(0, |index| index + 2);
+                let next = index.parse::<usize>().map_or(0, |index| index + 1);
                 format!("{blocks}.{next}.{parameter}")
             }
             None => path.to_string(),

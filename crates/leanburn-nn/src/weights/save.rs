@@ -28,11 +28,14 @@ pub fn save_safetensors<M: MonaiWeights>(model: &M, path: &Path) -> Result<(), W
     let entries = entries(model).map_err(refuse)?;
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let temporary = tempfile::NamedTempFile::new_in(folder).map_err(|error| refuse(error.to_string()))?;
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // less the user's mask, not private
+    let temporary = builder.tempfile_in(folder).map_err(|error| refuse(error.to_string()))?;
     serialize_to_file(entries, Some(metadata), temporary.path()).map_err(|error| refuse(error.to_string()))?;
     let durable = File::open(temporary.path()).and_then(|file| file.sync_all());
     durable.map_err(|error| refuse(error.to_string()))?;
-    temporary.keep().map_err(|error| refuse(error.to_string()))?;
+    temporary.persist(path).map_err(|error| refuse(error.to_string()))?;
     Ok(())
 }
 

@@ -66,6 +66,7 @@ mod tests {
     fn volumes_must_be_halved_between_levels() {
         let config = AutoencoderKlConfig::new(vec![32, 64, 64], vec![1; 3], vec![false; 3]);
         assert_eq!(config.check_input([1, 1, 4, 8, 16]), Ok(()));
+        assert!(config.check_input([1, 1, 10, 8, 4]).is_err());
         let error = config.check_input([1, 1, 10, 8, 0]).unwrap_err();
         let (padded, cropped) = ([12, 8, 4], [8, 8, 4]);
         assert_eq!(error, ShapeError::Volume { found: [10, 8, 0], multiple: 4, padded, cropped });

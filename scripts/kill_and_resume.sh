@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Kills a training run at random moments and resumes it each time; the final weights must equal, bit for bit, those of a
+# run that nobody disturbed.
+#
+#     scripts/kill_and_resume.sh [KILLS=20] [SEED=1]
+#
+# Needs a built command: LEANBURN=path/to/leanburn, by default target/release/leanburn.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+kills=${1:-20}
+RANDOM=${2:-1}
+leanburn=${LEANBURN:-target/release/leanburn}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cat >"$work/config.yaml" <<'YAML'
+seed: 7
+data:
+  phantom: {count: 3, shape: [24, 24, 24], noise: 0.02}
+  patch_size: [16, 16, 16]
+  flip: [true, false, false]
+  intensity_jitter: 0.1
+  val_patches: 2
+autoencoder:
+  num_channels: [4, 8]
+  num_res_blocks: 1
+  norm_num_groups: 2
+  training:
+    batch_size: 1
+    gradient_accumulation_steps: 2
+    learning_rate: 1.0e-3
+    lr_schedule: cosine
+    warmup_steps: 5
+    ema_decay: 0.9
+    max_grad_norm: 1.0
+    max_steps: 240
+    val_interval: 20
+    visualize_interval: 60
+    checkpoint_interval: 3
+    adversarial_start_step: 10
+    discriminator: {num_layers_d: 1, num_channels: 4}
+device:
+  precision: f16
+YAML
+
+train() { "$leanburn" train "$work/config.yaml" --out "$1" "${@:2}" >"$1.log" 2>&1; }
+steps() { grep -c '"phase":"train"' "$1/metrics.jsonl" 2>/dev/null || true; }
+
+start=$(date +%s%N)
+train "$work/straight"
+whole=$((($(date +%s%N) - start) / 1000000))
+echo "undisturbed: $(steps "$work/straight") steps in $whole ms"
+
+done_kills=0
+while [ "$done_kills" -lt "$kills" ]; do
+  resume=()
+  [ -d "$work/killed" ] && resume=(--resume)
+  train "$work/killed" "${resume[@]}" &
+  process=$!
+  # a random moment; short enough that the run is not over before it has been killed often enough
+  sleep "$(awk -v r="$RANDOM" -v w="$whole" -v k="$kills" 'BEGIN { print (0.1 + r / 32768 * 1.6 * w / k) / 1000 + 0.05 }')"
+  if kill -9 "$process" 2>/dev/null; then
+    done_kills=$((done_kills + 1))
+    wait "$process" 2>/dev/null || true
+    echo "kill $done_kills at $(steps "$work/killed") steps"
+  else
+    wait "$process"
+    echo "the run ended before kill $((done_kills + 1)); starting it over"
+    cmp "$work/straight/weights.safetensors" "$work/killed/weights.safetensors"
+    rm -rf "$work/killed"
+  fi
+done
+train "$work/killed" --resume
+
+for file in weights.safetensors discriminator.safetensors; do
+  cmp "$work/straight/$file" "$work/killed/$file"
+done
+without_seconds() { sed -E 's/"seconds":[0-9.e-]+,?//; s/"memory\.[a-z_]+":[0-9.]+,?//g' "$1/metrics.jsonl"; }
+diff <(without_seconds "$work/straight") <(without_seconds "$work/killed") >/dev/null
+echo "killed $done_kills times: weights and metrics are those of the undisturbed run, bit for bit"
