@@ -98,7 +98,9 @@ fn adversarial_loss() {
 /// The residency decides where intermediate results live and never what comes out.
 #[test]
 fn residency_changes_no_bit() {
-    for name in ["autoencoder_kl_attention", "autoencoder_kl_convtranspose", "patch_discriminator"] {
+    for name in
+        ["autoencoder_kl_attention", "autoencoder_kl_high_res", "autoencoder_kl_convtranspose", "patch_discriminator"]
+    {
         let kept = run_fixture(name, ResidencyPolicy::keep());
         assert_eq!(run_fixture(name, ResidencyPolicy::recompute_all()), kept, "{name}");
     }

@@ -23,16 +23,14 @@ where
 {
 }
 
-/// The autodiff primitive of a tensor, or the tensor itself if it is not a float tensor of `Autodiff<B, C>`.
-pub(crate) fn lower<B: Backend, C: CheckpointStrategy>(
-    tensor: DispatchTensor,
-) -> Result<AutodiffTensor<B>, DispatchTensor>
+/// The autodiff primitive of a tensor, if it is a float tensor of `Autodiff<B, C>`.
+pub(crate) fn lower<B: Backend, C: CheckpointStrategy>(tensor: &DispatchTensor) -> Option<AutodiffTensor<B>>
 where
     DispatchTensor: Reachable<B, C>,
 {
     match <DispatchTensor as DispatchKindConversion<Autodiff<B, C>>>::try_into_backend(tensor.clone()) {
-        Ok(BackendTensor::Float(primitive)) => Ok(primitive),
-        _ => Err(tensor),
+        Ok(BackendTensor::Float(primitive)) => Some(primitive),
+        _ => None,
     }
 }
 
@@ -74,10 +72,10 @@ macro_rules! on_backend_of {
             $(
                 $(#[$cfg])*
                 {
-                    if $crate::autodiff::lower::<$backend, NoCheckpointing>(tensor.clone()).is_ok() {
+                    if $crate::autodiff::lower::<$backend, NoCheckpointing>(tensor).is_some() {
                         break 'found $function::<$backend, NoCheckpointing>$arguments;
                     }
-                    if $crate::autodiff::lower::<$backend, BalancedCheckpointing>(tensor.clone()).is_ok() {
+                    if $crate::autodiff::lower::<$backend, BalancedCheckpointing>(tensor).is_some() {
                         break 'found $function::<$backend, BalancedCheckpointing>$arguments;
                     }
                 }

@@ -41,7 +41,7 @@ fn backward_on<B: Backend, C: CheckpointStrategy>(loss: DispatchTensor) -> Gradi
 where
     DispatchTensor: Reachable<B, C>,
 {
-    let loss = lower::<B, C>(loss).expect("on_backend_of chose this backend");
+    let loss = lower::<B, C>(&loss).expect("on_backend_of chose this backend");
     Gradients { raw: loss.backward(), take: take_on::<B, C> }
 }
 
@@ -49,7 +49,7 @@ fn take_on<B: Backend, C: CheckpointStrategy>(raw: &mut RawGradients, tensor: Di
 where
     DispatchTensor: Reachable<B, C>,
 {
-    let tensor = lower::<B, C>(tensor).ok()?;
+    let tensor = lower::<B, C>(&tensor)?;
     tensor.grad_remove(raw).map(raise_plain::<B>)
 }
 

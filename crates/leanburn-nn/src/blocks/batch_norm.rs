@@ -88,18 +88,23 @@ impl BatchNorm3d {
 
     fn forward_running(&self, x: Tensor<5>) -> Tensor<5> {
         let device = x.device();
-        let mean = self.running_mean.value().to_device(&device);
-        let variance = self.running_var.value().to_device(&device);
+        let mean = on(&device, self.running_mean.value());
+        let variance = on(&device, self.running_var.value());
         module::batch_norm(x, self.weight.val(), self.bias.val(), mean, variance, self.epsilon)
     }
 
     fn update(&self, state: &RunningState<Tensor<1>>, batch: Tensor<1>) {
-        let running = state.value_sync().to_device(&batch.device());
+        let running = on(&batch.device(), state.value_sync());
         let moved = running * (1.0 - self.momentum) + batch.detach() * self.momentum;
         state.update(moved.detach());
         // Without this the update stays pending until the next forward, and a model saved before that lacks it.
         state.value_sync();
     }
+}
+
+/// The tensor on `device`; no operation where it is there already, which a recording device would refuse.
+fn on(device: &Device, tensor: Tensor<1>) -> Tensor<1> {
+    if tensor.device() == *device { tensor } else { tensor.to_device(device) }
 }
 
 #[cfg(test)]

@@ -55,14 +55,14 @@ impl<B: Backend> Kept<B> {
         DispatchTensor: Reachable<B, C>,
     {
         let is_leaf = tensor.autodiff != DispatchAutodiffContext::Disabled && Dispatch::float_is_require_grad(&tensor);
-        match lower::<B, C>(tensor) {
-            Err(plain) => (Self::Plain(plain), None),
-            Ok(tensor) if !tensor.is_tracked() => (Self::Constant(tensor.into_primitive()), None),
-            Ok(tensor) if is_leaf => {
+        match lower::<B, C>(&tensor) {
+            None => (Self::Plain(tensor), None),
+            Some(tensor) if !tensor.is_tracked() => (Self::Constant(tensor.into_primitive()), None),
+            Some(tensor) if is_leaf => {
                 let id = tensor.id();
                 (Self::Leaf(tensor.into_primitive(), id), None)
             }
-            Ok(tensor) => {
+            Some(tensor) => {
                 let (primitive, guard) = tensor.into_parts();
                 (Self::Gated(primitive), Some(guard))
             }
@@ -126,9 +126,7 @@ where
 {
     let (kept, guards): (Vec<_>, Vec<_>) = tensors.into_iter().map(Kept::<B>::of::<C>).unzip();
     let outputs = first(kept.iter().map(Kept::for_first_run::<C>).collect());
-    let Some(device) =
-        outputs.iter().find_map(|output| lower::<B, C>(output.clone()).ok().map(|output| output.device()))
-    else {
+    let Some(device) = outputs.iter().find_map(|output| lower::<B, C>(output).map(|output| output.device())) else {
         return outputs;
     };
 
@@ -149,9 +147,9 @@ where
         }
     }
     let hub = step::<B, C, _, 1>(Hub::<C>::new(), [chain.node()], place.clone(), place.token.clone());
-    let output = |(index, output)| match lower::<B, C>(output) {
-        Err(plain) => plain,
-        Ok(output) => {
+    let output = |(index, output)| match lower::<B, C>(&output) {
+        None => output,
+        Some(output) => {
             raise::<B, C>(step::<B, C, _, 1>(Output, [hub.node()], (place.clone(), index), output.into_primitive()))
         }
     };
@@ -244,7 +242,7 @@ where
             let replay = meeting.replay.take().expect("backward consumes a graph once");
             (std::mem::take(&mut meeting.kept), replay, std::mem::take(&mut meeting.output_gradients))
         });
-        let leaves: Vec<Leaf<B>> = kept.into_iter().map(Leaf::of::<C>).collect();
+        let leaves: Vec<Leaf<B>> = kept.into_iter().map(Leaf::of).collect();
         let outputs = replay(leaves.iter().map(Leaf::tensor::<C>).collect());
         let mut inner = backward_through::<B, C>(outputs, output_gradients, &place.token);
         let input_gradients = leaves.into_iter().map(|leaf| leaf.hand_over(inner.as_mut(), grads)).collect();
@@ -262,7 +260,7 @@ enum Leaf<B: Backend> {
 }
 
 impl<B: Backend> Leaf<B> {
-    fn of<C: CheckpointStrategy>(kept: Kept<B>) -> Self {
+    fn of(kept: Kept<B>) -> Self {
         match kept {
             Kept::Plain(tensor) => Self::Plain(tensor),
             Kept::Constant(primitive) => Self::Constant(<AutodiffTensor<B>>::new(primitive)),
@@ -325,7 +323,7 @@ where
     DispatchTensor: Reachable<B, C>,
 {
     let start = |(output, gradient): (DispatchTensor, Option<FloatTensor<B>>)| {
-        let output = lower::<B, C>(output).ok().filter(|output| output.is_tracked())?;
+        let output = lower::<B, C>(&output).filter(|output| output.is_tracked())?;
         let (_, guard) = output.into_parts();
         Some(step::<B, C, _, 1>(Start, [guard], gradient?, token.clone()))
     };

@@ -1,0 +1,52 @@
+//! Whole training steps on the recording device: what recomputation runs again can be counted there.
+
+use burn::backend::ir::OperationIr;
+use burn::prelude::*;
+use leanburn_nn::losses::{PatchAdversarialLoss, l1_loss};
+use leanburn_nn::models::{AutoencoderKlConfig, PatchDiscriminatorConfig};
+use leanburn_ops::{Residency, ResidencyPolicy, backward};
+
+/// Convolutions of one forward and backward of the autoencoder, and how many the model has.
+fn convolutions(policy: ResidencyPolicy) -> usize {
+    let device = Device::capture();
+    let captured = device.capture_scope(|scope| {
+        let device = device.clone().autodiff();
+        let config = AutoencoderKlConfig::new(vec![8, 16], vec![1, 1], vec![false, true]).with_norm_num_groups(4);
+        let model = config.init(&device).with_residency(policy);
+        let x = Tensor::<5>::zeros([1, 1, 16, 16, 16], &device);
+        let (mean, _) = model.encode(x.clone());
+        let gradients = backward(l1_loss(model.decode(mean), x)).take_module(&model);
+        assert!(gradients.len() > 50, "{} gradients are recorded", gradients.len());
+        scope.complete([], [])
+    });
+    let operations = captured.expect("a complete recording").graph.operations;
+    operations.iter().filter(|operation: &&OperationIr| format!("{operation:?}").contains("Conv3d(")).count()
+}
+
+#[test]
+fn each_recomputed_segment_runs_its_convolutions_once_more() {
+    let plain = convolutions(ResidencyPolicy::keep());
+    // a residual block that keeps its channels has two convolutions
+    let one = ResidencyPolicy::keep().with_rule("encoder.level_0.res_0", Residency::Recompute);
+    assert_eq!(convolutions(one) - plain, 2);
+    let two = ResidencyPolicy::keep().with_rule("*.level_0.res_0", Residency::Recompute);
+    let all = convolutions(ResidencyPolicy::recompute_all());
+    assert!(convolutions(two) - plain > 2 && all - plain > 10, "{all} of {plain}");
+}
+
+#[test]
+fn an_adversarial_turn_with_batch_norm_records_too() {
+    for policy in [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()] {
+        let device = Device::capture();
+        let captured = device.capture_scope(|scope| {
+            let device = device.clone().autodiff();
+            let config = PatchDiscriminatorConfig::new(1, 4).with_num_layers_d(2);
+            let model = config.init(&device).with_residency(policy);
+            let judge = |value: f64| model.forward(Tensor::full([1, 1, 24, 24, 24], value, &device)).split_off(3);
+            let loss = PatchAdversarialLoss::default().discriminator(&judge(0.0), &judge(1.0));
+            assert_eq!(backward(loss).take_module(&model).len(), 10);
+            scope.complete([], [])
+        });
+        assert!(!captured.expect("a complete recording").graph.operations.is_empty());
+    }
+}
