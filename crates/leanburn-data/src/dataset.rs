@@ -8,7 +8,7 @@ use crate::prepare::Prepared;
 use crate::random::{Stream, generator};
 use crate::source::Source;
 use crate::split::{Role, roles};
-use crate::validation::{Place, candidates, choose};
+use crate::validation::{Place, choose, places};
 use crate::volume::Volume;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
@@ -84,7 +84,7 @@ impl Dataset {
         for jobs in jobs.chunks(config.num_workers.max(1)) {
             let loaded: Vec<Result<(Item, Vec<Place>), DataError>> = jobs
                 .par_iter()
-                .map(|(index, source)| load(config, source, *index, roles[*index], *index < cached))
+                .map(|(index, source)| load(config, source, *index, roles[*index], *index < cached, seed))
                 .collect();
             for loaded in loaded {
                 let (item, found) = loaded?;
@@ -197,10 +197,12 @@ fn load(
     index: usize,
     role: Role,
     keep: bool,
+    seed: u64,
 ) -> Result<(Item, Vec<Place>), DataError> {
     let Prepared { volume, intensity } = source.load(config)?;
     let [training, validation] = role.regions(volume.extent(), config.val_fraction);
-    let places = validation.map_or(Vec::new(), |region| candidates(&volume, index, region, config.patch_size));
+    let held_out = |region| places(&volume, index, region, config.patch_size, config.val_patches, seed);
+    let places = validation.map_or(Vec::new(), held_out);
     let item = Item {
         source: source.clone(),
         shape: volume.shape(),

@@ -42,12 +42,6 @@ impl Foreground {
         region.end[0] = region.start[0] + 1;
         voxels(volume, &region, self.threshold).nth((chosen - before) as usize)
     }
-
-    /// The share of foreground among the voxels of a box, 0 to 1.
-    pub(crate) fn share(&self, volume: &Volume, region: &Region) -> f64 {
-        let all: usize = region.extent().iter().product();
-        voxels(volume, region, self.threshold).count() as f64 / all.max(1) as f64
-    }
 }
 
 fn voxels<'a>(volume: &'a Volume, region: &Region, threshold: f32) -> impl Iterator<Item = [usize; 3]> + 'a {
@@ -86,7 +80,6 @@ mod tests {
             .map(|index| foreground.draw(&volume, &mut generator(3, Stream::TrainSample, index)).unwrap())
             .collect();
         assert_eq!(drawn, marked[1..].iter().copied().collect());
-        assert_eq!(foreground.share(&volume, &region), 3.0 / 45.0);
     }
 
     #[test]

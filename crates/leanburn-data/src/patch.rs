@@ -42,21 +42,6 @@ impl Region {
             }
         })
     }
-
-    /// Starts of patches side by side without overlap, as many as fit (at least one along each
-    /// axis), the rest of the room left equally on both sides.
-    pub(crate) fn grid(&self, size: [usize; 3]) -> Vec<[i64; 3]> {
-        let extent = self.extent();
-        let along = [0, 1, 2].map(|axis| -> Vec<i64> {
-            let count = (extent[axis] / size[axis]).max(1);
-            let room = extent[axis] as i64 - (count * size[axis]) as i64;
-            let first = self.start[axis] as i64 + room.div_euclid(2);
-            (0..count).map(|index| first + (index * size[axis]) as i64).collect()
-        });
-        let [x, y, z] = &along;
-        let plane = |x: i64| y.iter().flat_map(move |y| z.iter().map(move |z| [x, *y, *z]));
-        x.iter().flat_map(|x| plane(*x)).collect()
-    }
 }
 
 /// Cuts `[channels, size]` out of a volume. Only voxels of `region` are read: beyond it, its
@@ -128,12 +113,5 @@ mod tests {
             seen[start[0] as usize - 10] = true;
         }
         assert_eq!(seen, [true; 7]);
-    }
-
-    #[test]
-    fn the_grid_does_not_overlap() {
-        let region = Region { start: [1, 0, 5], end: [8, 2, 10] };
-        let grid = region.grid([3, 4, 2]);
-        assert_eq!(grid, [[1, -1, 5], [1, -1, 7], [4, -1, 5], [4, -1, 7]]);
     }
 }

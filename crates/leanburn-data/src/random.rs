@@ -10,6 +10,7 @@ pub(crate) enum Stream {
     PhantomSeed = 4,
     PhantomShape = 5,
     PhantomNoise = 6,
+    Validation = 7,
 }
 
 /// A fresh generator for item `index` of a stream. Nothing else enters, so that no number depends
