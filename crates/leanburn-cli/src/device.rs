@@ -2,6 +2,7 @@
 
 use burn::tensor::{DType, Device};
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
+use leanburn_train::Precision;
 
 use crate::error::{CommandError, Result};
 
@@ -80,6 +81,23 @@ pub fn device(name: &str) -> Result<Device> {
             "this build does not have it".into(),
             format!("build with `cargo build --release --features {}`, or use `--device flex`", family.name),
         )),
+    }
+}
+
+/// The device called `name`, which must compute in `precision`.
+///
+/// # Errors
+///
+/// [`CommandError::Device`], as [`device`], or if it does not.
+pub fn device_for(name: &str, precision: Precision) -> Result<Device> {
+    let device = device(name)?;
+    match precision.is_supported_by(&device) {
+        true => Ok(device),
+        false => Err(CommandError::Device {
+            name: name.to_string(),
+            reason: format!("it does not compute in {precision:?}"),
+            remedy: "set device.precision to one that `leanburn devices` lists".into(),
+        }),
     }
 }
 

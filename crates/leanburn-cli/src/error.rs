@@ -80,16 +80,23 @@ pub enum CommandError {
     #[error(transparent)]
     Weights(#[from] WeightsError),
     /// A volume of a shape that the model cannot take.
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
+    #[error("{volume}: {reason}")]
+    #[diagnostic(help("data.voxel_size resizes the volumes, data.patch_size cuts patches out of them"))]
+    Shape {
+        /// Name of the volume.
+        volume: String,
+        /// What is wrong with it.
+        reason: ShapeError,
+    },
     /// Training cannot go on.
     #[error(transparent)]
     Train(#[from] TrainError),
     /// A report cannot be written.
     #[error(transparent)]
+    #[diagnostic(help("check the file and the free space of its disk; `--resume` then goes on with the run"))]
     Report(#[from] ReportError),
     /// A file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}", path.display())]
     #[diagnostic(help("check that the folder is there and may be written to, and that the disk has space"))]
     Write {
         /// The file.
@@ -106,6 +113,8 @@ impl CommandError {
     /// The exit code: 2 for input that can be corrected before a run, 1 for a run that failed.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::Train(TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. }) => 2,
+            Self::Data(DataError::Io { action: "write", .. }) | Self::Weights(WeightsError::NotWritten { .. }) => 1,
             Self::Train(_) | Self::Report(_) | Self::Write { .. } => 1,
             _ => 2,
         }

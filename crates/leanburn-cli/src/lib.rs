@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod config;
+pub mod console;
 pub mod device;
 pub mod error;
 pub mod progress;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use leanburn_cli::command::Command;
+use leanburn_cli::console::print_remark;
 
 /// Counts the heap, so that memory on the CPU is measured and not guessed.
 #[global_allocator]
@@ -18,11 +19,16 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    // a path stays in one piece: the terminal breaks lines where it must
+    let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
+        Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())
+    };
+    let _ = miette::set_hook(Box::new(unbroken)); // fails only where one is set already
     match Arguments::parse().command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = error.exit_code();
-            eprintln!("{:?}", miette::Report::new(error));
+            print_remark(format_args!("{:?}", miette::Report::new(error)));
             ExitCode::from(code)
         }
     }

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::console::{print_line, print_remark};
+
 /// How often a line is printed where there is no terminal.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -39,15 +41,15 @@ impl Progress {
             Some(last) if last.elapsed() >= QUIET => {
                 *last = Instant::now();
                 let (done, steps) = (self.bar.position(), self.bar.length().unwrap_or_default());
-                eprintln!("{} {done}/{steps}  {}", self.what, message());
+                print_remark(format_args!("{} {done}/{steps}  {}", self.what, message()));
             }
             Some(_) => {}
         }
     }
 
-    /// Prints a line that stays.
+    /// Prints a line that stays. A line that is lost does not stop what is being done.
     pub fn note(&self, line: &str) {
-        self.bar.suspend(|| println!("{line}"));
+        let _ = self.bar.suspend(|| print_line(line));
     }
 
     /// The bar goes away.

@@ -1,13 +1,18 @@
 //! The folder of a run: what lies where, and whether a run may begin in it.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use leanburn_train::CheckpointStore;
+use serde_json::Value;
 
 use crate::config::Config;
 use crate::error::{CommandError, Result};
 use crate::report::write_atomic;
+
+const CHECKPOINTS: &str = "checkpoints";
 
 /// Files and folders of a run.
 #[derive(Clone, Debug)]
@@ -16,8 +21,17 @@ pub struct RunFolder {
 }
 
 /// Keys that may change when a run goes on: they do not touch what is computed up to where it stood.
-const MAY_CHANGE: [&str; 6] =
-    ["max_steps", "val_interval", "visualize_interval", "checkpoint_interval", "keep_checkpoints", "num_workers"];
+const MAY_CHANGE: [&str; 9] = [
+    "autoencoder.training.checkpoint_interval",
+    "autoencoder.training.keep_checkpoints",
+    "autoencoder.training.max_steps",
+    "autoencoder.training.val_interval",
+    "autoencoder.training.visualize_interval",
+    "data.cache_rate",
+    "data.num_workers",
+    "data.prefetch",
+    "device.name",
+];
 
 impl RunFolder {
     /// The folder of a run of the configuration at `config`: `out` if given, else `runs/<name>`.
@@ -26,41 +40,57 @@ impl RunFolder {
         Self { path: out.map_or_else(|| Path::new("runs").join(name), Path::to_path_buf) }
     }
 
-    /// Begins a run, or goes on with one if `resume` is set.
+    /// Checks that a run may begin here or, if `resume` is set, go on; writes nothing.
     ///
     /// # Errors
     ///
-    /// [`CommandError::RunFolder`] if the folder cannot be written to, holds a run that was not asked for, or holds
-    /// one of another configuration.
-    pub fn open(&self, config: &Config, resume: bool) -> Result<()> {
-        fs::create_dir_all(&self.path).map_err(|error| self.refuse(error, "choose another folder with --out"))?;
-        let yaml = config.to_yaml();
+    /// [`CommandError::RunFolder`] if there is a run that was not asked for, or one of another configuration.
+    pub fn check(&self, config: &Config, resume: bool) -> Result<()> {
+        let traces = [self.config(), self.metrics(), self.path.join(CHECKPOINTS)];
         match fs::read_to_string(self.config()) {
-            Ok(there) if resume => return self.compare(&there, &yaml),
-            Ok(_) => {
-                let remedy = "go on with it by --resume, or choose another folder by --out";
-                return Err(self.refuse("there is a run in it already", remedy));
-            }
-            Err(_) => {}
+            _ if !resume && traces.iter().any(|path| path.exists()) => Err(self.refuse(
+                "there is a run in it already",
+                "go on with it by --resume, or choose another folder by --out",
+            )),
+            Ok(there) => self.compare(&there, config),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(self.refuse(format!("config.yaml: {error}"), "choose another folder with --out")),
         }
-        write_atomic(&self.config(), yaml.as_bytes())
-            .map_err(|error| self.refuse(error, "choose another folder with --out, or make space"))
     }
 
-    fn compare(&self, there: &str, here: &str) -> Result<()> {
-        let lines = |text: &str| -> Vec<String> {
-            let free = |line: &&str| !MAY_CHANGE.iter().any(|key| line.trim_start().starts_with(&format!("{key}:")));
-            text.lines().filter(free).map(str::to_string).collect()
-        };
-        let (there, here) = (lines(there), lines(here));
-        let differing = there.iter().zip(&here).find(|(there, here)| there != here);
-        match differing {
-            None if there.len() == here.len() => Ok(()),
-            difference => {
-                let (was, is) = difference.map_or(("", ""), |(was, is)| (was.trim(), is.trim()));
-                let reason = format!("its run has `{was}` where the configuration now has `{is}`");
-                Err(self.refuse(reason, "resume with the configuration of the run, or start another with --out"))
+    /// Makes the folder and writes the configuration into it.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::RunFolder`] if it cannot be written to.
+    pub fn begin(&self, config: &Config) -> Result<()> {
+        let written =
+            fs::create_dir_all(&self.path).and_then(|()| write_atomic(&self.config(), config.to_yaml().as_bytes()));
+        written.map_err(|error| self.refuse(error, "choose another folder with --out, or make space"))
+    }
+
+    /// Compares the configuration of the run, `there`, with the one it is to go on with.
+    fn compare(&self, there: &str, config: &Config) -> Result<()> {
+        let remedy = "resume with the configuration of the run, or start another with --out";
+        let [was, is] = match [there, &config.to_yaml()].map(settings) {
+            [Ok(was), Ok(is)] => [was, is],
+            [Err(error), _] | [_, Err(error)] => {
+                return Err(self.refuse(format!("its config.yaml cannot be read: {error}"), remedy));
             }
+        };
+        let differs = |key: &&String| was.get(*key) != is.get(*key) && !MAY_CHANGE.contains(&key.as_str());
+        let differences: Vec<String> = was
+            .keys()
+            .chain(is.keys().filter(|key| !was.contains_key(*key)))
+            .filter(differs)
+            .map(|key| {
+                let [was, is] = [&was, &is].map(|settings| settings.get(key).map_or("nothing", String::as_str));
+                format!("`{key}` is {was} in its run, and {is} in the configuration")
+            })
+            .collect();
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(self.refuse(differences.join("; "), remedy)),
         }
     }
 
@@ -110,6 +140,22 @@ impl RunFolder {
 
     /// The checkpoints, of which `keep` stay.
     pub fn checkpoints(&self, keep: usize) -> CheckpointStore {
-        CheckpointStore::new(self.path.join("checkpoints"), keep)
+        CheckpointStore::new(self.path.join(CHECKPOINTS), keep)
     }
+}
+
+/// Each key of a configuration, with its sections, and its value as text.
+fn settings(yaml: &str) -> std::result::Result<BTreeMap<String, String>, serde_saphyr::Error> {
+    fn collect(path: &str, value: Value, settings: &mut BTreeMap<String, String>) {
+        match value {
+            Value::Object(section) => section.into_iter().for_each(|(key, value)| {
+                let path = if path.is_empty() { key } else { format!("{path}.{key}") };
+                collect(&path, value, settings);
+            }),
+            value => drop(settings.insert(path.to_string(), value.to_string())),
+        }
+    }
+    let mut settings = BTreeMap::new();
+    collect("", serde_saphyr::from_str(yaml)?, &mut settings);
+    Ok(settings)
 }

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use leanburn_data::Sample;
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig,
     PatchDiscriminator, PatchDiscriminatorConfig,
@@ -86,7 +87,13 @@ pub fn build(config: &Config, source: &str, device: &Device) -> Result<Run> {
         });
     }
     let autoencoder = model(section);
-    refuse(source, "autoencoder", autoencoder.mistakes())?;
+    let mut mistakes = autoencoder.mistakes();
+    if section.in_channels != section.out_channels {
+        let text =
+            format!("is {} but in_channels is {}; the two are compared", section.out_channels, section.in_channels);
+        mistakes.push(("out_channels", text));
+    }
+    refuse(source, "autoencoder", mistakes)?;
     leanburn_ops::random::seed(device, config.seed);
     let policy = residency(training, &autoencoder, source)?;
     let autoencoder = autoencoder.init(device).with_residency(policy.clone());
@@ -159,6 +166,44 @@ fn init_discriminator(
     }
     refuse(source, KEY, several.mistakes())?;
     Ok(Discriminator::MultiScale(several.init(device).with_residency(policy.clone())))
+}
+
+/// Checks that something is left of a sample to judge after the discriminator's convolutions.
+///
+/// # Errors
+///
+/// [`CommandError::Input`].
+pub fn check_discriminator(config: &Config, sample: &Sample) -> Result<()> {
+    let Some(section) = &config.autoencoder.training.discriminator else {
+        return Ok(());
+    };
+    // MONAI's: one scale has a padding of 1 and a last kernel like the others, of several each keeps its size
+    let (padding, last_kernel) = match section.num_scales {
+        1 => (1, section.kernel_size),
+        _ => ((section.kernel_size - 1) / 2, 1),
+    };
+    let convolve = |size: usize, kernel: usize, padding: usize, stride: usize| {
+        (size + 2 * padding).checked_sub(kernel).map(|free| free / stride + 1)
+    };
+    let is_enough = |&size: &usize| {
+        let halved = (0..section.num_layers_d * section.num_scales)
+            .try_fold(size, |size, _| convolve(size, section.kernel_size, padding, 2));
+        halved
+            .and_then(|size| convolve(size, section.kernel_size, padding, 1))
+            .and_then(|size| convolve(size, last_kernel, (last_kernel - 1) / 2, 1))
+            .is_some()
+    };
+    let [_, extent @ ..] = sample.shape;
+    if extent.iter().all(is_enough) {
+        return Ok(());
+    }
+    let least = (1..=1 << 20).find(is_enough).map_or("more".to_string(), |least| least.to_string());
+    Err(CommandError::Input {
+        subject: sample.name.clone(),
+        expected: format!("at least {least} voxels along each axis, for autoencoder.training.discriminator to judge"),
+        found: format!("{extent:?}"),
+        remedy: "lower its num_layers_d, or enlarge data.patch_size or data.voxel_size".into(),
+    })
 }
 
 fn refuse(source: &str, section: &str, mistakes: Vec<(&'static str, String)>) -> Result<()> {

@@ -174,6 +174,15 @@ impl Dataset {
         sample(item, &volume, &place.region, place.start, place.size, [false; 3])
     }
 
+    /// A whole prepared volume to look at: the first one that is validated on, or else the first of all.
+    ///
+    /// # Errors
+    /// As [`Dataset::train_sample`].
+    pub fn exhibit(&self) -> Result<Volume, DataError> {
+        let index = self.validation.first().map_or(0, |place| place.volume);
+        Ok(self.volume(&self.items[index])?.into_owned())
+    }
+
     fn volume<'a>(&self, item: &'a Item) -> Result<Cow<'a, Volume>, DataError> {
         if let Some(volume) = &item.cached {
             return Ok(Cow::Borrowed(volume));
@@ -294,6 +303,7 @@ mod tests {
         }
         assert_eq!(dataset.val_len(), 8);
         assert!(dataset.val_sample(8).is_err());
+        assert_eq!(dataset.exhibit().unwrap().shape(), [1, 16, 14, 12]);
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl<M: Module> WeightAverage<M> {
 
 #[cfg(test)]
 mod tests {
-    use burn::nn::{Linear, LinearConfig};
+    use burn::nn::{BatchNormConfig, Linear, LinearConfig};
     use burn::tensor::Device;
 
     use super::*;
@@ -78,7 +78,25 @@ mod tests {
         average.update(&fill(1.0));
         average.update(&fill(1.0));
         let expected = 1.0 - 0.75f32 * 0.75;
-        let found = average.module().weight.val().into_data().to_vec::<f32>().unwrap();
+        let found = average.module().weight.val().into_data().try_to_vec::<f32>().unwrap();
         assert_eq!(found, vec![expected; 4]);
+    }
+
+    #[test]
+    fn follows_running_statistics_without_delay() {
+        let device = Device::flex().autodiff();
+        let norm = BatchNormConfig::new(1).with_momentum(1.0).init(&device);
+        let mut average = WeightAverage::new(&norm, 0.5);
+        norm.forward(Tensor::<5>::full([1, 1, 2, 2, 2], 8.0, &device));
+        average.update(&norm);
+        struct Read(Vec<f32>);
+        impl ModuleVisitor for Read {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                self.0.push(param.val().into_scalar());
+            }
+        }
+        let mut read = Read(Vec::new());
+        average.module().visit(&mut read);
+        assert_eq!(read.0, [1.0, 0.0, 4.0, 0.5], "scale, shift, mean, variance");
     }
 }

@@ -1,6 +1,7 @@
 //! The files of a learner in a checkpoint.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
@@ -39,7 +40,9 @@ impl LearnerFiles<'_> {
     pub fn load_module<M: Module>(&self, what: &str, like: M) -> Result<M, TrainError> {
         let path = self.path(what);
         let record = ModuleRecord::load(&path).map_err(|error| TrainError::reading(&path, error))?;
-        like.try_load_record(record).map_err(|error| TrainError::mismatch(&path, error))
+        let load = AssertUnwindSafe(|| like.try_load_record(record));
+        let loaded = catch_unwind(load).map_err(|_| TrainError::reading(&path, "it is no module's file"))?;
+        loaded.map_err(|error| TrainError::mismatch(&path, error))
     }
 
     pub fn save_optimizer(&self, optimizer: &ModuleOptimizer) -> Result<(), TrainError> {
@@ -52,7 +55,9 @@ impl LearnerFiles<'_> {
         let path = self.path(OPTIMIZER);
         let record = OptimizerRecord::load(&path).map_err(|error| TrainError::reading(&path, error))?;
         let saved = record.len();
-        let optimizer = fresh.load_record(record);
+        let load = AssertUnwindSafe(|| fresh.load_record(record));
+        // Burn panics on states without a parameter, and where a file cannot be read to its end
+        let optimizer = catch_unwind(load).map_err(|_| TrainError::reading(&path, "it is no optimizer's file"))?;
         match optimizer.to_record().len() {
             // Burn leaves out silently what it cannot use
             used if used != saved => {
@@ -81,5 +86,92 @@ impl LearnerFiles<'_> {
                 format!("the loss scale is {:?} there and {config:?} here", scaler.config()),
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::{BatchNormConfig, Linear, LinearConfig};
+    use burn::tensor::{Device, Tensor};
+
+    use super::*;
+    use crate::OptimizerConfig;
+
+    fn layer() -> Linear {
+        LinearConfig::new(2, 3).init(&Device::flex().autodiff())
+    }
+
+    /// An optimizer after one step, with states.
+    fn optimizer() -> ModuleOptimizer {
+        let (layer, mut optimizer) = (layer(), OptimizerConfig::default().init());
+        let loss = layer.forward(Tensor::<2>::ones([1, 2], &Device::flex().autodiff())).sum();
+        let gradients = leanburn_ops::backward(loss).take_module(&layer);
+        optimizer.step(0.1, layer, gradients);
+        optimizer
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_no_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = LearnerFiles { folder: folder.path(), name: "layer" };
+        files.save_module(WEIGHTS, &layer()).unwrap();
+        files.save_optimizer(&optimizer()).unwrap();
+        let mut refused = 0;
+        for what in [WEIGHTS, OPTIMIZER] {
+            let whole = fs::read(files.path(what)).unwrap();
+            for at in 0..whole.len().min(800) {
+                for flip in [0x01, 0x20, 0xff] {
+                    let mut damaged = whole.clone();
+                    damaged[at] ^= flip;
+                    fs::write(files.path(what), damaged).unwrap();
+                    let fresh = || OptimizerConfig::default().init();
+                    refused += match what {
+                        WEIGHTS => u32::from(files.load_module(what, layer()).is_err()),
+                        _ => u32::from(files.load_optimizer(fresh()).is_err()),
+                    };
+                }
+            }
+        }
+        assert!(refused > 500, "only {refused}");
+    }
+
+    #[test]
+    fn another_file_in_its_place_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = LearnerFiles { folder: folder.path(), name: "layer" };
+        files.save_module(OPTIMIZER, &layer()).unwrap();
+        let error = files.load_optimizer(OptimizerConfig::default().init()).err().unwrap().to_string();
+        assert!(error.contains("layer.optimizer.bpk") && error.contains("0 of the 2 states"), "{error}");
+        files.save_module(WEIGHTS, &LinearConfig::new(3, 3).init(&Device::flex())).unwrap();
+        let error = files.load_module(WEIGHTS, layer()).unwrap_err().to_string();
+        assert!(error.contains("layer.weights.bpk") && error.contains("shape mismatch"), "{error}");
+    }
+
+    #[test]
+    fn running_statistics_are_written_without_delay() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = LearnerFiles { folder: folder.path(), name: "norm" };
+        let device = Device::flex().autodiff();
+        let norm = || BatchNormConfig::new(1).with_momentum(1.0).init(&device);
+        let moved = norm();
+        moved.forward(Tensor::<5>::full([1, 1, 2, 2, 2], 8.0, &device));
+        files.save_module(WEIGHTS, &moved).unwrap();
+        let read = files.load_module(WEIGHTS, norm()).unwrap();
+        assert_eq!(read.running_mean.value_sync().into_scalar::<f32>(), 8.0);
+    }
+
+    #[test]
+    fn a_scale_comes_back_bit_for_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = LearnerFiles { folder: folder.path(), name: "layer" };
+        let config = LossScale::Dynamic { initial: 1000.1, growth: 1.3, back_off: 0.7, growth_interval: 1 };
+        let mut scaler = LossScaler::new(config);
+        for step in 0..200 {
+            scaler.update(step % 3 != 0);
+            files.save_scaler(&scaler).unwrap();
+            assert_eq!(files.load_scaler(config).unwrap(), scaler);
+        }
+        let error = files.load_scaler(LossScale::NONE).unwrap_err().to_string();
+        assert!(error.contains("layer.scaler.json") && error.contains("Static(1.0) here"), "{error}");
     }
 }

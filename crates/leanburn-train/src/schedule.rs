@@ -55,6 +55,9 @@ impl ScheduleConfig {
 
     fn burn_schedule(&self) -> Result<ModuleLrScheduler, String> {
         let rate = self.learning_rate;
+        if rate.is_nan() {
+            return Err("it is not a number".to_string());
+        }
         let warmup = self.warmup_steps.min(self.max_steps) as usize;
         let rest = (self.max_steps as usize).saturating_sub(warmup).max(1);
         let main: LrSchedulerConfig = match self.kind {

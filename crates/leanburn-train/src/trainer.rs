@@ -9,7 +9,8 @@ use leanburn_ops::random;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, Restore, TrainError, Workload, manifest,
+    CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, Restore, TrainError, Workload,
+    manifest,
 };
 
 /// How a workload is trained.

@@ -6,6 +6,7 @@ use clap::Args;
 use leanburn_data::{Volume, prepare};
 
 use super::volume::{ModelArguments, check_channels, check_output, pad, scale_affine, values};
+use crate::console::print_line;
 use crate::error::Result;
 
 /// `leanburn encode`
@@ -33,8 +34,7 @@ impl Encode {
         let affine = scale_affine(volume.affine(), factor as f64);
         let latent = Volume::new(values(mean), [channels, depth, height, width], affine)?;
         latent.write(&self.out)?;
-        println!("{}: latent {channels} x {depth} x {height} x {width}", self.out.display());
-        Ok(())
+        print_line(format_args!("{}: latent {channels} x {depth} x {height} x {width}", self.out.display()))
     }
 }
 
@@ -59,7 +59,6 @@ impl Decode {
         let [_, channels, depth, height, width] = volume.dims();
         let affine = scale_affine(latent.affine(), 1.0 / loaded.downsampling() as f64);
         Volume::new(values(volume), [channels, depth, height, width], affine)?.write(&self.out)?;
-        println!("{}: {channels} x {depth} x {height} x {width}", self.out.display());
-        Ok(())
+        print_line(format_args!("{}: {channels} x {depth} x {height} x {width}", self.out.display()))
     }
 }

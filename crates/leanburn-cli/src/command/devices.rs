@@ -1,9 +1,9 @@
 //! `leanburn devices`.
 
+use crate::console::print_line;
 use crate::device;
 use crate::error::Result;
 
 pub(super) fn run() -> Result<()> {
-    println!("{}", device::table());
-    Ok(())
+    print_line(device::table())
 }

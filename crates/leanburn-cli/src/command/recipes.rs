@@ -6,6 +6,7 @@ use clap::Args;
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 
 use crate::config::recipes;
+use crate::console::print_line;
 use crate::error::{CommandError, Result};
 use crate::report::write_atomic;
 
@@ -15,8 +16,7 @@ pub(super) fn run() -> Result<()> {
     for recipe in recipes() {
         table.add_row([recipe.name, recipe.about]);
     }
-    println!("{table}\n`leanburn init RECIPE` writes one into a file to edit.");
-    Ok(())
+    print_line(format_args!("{table}\n`leanburn init RECIPE` writes one into a file to edit."))
 }
 
 /// `leanburn init`
@@ -51,7 +51,6 @@ impl Init {
             });
         }
         write_atomic(&path, recipe.text.as_bytes()).map_err(CommandError::writing(&path))?;
-        println!("{}: edit it, then `leanburn train {}`", path.display(), path.display());
-        Ok(())
+        print_line(format_args!("{path}: edit it, then `leanburn train {path}`", path = path.display()))
     }
 }

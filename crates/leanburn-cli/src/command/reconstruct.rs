@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use leanburn_data::{SlidingWindow, Volume, prepare};
 
-use super::volume::{Loaded, ModelArguments, check_channels, check_output, crop, pad, values};
+use super::volume::{Loaded, ModelArguments, check_channels, check_output, through};
+use crate::console::print_line;
 use crate::error::{CommandError, Result};
 use crate::progress::Progress;
 
@@ -19,10 +20,10 @@ pub struct Reconstruct {
     /// File for the reconstruction, on the volume's own grid and in its units.
     out: PathBuf,
     /// Go through the volume in overlapping patches of this size: --patch 64,64,64. Without, the whole volume at once.
-    #[arg(long, value_delimiter = ',', num_args = 1..=3)]
+    #[arg(long, value_delimiter = ',')]
     patch: Option<Vec<usize>>,
     /// How much neighbouring patches overlap, as a share of their size.
-    #[arg(long, default_value_t = 0.25)]
+    #[arg(long, default_value_t = 0.25, requires = "patch")]
     overlap: f64,
 }
 
@@ -44,8 +45,8 @@ impl Reconstruct {
         let mut data = reconstruction.data().to_vec();
         prepared.intensity.invert(&mut data);
         reconstruction.with_data(data, channels)?.write(&self.out)?;
-        println!("{}: mean absolute difference {difference:.4} of the normalized range", self.out.display());
-        Ok(())
+        let out = self.out.display();
+        print_line(format_args!("{out}: mean absolute difference {difference:.4} of the normalized range"))
     }
 
     fn window(&self) -> Result<Option<SlidingWindow>> {
@@ -72,10 +73,8 @@ impl Reconstruct {
 
 /// The reconstruction of voxels of any extent: padded to what the model takes, and cropped again.
 fn reconstruct(loaded: &Loaded, data: &[f32], shape: [usize; 4]) -> Vec<f32> {
-    let (padded, padded_shape) = pad(data, shape, loaded.downsampling());
-    let output = loaded.model.reconstruct(loaded.tensor(&padded, padded_shape));
-    let [_, channels, depth, height, width] = output.dims();
-    crop(&values(output), [channels, depth, height, width], [shape[1], shape[2], shape[3]])
+    let model = |data: &[f32], shape| loaded.model.reconstruct(loaded.tensor(data, shape));
+    through(data, shape, loaded.downsampling(), model)
 }
 
 fn slide(loaded: &Loaded, volume: &Volume, window: &SlidingWindow) -> Result<Vec<f32>> {

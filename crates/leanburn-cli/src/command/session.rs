@@ -3,20 +3,21 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Device;
 use bytesize::ByteSize;
-use leanburn_data::{Dataset, Sample};
+use leanburn_data::{Dataset, SlidingWindow};
 use leanburn_nn::weights::save_safetensors;
 use leanburn_train::{AutoencoderBatch, CheckpointStore, StepReport, TrainError, Trainer};
 
 use super::account::Account;
-use super::volume::values;
+use super::volume::{tensor, through};
 use crate::config::Config;
+use crate::console::print_line;
 use crate::error::{CommandError, Result};
 use crate::progress::Progress;
 use crate::report::{
-    Chart, EventFile, MemoryPeak, MetricsLog, Phase, Picture, Record, Report, Series, comparison, encode_png,
-    read_metrics, write_atomic,
+    Chart, EventFile, MemoryPeak, MetricsLog, Phase, Picture, Record, Report, ReportError, Series, comparison,
+    encode_png, read_metrics, write_atomic,
 };
 use crate::run_folder::RunFolder;
 use crate::workload::Run;
@@ -54,14 +55,11 @@ impl<'a> Session<'a> {
         let step = trainer.steps();
         let goes_on = step > 0 || folder.metrics().exists();
         let resume = goes_on.then_some(step);
-        let metrics = match step {
+        if goes_on && step == 0 {
             // nothing is kept of a run that died before its first checkpoint, the records of step 0 included
-            0 => {
-                let _ = std::fs::remove_file(folder.metrics());
-                MetricsLog::open(&folder.metrics(), None)?
-            }
-            _ => MetricsLog::open(&folder.metrics(), resume)?,
-        };
+            std::fs::remove_file(folder.metrics()).map_err(CommandError::writing(&folder.metrics()))?;
+        }
+        let metrics = MetricsLog::open(&folder.metrics(), (step > 0).then_some(step))?;
         let records = read_metrics(&folder.metrics())?;
         let before = records.last().map_or(0.0, |record| record.seconds);
         let peak = records.iter().filter_map(|record| record.values.get(PEAK)).fold(0.0, |a: f64, &b| a.max(b)) as u64;
@@ -145,8 +143,8 @@ impl<'a> Session<'a> {
         }
         let mut sum = 0.0;
         for index in 0..count {
-            let sample = self.dataset.val_sample(index)?;
-            let volume = tensor(&sample, &self.device);
+            let sample = self.dataset.val_sample(index).map_err(TrainError::from)?;
+            let volume = tensor(&sample.data, sample.shape, &self.device);
             let difference = (self.trainer.workload().reconstruct(volume.clone()) - volume).abs().mean();
             sum += f64::from(difference.into_scalar::<f32>());
         }
@@ -156,19 +154,23 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Draws the first validation sample (or training sample) beside its reconstruction.
+    /// Draws a whole volume beside its reconstruction, made patch by patch so that looking costs no more memory than
+    /// training.
     fn visualize(&mut self) -> Result<()> {
-        let sample = match self.dataset.val_len() {
-            0 => self.dataset.train_sample(0)?,
-            count => self.dataset.val_sample(count / 2)?,
-        };
-        let reconstruction = self.trainer.workload().reconstruct(tensor(&sample, &self.device));
-        let reconstruction = values(reconstruction);
-        let [_, depth, height, width] = sample.shape;
-        let voxels = depth * height * width;
-        let original = &sample.data[..voxels];
+        let volume = self.dataset.exhibit()?;
+        let size = self.config.data.patch_size.unwrap_or(volume.extent());
+        let window = SlidingWindow::new(size, 0.25).expect("the configuration has been checked");
+        let (workload, device) = (self.trainer.workload(), &self.device);
+        let multiple = workload.autoencoder().module().config().downsampling();
+        let reconstruct = |patch: &[f32], shape: [usize; 4]| workload.reconstruct(tensor(patch, shape, device));
+        let channels = self.config.autoencoder.out_channels;
+        let reconstruction =
+            window.run(&volume, channels, |patch, shape| through(patch, shape, multiple, reconstruct))?;
+        let extent = volume.extent();
+        let voxels = extent.iter().product();
+        let original = &volume.data()[..voxels];
         let range = original.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
-        let picture = comparison(original, &reconstruction[..voxels], [depth, height, width], range)?;
+        let picture = comparison(original, &reconstruction[..voxels], extent, range)?;
         let (step, png) = (self.trainer.steps(), encode_png(&picture)?);
         let path = self.folder.picture(step);
         if let Some(folder) = path.parent() {
@@ -249,7 +251,7 @@ impl<'a> Session<'a> {
         let caption = "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes";
         let read = |step: u64| {
             let path = self.folder.picture(step);
-            let png = std::fs::read(&path).map_err(CommandError::writing(&path))?;
+            let png = std::fs::read(&path).map_err(|source| ReportError::File { action: "read", path, source })?;
             Ok(Picture { step, caption: caption.into(), png })
         };
         thinned.map(read).collect()
@@ -259,23 +261,17 @@ impl<'a> Session<'a> {
     fn conclude(&mut self) -> Result<()> {
         let records = read_metrics(&self.folder.metrics())?;
         let account = self.account();
-        println!("\n{}", account.table());
+        print_line(format_args!("\n{}", account.table()))?;
         for (name, value) in self.summary(&records, &account) {
-            println!("{name:>14}  {value}");
+            print_line(format_args!("{name:>14}  {value}"))?;
         }
-        println!("\nreport   {}", self.folder.report().display());
-        println!("weights  {}", self.folder.weights().display());
-        Ok(())
+        print_line(format_args!("\nreport   {}", self.folder.report().display()))?;
+        print_line(format_args!("weights  {}", self.folder.weights().display()))
     }
 }
 
 const L1: &str = "l1";
 const PEAK: &str = "memory.peak_bytes";
-
-fn tensor(sample: &Sample, device: &Device) -> Tensor<5> {
-    let [channels, depth, height, width] = sample.shape;
-    Tensor::from_data(TensorData::new(sample.data.clone(), [1, channels, depth, height, width]), device)
-}
 
 fn headline(report: &StepReport) -> String {
     let losses: Vec<String> = report.losses.iter().map(|(name, loss)| format!("{name} {loss:.4}")).collect();

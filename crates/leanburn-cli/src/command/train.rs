@@ -9,7 +9,8 @@ use leanburn_train::{TrainError, Trainer, volumes};
 
 use super::session::Session;
 use crate::config::Config;
-use crate::device::device;
+use crate::console::print_line;
+use crate::device::device_for;
 use crate::error::{CommandError, Result};
 use crate::progress::Progress;
 use crate::run_folder::RunFolder;
@@ -40,33 +41,27 @@ pub struct Train {
 impl Train {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
-        let config = Config::load(&self.config, &self.set)?;
-        let device = device(self.device.as_deref().unwrap_or(&config.device.name))?;
-        let precision = config.device.resolved_precision();
-        if !precision.is_supported_by(&device) {
-            return Err(CommandError::Device {
-                name: config.device.name.clone(),
-                reason: format!("it does not compute in {precision:?}"),
-                remedy: "set device.precision to one that `leanburn devices` lists".into(),
-            });
-        }
+        let mut config = Config::load(&self.config, &self.set)?;
+        config.device.name = self.device.unwrap_or(config.device.name);
+        let device = device_for(&config.device.name, config.device.resolved_precision())?;
+        let folder = RunFolder::locate(&self.config, self.out.as_deref());
+        folder.check(&config, self.resume)?;
         let training_device = device.clone().autodiff();
         let run = workload::build(&config, &source, &training_device)?;
         let dataset = Arc::new(open_dataset(&config)?);
         check_shapes(&config, &dataset)?;
 
-        let folder = RunFolder::locate(&self.config, self.out.as_deref());
-        folder.open(&config, self.resume)?;
         let mut trainer = Trainer::new(run, workload::trainer(&config), &training_device);
         let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
         match store.latest().filter(|_| self.resume) {
             Some((step, checkpoint)) => {
                 trainer.resume(&checkpoint)?;
-                println!("going on from step {step}");
+                print_line(format_args!("going on from step {step}"))?;
             }
-            None if self.resume => println!("no checkpoint yet: starting from the beginning"),
+            None if self.resume => print_line("no checkpoint yet: starting from the beginning")?,
             None => {}
         }
+        folder.begin(&config)?;
 
         let batch_size = config.autoencoder.training.batch_size;
         let start = trainer.micro_batches();
@@ -89,13 +84,16 @@ fn open_dataset(config: &Config) -> Result<Dataset> {
     Ok(dataset?)
 }
 
-/// Checks that the model can take what the data gives, before anything is written.
+/// Checks that the models can take what the data gives, before anything is written.
 fn check_shapes(config: &Config, dataset: &Dataset) -> Result<()> {
-    let [channels, depth, height, width] = dataset.train_sample(0)?.shape;
-    workload::model(&config.autoencoder).check_input([1, channels, depth, height, width])?;
-    if dataset.val_len() > 0 {
-        let [channels, depth, height, width] = dataset.val_sample(0)?.shape;
-        workload::model(&config.autoencoder).check_input([1, channels, depth, height, width])?;
+    let training = dataset.train_sample(0)?;
+    workload::check_discriminator(config, &training)?;
+    let validation = (dataset.val_len() > 0).then(|| dataset.val_sample(0)).transpose()?;
+    for sample in [Some(training), validation].into_iter().flatten() {
+        let [channels, depth, height, width] = sample.shape;
+        workload::model(&config.autoencoder)
+            .check_input([1, channels, depth, height, width])
+            .map_err(|reason| CommandError::Shape { volume: sample.name, reason })?;
     }
     Ok(())
 }

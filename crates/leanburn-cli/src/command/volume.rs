@@ -8,7 +8,7 @@ use leanburn_data::{Affine, Format, Volume};
 use leanburn_nn::models::AutoencoderKl;
 
 use crate::config::Config;
-use crate::device::device;
+use crate::device::device_for;
 use crate::error::{CommandError, Result};
 use crate::workload::trained_model;
 
@@ -44,8 +44,8 @@ impl ModelArguments {
                 remedy: "give the configuration with --config".into(),
             });
         }
-        let device = device(&self.device)?;
         let config = Config::load(&path, &[])?;
+        let device = device_for(&self.device, config.device.resolved_precision())?;
         let model = trained_model(&config, &path.display().to_string(), &self.weights, &device)?;
         Ok(Loaded { config, model, device })
     }
@@ -58,22 +58,47 @@ impl Loaded {
     }
 
     pub fn tensor(&self, data: &[f32], shape: [usize; 4]) -> Tensor<5> {
-        let [channels, depth, height, width] = shape;
-        let data = TensorData::new(data.to_vec(), [1, channels, depth, height, width]);
-        self.config.device.resolved_precision().cast(Tensor::from_data(data, &self.device))
+        self.config.device.resolved_precision().cast(tensor(data, shape, &self.device))
     }
 }
 
+/// Values `[channels, depth, height, width]` as a batch of one.
+pub(super) fn tensor(data: &[f32], shape: [usize; 4], device: &Device) -> Tensor<5> {
+    let [channels, depth, height, width] = shape;
+    Tensor::from_data(TensorData::new(data.to_vec(), [1, channels, depth, height, width]), device)
+}
+
+/// What `model` makes of values of any extent: padded to a multiple of what it takes, and cropped again.
+pub(super) fn through(
+    data: &[f32],
+    shape: [usize; 4],
+    multiple: usize,
+    model: impl FnOnce(&[f32], [usize; 4]) -> Tensor<5>,
+) -> Vec<f32> {
+    let (padded, padded_shape) = pad(data, shape, multiple);
+    let output = model(&padded, padded_shape);
+    let [_, channels, depth, height, width] = output.dims();
+    crop(&values(output), [channels, depth, height, width], [shape[1], shape[2], shape[3]])
+}
+
 pub(super) fn values(tensor: Tensor<5>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().try_to_vec().unwrap_or_default()
+    tensor.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
 }
 
 /// Refuses an output that cannot be written, before anything is computed.
 pub(super) fn check_output(path: &Path) -> Result<()> {
     Format::of(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::NamedTempFile::new_in(folder).map_err(CommandError::writing(path))?;
-    Ok(())
+    let refuse = |found: String| CommandError::Input {
+        subject: path.display().to_string(),
+        expected: "the name of a file in a folder that may be written to".into(),
+        found,
+        remedy: "make the folder, or name another file".into(),
+    };
+    if path.is_dir() {
+        return Err(refuse("a folder".into()));
+    }
+    tempfile::tempfile_in(folder).map(drop).map_err(|error| refuse(error.to_string()))
 }
 
 /// Refuses a volume of other channels than the model takes.
@@ -112,7 +137,7 @@ pub(super) fn pad(data: &[f32], shape: [usize; 4], multiple: usize) -> (Vec<f32>
 }
 
 /// The first `to` voxels of each axis.
-pub(super) fn crop(data: &[f32], shape: [usize; 4], to: [usize; 3]) -> Vec<f32> {
+fn crop(data: &[f32], shape: [usize; 4], to: [usize; 3]) -> Vec<f32> {
     let [channels, from @ ..] = shape;
     let mut cropped = Vec::with_capacity(channels * to.iter().product::<usize>());
     for channel in 0..channels {

@@ -1,0 +1,316 @@
+//! The commands as people use them, on phantoms.
+
+mod common;
+
+use std::fs;
+use std::process::Stdio;
+
+use common::{Place, placed, smooth};
+use serde_json::Value;
+
+/// A record without what a clock and a heap say.
+fn computed(mut record: Value) -> Value {
+    record.as_object_mut().unwrap().remove("seconds");
+    record["values"].as_object_mut().unwrap().retain(|name, _| !name.starts_with("memory."));
+    record
+}
+
+/// Asserts that two runs computed the same, step by step and bit by bit.
+#[track_caller]
+fn assert_same_run(place: &Place, one: &str, other: &str) {
+    let records = |run| place.metrics(run).into_iter().map(computed).collect::<Vec<_>>();
+    assert_eq!(records(one), records(other));
+    for file in ["weights.safetensors", "discriminator.safetensors"] {
+        assert!(place.bytes(&format!("{one}/{file}")) == place.bytes(&format!("{other}/{file}")), "{file} differs");
+    }
+}
+
+fn largest_difference(one: &[f32], other: &[f32]) -> f32 {
+    assert_eq!(one.len(), other.len());
+    one.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn training_writes_everything() {
+    let place = Place::new();
+    let printed = place.train("run", &[]);
+    assert!(printed.contains("memory at the peak") && printed.contains("run/report.html"), "{printed}");
+    let records = place.metrics("run");
+    let steps_of = |phase: &str| -> Vec<u64> {
+        let records = records.iter().filter(|record| record["phase"] == phase);
+        records.map(|record| record["step"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(steps_of("train"), [1, 2, 3, 4]);
+    assert_eq!(steps_of("val"), [0, 2, 4]);
+    for name in ["reconstruction", "kl", "generator", "discriminator", "memory.peak_bytes", "discriminator.loss_scale"]
+    {
+        assert!(records[1]["values"][name].is_f64(), "{name} in {}", records[1]);
+    }
+    assert!(place.text("run/config.yaml").contains("max_steps: 4"));
+    assert_eq!(fs::read_dir(place.path("run/events")).unwrap().count(), 1);
+    for step in [0, 2, 4] {
+        assert!(place.bytes(&format!("run/pictures/step-{step:08}.png")).starts_with(b"\x89PNG"));
+    }
+    for step in [2, 4] {
+        assert!(place.path(&format!("run/checkpoints/step-{step:08}/manifest.json")).is_file());
+    }
+    for name in ["weights", "discriminator"] {
+        assert!(place.bytes(&format!("run/{name}.safetensors")).len() > 1000);
+    }
+    let report = place.text("run/report.html");
+    assert!(!report.contains("http://") && !report.contains("https://"), "the page must not ask the network");
+    for part in ["<svg", "data:image/png;base64", "optimizer states", "validation L1", "num_channels"] {
+        assert!(report.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn the_run_folder_is_runs_and_the_name_by_default() {
+    let place = Place::new();
+    place.succeed(&["train", "tiny.yaml", "--max-steps", "1"]);
+    assert!(place.path("runs/tiny/weights.safetensors").is_file());
+}
+
+#[test]
+fn training_goes_on_where_it_stopped() {
+    let place = Place::new();
+    let more = ["--set", "autoencoder.training.ema_decay=0.9"];
+    place.train("straight", &more);
+    place.train("stopped", &[&more[..], &["--max-steps", "2"]].concat());
+    assert!(place.bytes("straight/weights.safetensors") != place.bytes("stopped/weights.safetensors"));
+    let printed = place.train("stopped", &[&more[..], &["--resume"]].concat());
+    assert!(printed.contains("going on from step 2"), "{printed}");
+    assert_same_run(&place, "straight", "stopped");
+}
+
+#[test]
+fn training_goes_on_after_a_crash() {
+    let place = Place::new();
+    place.train("straight", &[]);
+    let crash = |run: &str, lost: &[&str]| {
+        place.copy("straight", run);
+        for step in lost {
+            fs::remove_dir_all(place.path(&format!("{run}/checkpoints/{step}"))).unwrap();
+        }
+        fs::remove_file(place.path(&format!("{run}/weights.safetensors"))).unwrap();
+        let torn = place.text(&format!("{run}/metrics.jsonl")) + "{\"step\":5,\"pha";
+        fs::write(place.path(&format!("{run}/metrics.jsonl")), torn).unwrap();
+        place.train(run, &["--resume"])
+    };
+    assert!(crash("late", &["step-00000004"]).contains("going on from step 2"));
+    assert_same_run(&place, "straight", "late");
+    assert!(crash("early", &["step-00000002", "step-00000004"]).contains("from the beginning"));
+    assert_same_run(&place, "straight", "early");
+    crash("after", &[]);
+    assert_same_run(&place, "straight", "after");
+}
+
+#[test]
+fn resuming_a_finished_run_changes_nothing() {
+    let place = Place::new();
+    place.train("run", &[]);
+    place.copy("run", "before");
+    place.train("run", &["--resume"]);
+    for file in ["weights.safetensors", "discriminator.safetensors", "metrics.jsonl", "config.yaml"] {
+        assert!(place.bytes(&format!("before/{file}")) == place.bytes(&format!("run/{file}")), "{file}");
+    }
+}
+
+#[test]
+fn a_resumed_run_may_become_longer() {
+    let place = Place::new();
+    place.train("run", &[]);
+    place.train("run", &["--resume", "--set", "autoencoder.training.max_steps=6", "--set", "data.num_workers=0"]);
+    assert_eq!(place.metrics("run").last().unwrap()["step"], 6);
+    assert!(place.text("run/config.yaml").contains("max_steps: 6"), "the folder says what is computed");
+}
+
+#[test]
+fn recomputation_gives_the_same_weights() {
+    let place = Place::new();
+    place.train("kept", &[]);
+    place.train("recomputed", &["--set", "autoencoder.training.use_gradient_checkpointing=true"]);
+    place.train("partly", &["--set", "autoencoder.training.recompute=[decoder.*, discriminator.*]"]);
+    assert_same_run(&place, "kept", "recomputed");
+    assert_same_run(&place, "kept", "partly");
+}
+
+#[test]
+fn the_number_of_workers_changes_nothing() {
+    let place = Place::new();
+    place.train("one", &[]);
+    place.train("three", &["--set", "data.num_workers=3"]);
+    assert_same_run(&place, "one", "three");
+}
+
+#[test]
+fn variants_of_training_run() {
+    let place = Place::new();
+    let training = "autoencoder.training";
+    let variants: [(&str, Vec<String>); 7] = [
+        ("bf16", vec!["device.precision=bf16".into()]),
+        ("f16", vec!["device.mixed_precision=true".into()]),
+        ("average", vec![format!("{training}.ema_decay=0.99")]),
+        ("accumulation", vec![format!("{training}.gradient_accumulation_steps=2")]),
+        ("clipped", vec![format!("{training}.max_grad_norm=0.1"), format!("{training}.reconstruction_loss=l2")]),
+        ("alone", vec![format!("{training}.discriminator=null")]),
+        ("scales", vec![format!("{training}.discriminator.num_scales=2"), "data.patch_size=16".into()]),
+    ];
+    let mut seen = std::collections::HashSet::new();
+    for (name, settings) in variants {
+        let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+        place.train(name, &settings);
+        let loss = place.metrics(name)[4]["values"]["reconstruction"].as_f64().unwrap();
+        assert!(loss.is_finite() && loss > 0.0, "{name}: {loss}");
+        assert!(seen.insert(place.bytes(&format!("{name}/weights.safetensors"))), "{name} is as another");
+    }
+    assert!(!place.path("alone/discriminator.safetensors").exists());
+}
+
+#[test]
+fn a_volume_without_contrast_can_be_trained_on() {
+    let place = Place::new();
+    smooth([1, 12, 12, 12], 5.0, 5.0).write(place.path("flat.npy")).unwrap();
+    place.train("run", &["--set", "data.phantom=null", "--set", "data.paths=[flat.npy]"]);
+    place.succeed(&["reconstruct", "run/weights.safetensors", "flat.npy", "out.npy"]);
+    let out = place.volume("out.npy");
+    assert!(out.data().iter().all(|value| (4.0..=7.0).contains(value)), "5 and what an untrained model adds");
+}
+
+/// Right to left, back to front and the axes in another order, with oblique entries no f32 rounds.
+const TURNED: leanburn_data::Affine =
+    [[0.0, 0.25, -1.5, 30.5], [-2.0, 0.0, 0.0, -12.25], [0.0, 1.25, 0.25, 7.0], [0.0, 0.0, 0.0, 1.0]];
+
+#[test]
+fn a_reconstruction_lies_where_its_volume_lies_and_is_in_its_units() {
+    let place = Place::new();
+    let settings = ["--set", "data.normalize=min_max"];
+    place.train("whole", &settings);
+    place.train("resized", &[&settings[..], &["--set", "data.voxel_size=16"]].concat());
+    let (low, high) = (-300.0, 1700.0);
+    placed([1, 13, 11, 15], low, high, TURNED).write(place.path("in.nii.gz")).unwrap();
+    placed([1, 13, 11, 15], low, high, TURNED).write(place.path("in.nii")).unwrap();
+    for run in ["whole", "resized"] {
+        let printed = place.succeed(&["reconstruct", &format!("{run}/weights.safetensors"), "in.nii.gz", "out.nii"]);
+        let (input, output) = (place.bytes("in.nii"), place.bytes("out.nii"));
+        assert_eq!(input[..352], output[..352], "the header, affine and shape in it, is the volume's");
+        assert_eq!(input.len(), output.len());
+        if run == "resized" {
+            continue; // what is printed is measured on the model's grid
+        }
+        let (input, output) = (place.volume("in.nii"), place.volume("out.nii"));
+        let pairs = input.data().iter().zip(output.data());
+        let l1 = pairs.map(|(a, b)| f64::from((a - b).abs())).sum::<f64>() / input.data().len() as f64;
+        let said = printed.split("difference ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let said: f64 = said.parse().unwrap();
+        let range =
+            input.data().iter().fold(f32::MIN, |a, &b| a.max(b)) - input.data().iter().fold(f32::MAX, |a, &b| a.min(b));
+        assert!((l1 / f64::from(range) - said).abs() < 1e-4, "{l1} of {range} is not {said}");
+        assert!(said > 0.01, "four steps do not make a perfect model");
+    }
+}
+
+#[test]
+fn decoding_what_was_encoded_is_reconstructing() {
+    let place = Place::new();
+    place.train("run", &["--set", "data.normalize=none"]);
+    placed([1, 12, 8, 16], 0.0, 1.0, TURNED).write(place.path("in.safetensors")).unwrap();
+    let weights = "run/weights.safetensors";
+    place.succeed(&["reconstruct", weights, "in.safetensors", "direct.safetensors"]);
+    let printed = place.succeed(&["encode", weights, "in.safetensors", "latent.safetensors"]);
+    assert!(printed.contains("latent 3 x 6 x 4 x 8"), "{printed}");
+    place.succeed(&["decode", weights, "latent.safetensors", "decoded.safetensors"]);
+    let [direct, decoded] = ["direct.safetensors", "decoded.safetensors"].map(|name| place.volume(name));
+    assert_eq!(direct.shape(), [1, 12, 8, 16]);
+    assert!(largest_difference(direct.data(), decoded.data()) < 1e-5);
+    assert_eq!(decoded.affine(), place.volume("in.safetensors").affine());
+    let latent = place.volume("latent.safetensors");
+    assert_eq!(latent.spacing().map(|size| size / 2.0), direct.spacing());
+}
+
+/// The part of a cube of `side` voxels that begins at `start` and is half as long.
+fn octant(data: &[f32], side: usize, start: [usize; 3]) -> Vec<f32> {
+    let half = side / 2;
+    let rows = (0..half).flat_map(|x| (0..half).map(move |y| ((start[0] + x) * side + start[1] + y) * side + start[2]));
+    rows.flat_map(|row| data[row..row + half].to_vec()).collect()
+}
+
+#[test]
+fn a_sliding_window_covers_the_volume() {
+    let place = Place::new();
+    place.train("run", &["--set", "data.normalize=none"]);
+    let volume = smooth([1, 16, 16, 16], 0.0, 1.0);
+    volume.write(place.path("in.npy")).unwrap();
+    smooth([1, 13, 11, 15], 0.0, 1.0).write(place.path("odd.npy")).unwrap();
+    let reconstruct = |name: &str, more: &[&str]| {
+        place.succeed(&[&["reconstruct", "run/weights.safetensors", name, "out.npy"], more].concat());
+        place.volume("out.npy")
+    };
+    let patches = reconstruct("in.npy", &["--patch", "8", "--overlap", "0"]);
+    for start in (0..8).map(|at| [at / 4 * 8, at / 2 % 2 * 8, at % 2 * 8]) {
+        let part = volume_of(octant(volume.data(), 16, start), 8);
+        part.write(place.path("part.npy")).unwrap();
+        let alone = reconstruct("part.npy", &[]);
+        assert!(largest_difference(alone.data(), &octant(patches.data(), 16, start)) < 1e-5, "{start:?}");
+    }
+    let whole = reconstruct("odd.npy", &[]);
+    let one = reconstruct("odd.npy", &["--patch", "99"]);
+    assert!(largest_difference(whole.data(), one.data()) < 1e-5, "one patch that holds all is the whole");
+    for patch in [&["--patch", "8"][..], &["--patch", "8,6,4", "--overlap", "0.5"], &["--patch", "3"]] {
+        let patches = reconstruct("odd.npy", patch);
+        assert_eq!(patches.shape(), whole.shape());
+        assert!(patches.data() != whole.data(), "{patch:?} are smaller than the volume");
+    }
+}
+
+fn volume_of(data: Vec<f32>, side: usize) -> leanburn_data::Volume {
+    smooth([1, side, side, side], 0.0, 1.0).with_data(data, 1).unwrap()
+}
+
+#[test]
+fn a_model_computes_in_half_precision() {
+    let place = Place::new();
+    place.train("run", &["--set", "device.precision=bf16"]);
+    smooth([1, 8, 8, 8], 0.0, 1.0).write(place.path("in.npy")).unwrap();
+    place.succeed(&["reconstruct", "run/weights.safetensors", "in.npy", "half.npy"]);
+    fs::write(place.path("f32.yaml"), common::TINY).unwrap();
+    place.succeed(&["reconstruct", "run/weights.safetensors", "in.npy", "full.npy", "--config", "f32.yaml"]);
+    let difference = largest_difference(place.volume("half.npy").data(), place.volume("full.npy").data());
+    assert!(difference > 0.0 && difference < 0.1, "{difference}");
+}
+
+#[test]
+fn the_command_explains_itself() {
+    let place = Place::new();
+    let recipes = place.succeed(&["recipes"]);
+    for name in ["mni152-autoencoder", "autoencoder-24gb", "autoencoder-32gb", "autoencoder-40gb"] {
+        assert!(recipes.contains(name));
+        let printed = place.succeed(&["init", name]);
+        assert!(printed.contains(&format!("leanburn train {name}.yaml")), "{printed}");
+        let text = place.text(&format!("{name}.yaml"));
+        leanburn_cli::config::Config::parse(&text, name, &[]).unwrap();
+        place.succeed(&["init", name, "--out", &format!("other-{name}.yaml")]);
+        assert_eq!(place.text(&format!("other-{name}.yaml")), text);
+    }
+    let devices = place.succeed(&["devices"]);
+    assert!(devices.contains("flex") && devices.contains("f32"), "{devices}");
+    let help = place.succeed(&["--help"]);
+    for command in ["train", "reconstruct", "encode", "decode", "devices", "recipes", "init"] {
+        assert!(help.contains(command));
+        assert!(place.succeed(&[command, "--help"]).contains(&format!("Usage: leanburn {command}")));
+    }
+    assert!(place.succeed(&["--version"]).starts_with("leanburn "));
+}
+
+#[test]
+fn a_reader_that_goes_away_does_no_harm() {
+    let place = Place::new();
+    for arguments in [&["recipes"][..], &["train", "tiny.yaml", "--out", "run"]] {
+        let mut command = place.command(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(place.metrics("run").last().unwrap()["step"], 4);
+}

@@ -1,0 +1,180 @@
+//! A small autoencoder with discriminators, phantoms to train them on, and weights in a form that compares bit for bit.
+#![allow(dead_code)] // each test binary uses a part
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor, TensorData};
+use leanburn_data::phantom;
+use leanburn_nn::losses::AdversarialCriterion;
+use leanburn_nn::models::{
+    AutoencoderKl, AutoencoderKlConfig, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig,
+    PatchDiscriminatorConfig,
+};
+use leanburn_ops::ResidencyPolicy;
+use leanburn_train::{
+    AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, OptimizerConfig, Precision,
+    ReconstructionLoss, ScheduleConfig, ScheduleKind, TrainError, Trainer, TrainerConfig,
+};
+
+/// Voxels along each axis.
+pub const SIDE: usize = 12;
+
+pub type AutoencoderTrainer = Trainer<AutoencoderWorkload>;
+pub type Batch = Result<Tensor<5>, TrainError>;
+
+/// The CPU has one random generator: tests that draw from it take turns.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub fn device() -> Device {
+    Device::flex().autodiff()
+}
+
+/// What a run is made of; the defaults train in f32, without a discriminator.
+#[derive(Clone)]
+pub struct Setup {
+    /// Seed of the initial weights.
+    pub weights_seed: u64,
+    pub precision: Precision,
+    pub scale: LossScale,
+    pub discriminator_scale: LossScale,
+    pub with_discriminator: bool,
+    pub dropout: f64,
+    pub adversarial_start_step: u64,
+    pub kl_weight: f64,
+    pub average_decay: Option<f64>,
+    pub max_grad_norm: Option<f64>,
+    pub residency: ResidencyPolicy,
+    pub accumulation_steps: u64,
+    pub max_bad_steps: u64,
+    pub seed: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            weights_seed: 1,
+            precision: Precision::F32,
+            scale: LossScale::NONE,
+            discriminator_scale: LossScale::NONE,
+            with_discriminator: false,
+            dropout: 0.0,
+            adversarial_start_step: 0,
+            kl_weight: 1e-6,
+            average_decay: None,
+            max_grad_norm: None,
+            residency: ResidencyPolicy::keep(),
+            accumulation_steps: 1,
+            max_bad_steps: 1000,
+            seed: 42,
+        }
+    }
+}
+
+pub fn schedule() -> ScheduleConfig {
+    ScheduleConfig { learning_rate: 1e-3, kind: ScheduleKind::Cosine, warmup_steps: 2, max_steps: 100 }
+}
+
+pub fn autoencoder_config() -> AutoencoderKlConfig {
+    AutoencoderKlConfig::new(vec![4, 8], vec![1, 1], vec![false, true]).with_norm_num_groups(2)
+}
+
+impl Setup {
+    pub fn learner_config(&self, loss_scale: LossScale) -> LearnerConfig {
+        LearnerConfig {
+            optimizer: OptimizerConfig::default(),
+            schedule: schedule(),
+            loss_scale,
+            max_grad_norm: self.max_grad_norm,
+            average_decay: self.average_decay,
+        }
+    }
+
+    pub fn autoencoder(&self) -> AutoencoderKl {
+        device().seed(self.weights_seed);
+        autoencoder_config().init(&device()).with_residency(self.residency.clone())
+    }
+
+    /// Two scales, batch norm.
+    pub fn discriminator(&self) -> MultiScalePatchDiscriminator {
+        device().seed(self.weights_seed + 1000);
+        let one = PatchDiscriminatorConfig::new(1, 4).with_num_layers_d(1).with_dropout(self.dropout);
+        let config = MultiScalePatchDiscriminatorConfig::new(2, one).with_minimum_size(SIDE);
+        config.init(&device()).with_residency(self.residency.clone())
+    }
+
+    pub fn trainer(&self) -> AutoencoderTrainer {
+        let config = self.learner_config(self.scale);
+        let autoencoder = Learner::new("autoencoder", self.autoencoder(), config).unwrap();
+        let discriminator = self.with_discriminator.then(|| {
+            let config = self.learner_config(self.discriminator_scale);
+            Learner::new("discriminator", self.discriminator(), config).unwrap()
+        });
+        let objective = AutoencoderObjective {
+            reconstruction: ReconstructionLoss::L1,
+            kl_weight: self.kl_weight,
+            adversarial: AdversarialCriterion::LeastSquares,
+            adversarial_weight: 0.05,
+            adversarial_start_step: self.adversarial_start_step,
+        };
+        let workload = AutoencoderWorkload::new(autoencoder, discriminator, objective, self.precision);
+        Trainer::new(workload, self.trainer_config(), &device())
+    }
+
+    pub fn trainer_config(&self) -> TrainerConfig {
+        TrainerConfig {
+            seed: self.seed,
+            accumulation_steps: self.accumulation_steps,
+            max_bad_steps: self.max_bad_steps,
+        }
+    }
+}
+
+/// A batch of `size` phantoms, the first of number `first`.
+pub fn phantoms(first: u64, size: usize) -> Tensor<5> {
+    let volumes = (first..).take(size).flat_map(|seed| phantom([SIDE; 3], 0.02, seed).unwrap().data().to_vec());
+    let data: Vec<f32> = volumes.collect();
+    Tensor::from_data(TensorData::new(data, [size, 1, SIDE, SIDE, SIDE]), &device())
+}
+
+/// Micro-batches of two, from micro-batch `from` on, without end.
+pub fn batches(from: u64) -> impl Iterator<Item = Batch> {
+    (from..).map(|index| Ok(phantoms(2 * index, 2)))
+}
+
+/// Batches that are undefined wherever `bad` says so.
+pub fn broken(bad: &'static [bool]) -> impl Iterator<Item = Batch> {
+    bad.iter().enumerate().map(|(index, &bad)| {
+        let batch = phantoms(2 * index as u64, 2);
+        Ok(if bad { batch * f32::NAN } else { batch })
+    })
+}
+
+/// Bits of all parameters and buffers, running statistics settled.
+pub fn bits<M: Module>(module: &M) -> Vec<Vec<u32>> {
+    struct Read(Vec<Vec<u32>>);
+    impl ModuleVisitor for Read {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.push(param.val().into_data().iter::<f32>().map(f32::to_bits).collect());
+        }
+    }
+    let mut read = Read(Vec::new());
+    module.valid().visit(&mut read);
+    assert!(!read.0.is_empty());
+    read.0
+}
+
+pub fn is_finite(bits: &[Vec<u32>]) -> bool {
+    bits.iter().flatten().all(|&bits| f32::from_bits(bits).is_finite())
+}
+
+/// Bits of all that a run trains: autoencoder, its average, discriminator, its average.
+pub fn state(trainer: &AutoencoderTrainer) -> Vec<Vec<Vec<u32>>> {
+    let workload = trainer.workload();
+    let autoencoder = [bits(workload.autoencoder().module()), bits(&workload.autoencoder().trained())];
+    let discriminator = workload.discriminator().map(|learner| [bits(learner.module()), bits(&learner.trained())]);
+    autoencoder.into_iter().chain(discriminator.into_iter().flatten()).collect()
+}

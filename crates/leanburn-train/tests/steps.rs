@@ -1,0 +1,134 @@
+//! What a step does besides gradients: clipping, warm-up, average of weights, the start of adversarial losses.
+
+mod common;
+
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+use common::{Setup, alone, batches, bits, schedule};
+use leanburn_train::prepare_gradients;
+
+/// Gradients 3 and 4 (norm 5) times `scale` of a layer with one weight and one bias.
+fn three_and_four(layer: &Linear, scale: f32) -> GradientsParams {
+    let device = common::device();
+    let mut gradients = GradientsParams::new();
+    gradients.register(layer.weight.id, Tensor::<2>::from_floats([[3.0 * scale]], &device).without_autodiff());
+    let bias = Tensor::<1>::from_floats([4.0 * scale], &device).without_autodiff();
+    gradients.register(layer.bias.as_ref().unwrap().id, bias);
+    gradients
+}
+
+fn prepared(scale: f64, max_norm: Option<f64>) -> (f64, [f32; 2]) {
+    let layer = LinearConfig::new(1, 1).init(&common::device());
+    let prepared = prepare_gradients(&layer, three_and_four(&layer, scale as f32), scale, max_norm);
+    let weight = prepared.gradients.get::<2>(layer.weight.id).unwrap().into_scalar::<f32>();
+    let bias = prepared.gradients.get::<1>(layer.bias.as_ref().unwrap().id).unwrap().into_scalar::<f32>();
+    (prepared.norm, [weight, bias])
+}
+
+#[test]
+fn clipping_brings_the_norm_to_the_limit_and_leaves_smaller_ones_alone() {
+    let _alone = alone();
+    for scale in [1.0, 1024.0] {
+        assert_eq!(prepared(scale, None), (5.0, [3.0, 4.0]));
+        assert_eq!(prepared(scale, Some(6.0)), (5.0, [3.0, 4.0]));
+        assert_eq!(prepared(scale, Some(5.0)), (5.0, [3.0, 4.0]));
+        let (norm, [weight, bias]) = prepared(scale, Some(2.0));
+        assert_eq!(norm, 5.0, "the norm before clipping");
+        assert!((weight.hypot(bias) - 2.0).abs() < 1e-6 && (weight / bias - 0.75).abs() < 1e-6, "{weight} {bias}");
+    }
+    let (norm, _) = prepared(f64::INFINITY, Some(2.0));
+    assert!(norm.is_nan());
+}
+
+#[test]
+fn reports_name_the_learning_rate_of_the_step() {
+    let _alone = alone();
+    let mut trainer = Setup { max_grad_norm: Some(1e-3), ..Setup::default() }.trainer();
+    let mut batches = batches(0);
+    let reports: Vec<_> = (0..4).map(|_| trainer.step(&mut batches).unwrap()).collect();
+    let mut expected = schedule().init().unwrap();
+    for (step, report) in reports.iter().enumerate() {
+        assert_eq!(report.step, step as u64);
+        assert_eq!(report.learners[0].learning_rate, expected.at(step as u64));
+        assert!(report.learners[0].gradient_norm > 1e-3, "before clipping");
+        assert_eq!(report.memory, None, "this program counts no heap");
+    }
+    let rates = [0, 1, 2].map(|step| reports[step].learners[0].learning_rate / 1e-3);
+    let close = rates.iter().zip([1.0 / 3.0, 2.0 / 3.0, 1.0]).all(|(found, expected)| (found - expected).abs() < 1e-9);
+    assert!(close, "{rates:?}");
+}
+
+#[test]
+fn the_average_follows_weights_and_statistics() {
+    let _alone = alone();
+    let decay = 0.75f32;
+    let setup = Setup { average_decay: Some(f64::from(decay)), with_discriminator: true, ..Setup::default() };
+    let mut trainer = setup.trainer();
+    let values = |bits: Vec<Vec<u32>>| bits.into_iter().flatten().map(f32::from_bits).collect::<Vec<f32>>();
+    let weights = |trainer: &common::AutoencoderTrainer| {
+        let workload = trainer.workload();
+        let discriminator = workload.discriminator().unwrap().module();
+        [values(bits(workload.autoencoder().module())), values(bits(discriminator))].concat()
+    };
+    let mut expected = weights(&trainer);
+    let mut batches = batches(0);
+    for _ in 0..3 {
+        trainer.step(&mut batches).unwrap();
+        let now = weights(&trainer);
+        expected.iter_mut().zip(now).for_each(|(average, now)| *average = *average * decay + now * (1.0 - decay));
+    }
+    let workload = trainer.workload();
+    let kept = workload.discriminator().unwrap().trained();
+    let found = [values(bits(&workload.autoencoder().trained())), values(bits(&kept))].concat();
+    let far = found.iter().zip(&expected).filter(|(a, b)| (*a - *b).abs() > 1e-6 * b.abs().max(1e-3)).count();
+    assert_eq!(far, 0, "of {}", found.len());
+    assert_ne!(found, weights(&trainer));
+
+    let before = bits(&kept);
+    trainer.step(&mut batches).unwrap();
+    assert_eq!(bits(&kept), before, "what was handed out does not move");
+}
+
+#[test]
+fn trained_without_an_average_is_the_module() {
+    let _alone = alone();
+    let mut trainer = Setup::default().trainer();
+    trainer.step(&mut batches(0)).unwrap();
+    let learner = trainer.workload().autoencoder();
+    assert_eq!(bits(&learner.trained()), bits(learner.module()));
+    let volumes = common::phantoms(0, 1);
+    assert!(!trainer.workload().reconstruct(volumes.clone()).is_autodiff());
+    let expected = learner.module().valid().reconstruct(volumes.clone().without_autodiff()).into_data();
+    assert_eq!(trainer.workload().reconstruct(volumes).into_data(), expected);
+}
+
+#[test]
+fn the_discriminator_begins_at_its_step() {
+    let _alone = alone();
+    let mut trainer = Setup { with_discriminator: true, adversarial_start_step: 2, ..Setup::default() }.trainer();
+    let mut batches = batches(0);
+    let start = common::state(&trainer).remove(2);
+    for step in 0..4 {
+        let report = trainer.step(&mut batches).unwrap();
+        let names: Vec<_> = report.learners.iter().map(|learner| learner.learner.as_str()).collect();
+        let losses: Vec<_> = report.losses.keys().map(String::as_str).collect();
+        let moved = common::state(&trainer).remove(2) != start;
+        match step < 2 {
+            true => assert_eq!((names, losses), (vec!["autoencoder"], vec!["kl", "reconstruction"])),
+            false => assert_eq!(
+                (names, losses),
+                (vec!["autoencoder", "discriminator"], vec!["discriminator", "generator", "kl", "reconstruction"])
+            ),
+        }
+        assert_eq!(moved, step >= 2, "step {step}");
+    }
+}
+
+#[test]
+#[should_panic = "accumulation_steps is 0"]
+fn a_step_has_micro_batches() {
+    let _alone = alone();
+    Setup { accumulation_steps: 0, ..Setup::default() }.trainer();
+}
