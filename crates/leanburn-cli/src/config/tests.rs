@@ -499,3 +499,15 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn every_key_is_documented() {
+    let documentation = include_str!("../../../../docs/configuration.md");
+    let everything = "data: {phantom: {count: 1}}\nautoencoder: {num_channels: [32], training: {discriminator: {}}}\n";
+    let yaml = parse(everything).unwrap().to_yaml();
+    let keys = yaml.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").split_once(':'));
+    let missing: Vec<&str> =
+        keys.map(|(key, _)| key).filter(|key| !documentation.contains(&format!("`{key}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(documentation.contains("`kernel_size`") && yaml.contains("kernel_size"));
+}
