@@ -86,7 +86,7 @@ def processor() -> str:
     return re.search(r"model name\s*: (.*)", text).group(1).strip()
 
 
-def report(options: argparse.Namespace, results: list[dict]) -> str:
+def report(options: argparse.Namespace, results: list[dict], load: float) -> str:
     volume = "x".join(map(str, options.shape))
     given = f"--shape {' '.join(map(str, options.shape))} --channels {' '.join(map(str, options.channels))}"
     given += f" --threads {options.threads} --steps {options.steps}"
@@ -94,7 +94,7 @@ def report(options: argparse.Namespace, results: list[dict]) -> str:
 
 {datetime.date.today()}, {processor()}, {options.threads} threads. Volume {volume}, batch of 1, channels {options.channels},
 one residual block a level, no attention, {results[0]['parameters']:,} parameters, float32, L1 + KL, Adam; median of
-{options.steps} steps after one.
+{options.steps} steps after one. Load average at the start: {load:.1f} (well below 1 is a quiet machine).
 
 {table(results)}
 
@@ -110,14 +110,16 @@ PyTorch has no such count on the CPU; compare the resident peaks, less what was 
 
 def main() -> None:
     options = arguments()
+    load = os.getloadavg()[0]
     results = measure(options)
     print(table(results))
+    print(f"{options.threads} threads, load average at the start: {load:.1f}")
     if options.write:
         hardware = re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-") + f"-{options.threads}-threads"
         name = f"autoencoder_step_{hardware}_{datetime.date.today():%Y%m}.md"
         path = ROOT / "benches" / "results" / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(report(options, results))
+        path.write_text(report(options, results, load))
         print(f"written: {path.relative_to(ROOT)}")
 
 
