@@ -19,6 +19,7 @@ use crate::error::{CommandError, Result};
 
 /// The discriminator of a configuration: MONAI's of one scale, or its of several.
 #[derive(Module, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a run has one")]
 pub enum Discriminator {
     /// One scale.
     Patch(PatchDiscriminator),

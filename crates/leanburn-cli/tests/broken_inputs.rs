@@ -288,6 +288,8 @@ fn models_and_volumes_to_use() {
             output("folder.nii", &["folder.nii", "found a folder", "another file"]),
             #[cfg(target_os = "linux")]
             output("/proc/out.nii", &["/proc/out.nii", "a folder that may be written to"]),
+            output("./whole.nii.gz", &["./whole.nii.gz", "found an input", "another file"]),
+            output("run/weights.safetensors", &["run/weights.safetensors", "found an input", "another file"]),
             input("reconstruct", "none.nii", &["none.nii", "not found"]),
             input("reconstruct", "cut.nii.gz", &["cut.nii.gz", "cut short or damaged"]),
             input("reconstruct", "three.npy", &["three.npy", "1 channels", "found 3"]),

@@ -128,9 +128,14 @@ fn a_resumed_run_may_become_longer() {
 #[test]
 fn recomputation_gives_the_same_weights() {
     let place = Place::new();
-    place.train("kept", &[]);
-    place.train("recomputed", &["--set", "autoencoder.training.use_gradient_checkpointing=true"]);
-    place.train("partly", &["--set", "autoencoder.training.recompute=[decoder.*, discriminator.*]"]);
+    let train = |run: &str, setting: &str| {
+        place.train(run, &["--set", "data.patch_size=16", "--set", &format!("autoencoder.training.{setting}")]);
+        place.metrics(run)[4]["values"]["memory.peak_bytes"].as_f64().unwrap()
+    };
+    let kept = train("kept", "recompute=[]");
+    let recomputed = train("recomputed", "use_gradient_checkpointing=true");
+    let partly = train("partly", "recompute=[decoder.*, discriminator.*]");
+    assert!(recomputed < partly && partly < kept, "{recomputed} and {partly} of {kept} bytes");
     assert_same_run(&place, "kept", "recomputed");
     assert_same_run(&place, "kept", "partly");
 }
@@ -147,7 +152,8 @@ fn the_number_of_workers_changes_nothing() {
 fn variants_of_training_run() {
     let place = Place::new();
     let training = "autoencoder.training";
-    let variants: [(&str, Vec<String>); 7] = [
+    let variants: [(&str, Vec<String>); 8] = [
+        ("plain", Vec::new()),
         ("bf16", vec!["device.precision=bf16".into()]),
         ("f16", vec!["device.mixed_precision=true".into()]),
         ("average", vec![format!("{training}.ema_decay=0.99")]),

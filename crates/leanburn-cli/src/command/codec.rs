@@ -22,7 +22,7 @@ pub struct Encode {
 
 impl Encode {
     pub(super) fn run(self) -> Result<()> {
-        check_output(&self.out)?;
+        check_output(&self.out, [&self.volume, &self.model.weights])?;
         let loaded = self.model.load()?;
         let volume = Volume::read(&self.volume)?;
         check_channels(&self.volume, &volume, loaded.config.autoencoder.in_channels)?;
@@ -51,7 +51,7 @@ pub struct Decode {
 
 impl Decode {
     pub(super) fn run(self) -> Result<()> {
-        check_output(&self.out)?;
+        check_output(&self.out, [&self.latent, &self.model.weights])?;
         let loaded = self.model.load()?;
         let latent = Volume::read(&self.latent)?;
         check_channels(&self.latent, &latent, loaded.config.autoencoder.latent_channels)?;

@@ -30,7 +30,7 @@ pub struct Reconstruct {
 impl Reconstruct {
     pub(super) fn run(self) -> Result<()> {
         let window = self.window()?;
-        check_output(&self.out)?;
+        check_output(&self.out, [&self.volume, &self.model.weights])?;
         let loaded = self.model.load()?;
         let volume = Volume::read(&self.volume)?;
         check_channels(&self.volume, &volume, loaded.config.autoencoder.in_channels)?;

@@ -85,8 +85,8 @@ pub(super) fn values(tensor: Tensor<5>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
 }
 
-/// Refuses an output that cannot be written, before anything is computed.
-pub(super) fn check_output(path: &Path) -> Result<()> {
+/// Refuses an output that cannot be written or would replace an input, before anything is computed.
+pub(super) fn check_output(path: &Path, inputs: [&Path; 2]) -> Result<()> {
     Format::of(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let refuse = |found: String| CommandError::Input {
@@ -95,6 +95,11 @@ pub(super) fn check_output(path: &Path) -> Result<()> {
         found,
         remedy: "make the folder, or name another file".into(),
     };
+    let is_output =
+        |input: &Path| input.canonicalize().is_ok_and(|input| path.canonicalize().is_ok_and(|path| path == input));
+    if inputs.into_iter().any(is_output) {
+        return Err(refuse("an input".into()));
+    }
     if path.is_dir() {
         return Err(refuse("a folder".into()));
     }
