@@ -6,7 +6,7 @@ use crate::file;
 use crate::volume::Volume;
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
-use safetensors::{SafeTensors, serialize_to_file};
+use safetensors::{SafeTensors, serialize};
 use std::path::Path;
 use std::{fs, io};
 
@@ -99,9 +99,9 @@ pub(crate) fn write(volume: &Volume, path: &Path) -> Result<(), DataError> {
         ];
         let tensors: Result<Vec<_>, _> =
             tensors.into_iter().map(|(name, view)| view.map(|view| (name, view))).collect();
-        tensors
-            .and_then(|tensors| serialize_to_file(tensors, None, temporary))
-            .map_err(|error| io::Error::other(error.to_string()))
+        // not `serialize_to_file`, which puts a file of its own, private to the user, in the temporary one's place
+        let bytes = tensors.and_then(|tensors| serialize(tensors, None));
+        fs::write(temporary, bytes.map_err(|error| io::Error::other(error.to_string()))?)
     })
 }
 

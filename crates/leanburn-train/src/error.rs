@@ -60,7 +60,7 @@ pub enum TrainError {
 fn remedy(action: &str) -> &'static str {
     match action {
         "write" => "give a folder on a disk with space that may be written to",
-        _ => "go on from an earlier checkpoint",
+        _ => "delete this checkpoint to go on from the one before it",
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
 use burn::store::ModuleSnapshot;
 use burn::tensor::{Shape, TensorData};
-use safetensors::{Dtype, View, serialize_to_file};
+use safetensors::{Dtype, View, serialize};
 
 use super::{MonaiWeights, WeightsError};
 
@@ -18,7 +18,7 @@ use super::{MonaiWeights, WeightsError};
 ///
 /// # Memory
 ///
-/// One copy of the weights.
+/// Two copies of the weights.
 ///
 /// # Errors
 ///
@@ -31,10 +31,11 @@ pub fn save_safetensors<M: MonaiWeights>(model: &M, path: &Path) -> Result<(), W
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // less the user's mask, not private
-    let temporary = builder.tempfile_in(folder).map_err(|error| refuse(error.to_string()))?;
-    serialize_to_file(entries, Some(metadata), temporary.path()).map_err(|error| refuse(error.to_string()))?;
-    let durable = File::open(temporary.path()).and_then(|file| file.sync_all());
-    durable.map_err(|error| refuse(error.to_string()))?;
+    let mut temporary = builder.tempfile_in(folder).map_err(|error| refuse(error.to_string()))?;
+    // not `serialize_to_file`, which puts a file of its own, private to the user, in the temporary one's place
+    let bytes = serialize(entries, Some(metadata)).map_err(|error| refuse(error.to_string()))?;
+    let written = temporary.write_all(&bytes).and_then(|()| temporary.as_file().sync_all());
+    written.map_err(|error| refuse(error.to_string()))?;
     temporary.persist(path).map_err(|error| refuse(error.to_string()))?;
     Ok(())
 }
