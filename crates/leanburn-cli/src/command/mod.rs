@@ -3,6 +3,7 @@
 mod account;
 mod codec;
 mod devices;
+mod outcome;
 mod recipes;
 mod reconstruct;
 mod session;

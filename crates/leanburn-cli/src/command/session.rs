@@ -10,20 +10,15 @@ use leanburn_nn::weights::save_safetensors;
 use leanburn_train::{AutoencoderBatch, CheckpointStore, StepReport, TrainError, Trainer};
 
 use super::account::Account;
+use super::outcome::{L1, Outcome, PEAK};
 use super::volume::{tensor, through};
 use crate::config::Config;
 use crate::console::print_line;
 use crate::error::{CommandError, Result};
 use crate::progress::Progress;
-use crate::report::{
-    Chart, EventFile, MemoryPeak, MetricsLog, Phase, Picture, Record, Report, ReportError, Series, comparison,
-    encode_png, read_metrics, write_atomic,
-};
+use crate::report::{EventFile, MetricsLog, Phase, Record, comparison, encode_png, read_metrics, write_atomic};
 use crate::run_folder::RunFolder;
 use crate::workload::Run;
-
-/// How many pictures go into the report at most; the first and the last are always there.
-const PICTURES: usize = 12;
 
 /// A training run and everything it writes.
 pub(super) struct Session<'a> {
@@ -188,7 +183,7 @@ impl<'a> Session<'a> {
         if let Some(discriminator) = workload.discriminator() {
             discriminator.trained().save(&self.folder.discriminator_weights())?;
         }
-        let page = self.report()?.render()?;
+        let page = self.outcome()?.report()?.render()?;
         let path = self.folder.report();
         write_atomic(&path, page.as_bytes()).map_err(CommandError::writing(&path))
     }
@@ -204,74 +199,28 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn report(&mut self) -> Result<Report> {
-        let records = read_metrics(&self.folder.metrics())?;
-        let account = self.account();
-        Ok(Report {
-            title: self.folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            summary: self.summary(&records, &account),
-            curves: curves(&records),
-            pictures: self.pictures(&records)?,
-            memory: account.rows(),
-            memory_peak: MemoryPeak { measured: account.peak(), ..MemoryPeak::default() },
-            config_yaml: self.config.to_yaml(),
-            notes: Vec::new(),
+    fn outcome(&mut self) -> Result<Outcome<'_>> {
+        Ok(Outcome {
+            records: read_metrics(&self.folder.metrics())?,
+            account: self.account(),
+            steps: self.trainer.steps(),
+            seconds: self.seconds(),
+            config: self.config,
+            folder: &self.folder,
         })
-    }
-
-    fn summary(&self, records: &[Record], account: &Account) -> Vec<(String, String)> {
-        let l1 = validation_l1(records);
-        let outcome = match (l1.first(), l1.last()) {
-            (Some(first), Some(last)) => format!("{:.4} → {:.4} ({:.0} %)", first.1, last.1, 100.0 * last.1 / first.1),
-            _ => "no validation volumes".into(),
-        };
-        let peak = account.peak().map_or("not measured".to_string(), |peak| peak.to_string());
-        [
-            ("steps", self.trainer.steps().to_string()),
-            ("validation L1", outcome),
-            ("peak memory", peak),
-            ("time", format!("{:.0} s", self.seconds())),
-            ("device", self.config.device.name.clone()),
-            ("precision", format!("{:?}", self.config.device.resolved_precision()).to_lowercase()),
-        ]
-        .map(|(name, value)| (name.to_string(), value))
-        .into()
-    }
-
-    fn pictures(&self, records: &[Record]) -> Result<Vec<Picture>> {
-        let mut steps: Vec<u64> = records.iter().map(|record| record.step).collect();
-        steps.push(0);
-        steps.sort_unstable();
-        steps.dedup();
-        steps.retain(|&step| self.folder.picture(step).is_file());
-        let thinned = (0..steps.len().min(PICTURES)).map(|at| match steps.len() {
-            count if count <= PICTURES => steps[at],
-            count => steps[at * (count - 1) / (PICTURES - 1)],
-        });
-        let caption = "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes";
-        let read = |step: u64| {
-            let path = self.folder.picture(step);
-            let png = std::fs::read(&path).map_err(|source| ReportError::File { action: "read", path, source })?;
-            Ok(Picture { step, caption: caption.into(), png })
-        };
-        thinned.map(read).collect()
     }
 
     /// Says how it went.
     fn conclude(&mut self) -> Result<()> {
-        let records = read_metrics(&self.folder.metrics())?;
-        let account = self.account();
-        print_line(format_args!("\n{}", account.table()))?;
-        for (name, value) in self.summary(&records, &account) {
+        let outcome = self.outcome()?;
+        print_line(format_args!("\n{}", outcome.account.table()))?;
+        for (name, value) in outcome.summary() {
             print_line(format_args!("{name:>14}  {value}"))?;
         }
-        print_line(format_args!("\nreport   {}", self.folder.report().display()))?;
-        print_line(format_args!("weights  {}", self.folder.weights().display()))
+        print_line(format_args!("\nreport   {}", outcome.folder.report().display()))?;
+        print_line(format_args!("weights  {}", outcome.folder.weights().display()))
     }
 }
-
-const L1: &str = "l1";
-const PEAK: &str = "memory.peak_bytes";
 
 fn headline(report: &StepReport) -> String {
     let losses: Vec<String> = report.losses.iter().map(|(name, loss)| format!("{name} {loss:.4}")).collect();
@@ -279,51 +228,4 @@ fn headline(report: &StepReport) -> String {
     let skipped = report.learners.iter().filter(|learner| learner.skipped);
     let skipped = skipped.map(|learner| format!("{} skipped, scale {}", learner.learner, learner.loss_scale));
     losses.into_iter().chain(memory).chain(skipped).collect::<Vec<_>>().join("  ")
-}
-
-fn validation_l1(records: &[Record]) -> Vec<(f64, f64)> {
-    let validations = records.iter().filter(|record| record.phase == Phase::Validation);
-    validations.filter_map(|record| Some((record.step as f64, *record.values.get(L1)?))).collect()
-}
-
-/// Curves of losses, learning rates, gradient norms and memory; parts that no step has are left out.
-fn curves(records: &[Record]) -> Vec<Chart> {
-    let series = |name: &str, key: &str, scale: f64| {
-        let train = records.iter().filter(|record| record.phase == Phase::Train);
-        let points: Vec<_> =
-            train.filter_map(|record| Some((record.step as f64, *record.values.get(key)? * scale))).collect();
-        Series { name: name.to_string(), points }
-    };
-    let of_learners = |what: &str| {
-        let name = |learner: &str| series(learner, &format!("{learner}.{what}"), 1.0);
-        vec![name("autoencoder"), name("discriminator")]
-    };
-    let chart = |title: &str, y_label: &str, log_y, series: Vec<Series>| Chart {
-        title: title.into(),
-        y_label: y_label.into(),
-        log_y,
-        series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
-    };
-    let validation = Series { name: "validation L1".into(), points: validation_l1(records) };
-    let mib = 1.0 / f64::from(1 << 20);
-    let charts = [
-        chart("Reconstruction", "loss", true, vec![series("training", "reconstruction", 1.0), validation]),
-        chart("Kullback-Leibler divergence", "nats", true, vec![series("training", "kl", 1.0)]),
-        chart(
-            "Adversarial losses",
-            "loss",
-            false,
-            vec![series("generator", "generator", 1.0), series("discriminator", "discriminator", 1.0)],
-        ),
-        chart("Gradient norm", "L2 norm", true, of_learners("gradient_norm")),
-        chart("Learning rate", "", false, of_learners("learning_rate")),
-        chart("Loss scale", "", true, of_learners("loss_scale")),
-        chart(
-            "Memory",
-            "MiB",
-            false,
-            vec![series("peak of the step", PEAK, mib), series("after the step", "memory.live_bytes", mib)],
-        ),
-    ];
-    charts.into_iter().filter(|chart| !chart.series.is_empty()).collect()
 }
