@@ -44,11 +44,11 @@ device:
   precision: f16
 YAML
 
-train() { "$leanburn" train "$work/config.yaml" --out "$1" "${@:2}" >"$1.log" 2>&1; }
+train() { exec "$leanburn" train "$work/config.yaml" --out "$1" "${@:2}" >"$1.log" 2>&1; } # exec: what is killed is the command
 steps() { grep -c '"phase":"train"' "$1/metrics.jsonl" 2>/dev/null || true; }
 
 start=$(date +%s%N)
-train "$work/straight"
+(train "$work/straight")
 whole=$((($(date +%s%N) - start) / 1000000))
 echo "undisturbed: $(steps "$work/straight") steps in $whole ms"
 
@@ -71,7 +71,7 @@ while [ "$done_kills" -lt "$kills" ]; do
     rm -rf "$work/killed"
   fi
 done
-train "$work/killed" --resume
+(train "$work/killed" --resume)
 
 for file in weights.safetensors discriminator.safetensors; do
   cmp "$work/straight/$file" "$work/killed/$file"

@@ -1,7 +1,7 @@
 //! The folder of a run: what lies where, and whether a run may begin in it.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,8 @@ use crate::error::{CommandError, Result};
 use crate::report::write_atomic;
 
 const CHECKPOINTS: &str = "checkpoints";
+/// Held by the process that trains.
+const LOCK: &str = ".lock";
 
 /// Files and folders of a run.
 #[derive(Clone, Debug)]
@@ -58,15 +60,22 @@ impl RunFolder {
         }
     }
 
-    /// Makes the folder and writes the configuration into it.
+    /// Makes the folder, locks it, and writes the configuration into it. The lock goes with the file that is given, or
+    /// with the process, however that ends.
     ///
     /// # Errors
     ///
-    /// [`CommandError::RunFolder`] if it cannot be written to.
-    pub fn begin(&self, config: &Config) -> Result<()> {
-        let written =
-            fs::create_dir_all(&self.path).and_then(|()| write_atomic(&self.config(), config.to_yaml().as_bytes()));
-        written.map_err(|error| self.refuse(error, "choose another folder with --out, or make space"))
+    /// [`CommandError::RunFolder`] if it cannot be written to, or another process is training in it.
+    pub fn begin(&self, config: &Config) -> Result<File> {
+        let refuse = |error: std::io::Error| self.refuse(error, "choose another folder with --out, or make space");
+        fs::create_dir_all(&self.path).map_err(refuse)?;
+        let lock = File::create(self.path.join(LOCK)).map_err(refuse)?;
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            let remedy = "wait for it or stop it, or choose another folder by --out";
+            return Err(self.refuse("another process is training in it", remedy));
+        }
+        write_atomic(&self.config(), config.to_yaml().as_bytes()).map_err(refuse)?;
+        Ok(lock)
     }
 
     /// Compares the configuration of the run, `there`, with the one it is to go on with.
@@ -158,4 +167,22 @@ fn settings(yaml: &str) -> std::result::Result<BTreeMap<String, String>, serde_s
     let mut settings = BTreeMap::new();
     collect("", serde_saphyr::from_str(yaml)?, &mut settings);
     Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_process_at_a_time() {
+        let text = "data: {phantom: {count: 2}}\nautoencoder: {num_channels: [32]}\n";
+        let config = Config::parse(text, "test", &[]).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let folder = RunFolder::locate(Path::new("x.yaml"), Some(place.path()));
+        let lock = folder.begin(&config).unwrap();
+        let message = folder.begin(&config).unwrap_err().to_string();
+        assert!(message.contains("another process"), "{message}");
+        drop(lock);
+        folder.begin(&config).unwrap();
+    }
 }

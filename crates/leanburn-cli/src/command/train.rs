@@ -61,7 +61,7 @@ impl Train {
             None if self.resume => print_line("no checkpoint yet: starting from the beginning")?,
             None => {}
         }
-        folder.begin(&config)?;
+        let _lock = folder.begin(&config)?;
 
         let batch_size = config.autoencoder.training.batch_size;
         let start = trainer.micro_batches();
