@@ -97,6 +97,7 @@ mod tests {
         let first = nested();
         assert_eq!(STREAM.get().drawn, 0);
         assert_eq!(nested(), first, "the second run draws what the first drew");
+        assert_ne!(under_seed(None, 98, || [next_seed(), next_seed()]), first, "another segment draws other numbers");
     }
 
     #[test]

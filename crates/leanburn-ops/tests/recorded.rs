@@ -3,6 +3,7 @@
 mod common;
 
 use burn::backend::ir::OperationIr;
+use burn::module::Module;
 use burn::prelude::*;
 use common::{ResBlock, chain};
 use leanburn_ops::{Gradients, backward, random};
@@ -17,8 +18,9 @@ fn record(step: impl FnOnce(&Device)) -> Vec<OperationIr> {
     captured.expect("a complete recording").graph.operations
 }
 
-fn convolutions(operations: &[OperationIr]) -> usize {
-    operations.iter().filter(|operation| format!("{operation:?}").contains("Conv3d(")).count()
+/// How many operations of a kind there are.
+fn count(operations: &[OperationIr], kind: &str) -> usize {
+    operations.iter().filter(|operation| format!("{operation:?}").contains(&format!("({kind}("))).count()
 }
 
 #[test]
@@ -34,11 +36,25 @@ fn every_block_runs_its_two_convolutions_once_more() {
         })
     };
     let (plain, lean) = (run(false), run(true));
-    assert!(convolutions(&plain) >= 2 * BLOCKS);
-    assert_eq!(convolutions(&lean) - convolutions(&plain), 2 * BLOCKS);
+    assert!(count(&plain, "Conv3d") >= 2 * BLOCKS);
+    assert_eq!(count(&lean, "Conv3d") - count(&plain, "Conv3d"), 2 * BLOCKS);
+    for gradient in ["Conv3dXBackward", "Conv3dWeightBackward"] {
+        assert_eq!((count(&plain, gradient), count(&lean, gradient)), (2 * BLOCKS, 2 * BLOCKS), "{gradient}");
+    }
 }
 
 fn gradients_are_recorded(blocks: &Vec<ResBlock>, gradients: &mut Gradients) -> bool {
     let parameters = gradients.take_module(blocks);
     parameters.len() == blocks.len() * 8
+}
+
+#[test]
+fn what_needs_no_gradient_gets_none() {
+    let operations = record(|device| {
+        let blocks: Vec<_> = (0..2).map(|_| ResBlock::new(8, device).no_grad()).collect();
+        let x = Tensor::<5>::zeros([1, 8, 16, 16, 16], device).require_grad();
+        assert!(backward(chain(&blocks, x.clone(), true).sum()).take(&x).is_some());
+    });
+    assert_eq!(count(&operations, "Conv3dXBackward"), 4);
+    assert_eq!(count(&operations, "Conv3dWeightBackward"), 0, "the weights are frozen");
 }
