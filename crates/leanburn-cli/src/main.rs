@@ -12,7 +12,7 @@ static HEAP: leanburn_train::CountingAllocator = leanburn_train::CountingAllocat
 
 /// Memory-lean training of 3D (volumetric) deep-learning models.
 #[derive(Parser)]
-#[command(name = "leanburn", version, about, propagate_version = true)]
+#[command(name = "leanburn", version, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
