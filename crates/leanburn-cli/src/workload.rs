@@ -37,6 +37,14 @@ impl Critic for Discriminator {
 }
 
 impl Discriminator {
+    /// Names of the segments in order of execution.
+    pub fn segments(&self) -> Vec<String> {
+        match self {
+            Self::Patch(model) => model.segments(),
+            Self::MultiScale(model) => model.segments(),
+        }
+    }
+
     /// Saves the weights in MONAI's names.
     ///
     /// # Errors
@@ -95,8 +103,8 @@ pub fn build(config: &Config, source: &str, device: &Device) -> Result<Run> {
         mistakes.push(("out_channels", text));
     }
     refuse(source, "autoencoder", mistakes)?;
+    let policy = residency(config, &autoencoder, source)?;
     leanburn_ops::random::seed(device, config.seed);
-    let policy = residency(training, &autoencoder, source)?;
     let autoencoder = autoencoder.init(device).with_residency(policy.clone());
     let autoencoder = Learner::new("autoencoder", autoencoder, learner(config, training.learning_rate))?;
     let discriminator = match &training.discriminator {
@@ -122,21 +130,26 @@ pub fn trainer(config: &Config) -> TrainerConfig {
 }
 
 /// Which segments are recomputed; a pattern that names none is a mistake.
-fn residency(training: &TrainingSection, model: &AutoencoderKlConfig, source: &str) -> Result<ResidencyPolicy> {
+///
+/// To know their names it builds models that are thrown away: call it before the weights' seed is set.
+fn residency(config: &Config, model: &AutoencoderKlConfig, source: &str) -> Result<ResidencyPolicy> {
+    let training = &config.autoencoder.training;
     if training.use_gradient_checkpointing {
         return Ok(ResidencyPolicy::recompute_all());
     }
-    let policy = training
-        .recompute
-        .iter()
-        .fold(ResidencyPolicy::keep(), |policy, pattern| policy.with_rule(pattern, Residency::Recompute));
+    let recompute = |policy: ResidencyPolicy, pattern: &String| policy.with_rule(pattern, Residency::Recompute);
+    let policy = training.recompute.iter().fold(ResidencyPolicy::keep(), recompute);
     if policy.rules.is_empty() {
         return Ok(policy);
     }
-    let segments = model.init(&Device::flex()).segments();
+    let device = Device::flex();
+    let mut segments = model.init(&device).segments();
+    if let Some(section) = &training.discriminator {
+        segments.extend(init_discriminator(config, section, source, &ResidencyPolicy::keep(), &device)?.segments());
+    }
     let names_none = |pattern: &&String| {
-        let alone = ResidencyPolicy::keep().with_rule(*pattern, Residency::Recompute);
-        !pattern.starts_with("discriminator") && segments.iter().all(|name| alone.of(name) == Residency::Keep)
+        let alone = recompute(ResidencyPolicy::keep(), pattern);
+        segments.iter().all(|name| alone.of(name) == Residency::Keep)
     };
     let mistakes = training.recompute.iter().filter(names_none).map(|pattern| {
         let text = format!("`{pattern}` names no segment; there are {}", segments.join(", "));

@@ -98,6 +98,10 @@ fn configurations() {
                 &["tiny.yaml", "training.recompute", "`nothing.*` names no segment", "encoder."],
             ),
             setting(
+                &[&training("recompute=[discriminator.nothing]")],
+                &["training.recompute", "`discriminator.nothing` names no segment", "discriminator.layer_0"],
+            ),
+            setting(
                 &[&training("use_perceptual_loss=true")],
                 &["use_perceptual_loss", "not available yet", "set use_perceptual_loss: false"],
             ),

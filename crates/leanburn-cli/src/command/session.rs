@@ -91,12 +91,12 @@ impl<'a> Session<'a> {
             if is_due(training.visualize_interval) {
                 self.visualize()?;
             }
-            if is_due(training.checkpoint_interval) {
+            if steps.is_multiple_of(training.checkpoint_interval) && !is_last {
                 self.save()?;
             }
         }
         progress.finish();
-        self.save()?;
+        self.save()?; // after the last step, and for a run that was over already
         self.conclude()
     }
 
@@ -149,8 +149,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Draws a whole volume beside its reconstruction, made patch by patch so that looking costs no more memory than
-    /// training.
+    /// Draws a whole volume beside its reconstruction, made patch by patch so that looking needs no larger activations
+    /// than training.
     fn visualize(&mut self) -> Result<()> {
         let volume = self.dataset.exhibit()?;
         let size = self.config.data.patch_size.unwrap_or(volume.extent());
