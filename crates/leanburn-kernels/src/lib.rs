@@ -8,8 +8,13 @@
 //! `unsafe`: each block says why it is sound.
 
 pub mod activation;
+pub mod attention;
+pub mod axis_map;
 pub mod conv;
 pub mod element;
+pub mod max_pool;
+pub mod norm;
+pub mod resample;
 pub mod simd;
 
 pub use activation::Activation;

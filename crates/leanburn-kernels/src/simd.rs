@@ -54,10 +54,10 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let held = simd.max_f32s(low, simd.min_f32s(splat(88.0), x));
     let shifted = simd.mul_add_e_f32s(held, splat(std::f32::consts::LOG2_E), splat(MAGIC));
     let n = simd.sub_f32s(shifted, splat(MAGIC));
-    let r = simd.mul_add_e_f32s(n, splat(-0.693_359_375), held);
+    let r = simd.mul_add_e_f32s(n, splat(-0.693_359_4), held);
     let r = simd.mul_add_e_f32s(n, splat(2.121_944_4e-4), r);
     let mut p = splat(1.987_569_1e-4);
-    for coefficient in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1] {
+    for coefficient in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
         p = simd.mul_add_e_f32s(p, r, splat(coefficient));
     }
     let p = simd.mul_add_e_f32s(p, simd.mul_f32s(r, r), simd.add_f32s(r, splat(1.0)));

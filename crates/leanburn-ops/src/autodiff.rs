@@ -50,22 +50,41 @@ where
     <DispatchTensor as DispatchKindConversion<B>>::from_backend(BackendTensor::Float(primitive))
 }
 
+/// The primitive of a tensor without autodiff.
+///
+/// # Panics
+///
+/// Panics if the tensor is not a float tensor of the backend.
+pub(crate) fn lower_plain<B: Backend>(tensor: DispatchTensor) -> FloatTensor<B>
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    match <DispatchTensor as DispatchKindConversion<B>>::try_into_backend(tensor) {
+        Ok(BackendTensor::Float(primitive)) => primitive,
+        _ => panic!("leanburn-ops: the tensors of one operation are float tensors of one device"),
+    }
+}
+
 /// Whether the device records operations instead of running them.
 pub(crate) fn is_recording(device: &Device) -> bool {
     matches!(device.clone().without_autodiff().as_dispatch(), DispatchDevice::Capture(_))
 }
 
-/// Calls `$function::<B, C>($arguments)` with the backend and the checkpointing strategy of the autodiff tensor `$tensor`.
+/// Calls `$function::<B, C>($arguments)` with the backend and the checkpointing strategy of the autodiff tensor `$tensor`;
+/// `$function [X, Y] (..)` for a function with more generics, `$function::<B, C, X, Y>`.
 ///
 /// This is the one list of backends; a tensor of any other is a panic that says so.
 macro_rules! on_backend_of {
     ($tensor:expr, $function:ident $arguments:tt) => {
+        $crate::autodiff::on_backend_of!($tensor, $function [] $arguments)
+    };
+    ($tensor:expr, $function:ident [$($generic:ident),*] $arguments:tt) => {
         $crate::autodiff::on_backend_of!(
-            @try $tensor, $function $arguments,
+            @try $tensor, $function [$(, $generic)*] $arguments,
             [burn::backend::Flex, burn::backend::Capture, #[cfg(feature = "cube")] burn::backend::Cube]
         )
     };
-    (@try $tensor:expr, $function:ident $arguments:tt, [$($(#[$cfg:meta])* $backend:ty),*]) => {{
+    (@try $tensor:expr, $function:ident $generics:tt $arguments:tt, [$($(#[$cfg:meta])* $backend:ty),*]) => {{
         use burn::backend::autodiff::checkpoint::strategy::{BalancedCheckpointing, NoCheckpointing};
         let tensor: &burn::backend::DispatchTensor = $tensor;
         'found: {
@@ -73,15 +92,22 @@ macro_rules! on_backend_of {
                 $(#[$cfg])*
                 {
                     if $crate::autodiff::lower::<$backend, NoCheckpointing>(tensor).is_some() {
-                        break 'found $function::<$backend, NoCheckpointing>$arguments;
+                        break 'found $crate::autodiff::on_backend_of!(
+                            @call $function, $backend, NoCheckpointing, $generics $arguments
+                        );
                     }
                     if $crate::autodiff::lower::<$backend, BalancedCheckpointing>(tensor).is_some() {
-                        break 'found $function::<$backend, BalancedCheckpointing>$arguments;
+                        break 'found $crate::autodiff::on_backend_of!(
+                            @call $function, $backend, BalancedCheckpointing, $generics $arguments
+                        );
                     }
                 }
             )*
             panic!("leanburn-ops: no autodiff tensor of a supported backend (Flex, Capture, CubeCL); found {tensor:?}")
         }
     }};
+    (@call $function:ident, $backend:ty, $strategy:ty, [$($generics:tt)*] $arguments:tt) => {
+        $function::<$backend, $strategy $($generics)*>$arguments
+    };
 }
 pub(crate) use on_backend_of;

@@ -5,12 +5,28 @@
 //! - [`random`]: the random stream that makes the second run draw the same numbers as the first.
 //! - [`backward`]: gradients of a loss by parameter, on every device, the recording one included.
 
+mod attention3d;
 mod autodiff;
+mod conv3d;
+mod conv_transpose3d;
+mod cpu;
+mod engine;
 mod gradients;
+mod group_norm_act;
+mod norm;
+mod operation;
 pub mod random;
 mod recompute;
+mod resample3d;
 mod residency;
 
+pub use attention3d::attention3d;
+pub use conv_transpose3d::{conv_transpose3d, upsample_conv3d};
+pub use conv3d::{Convolution, conv3d, norm_act_conv3d};
 pub use gradients::{Gradients, backward};
+pub use group_norm_act::{activate, group_norm_act};
+pub use leanburn_kernels::Activation;
+pub use norm::Norm;
 pub use recompute::{Tensors, recompute};
+pub use resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, avg_pool3d, interpolate3d};
 pub use residency::{Residency, ResidencyPolicy, ResidencyRule};

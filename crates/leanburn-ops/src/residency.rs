@@ -71,6 +71,20 @@ impl ResidencyPolicy {
         rule.map_or(self.default, |rule| rule.residency)
     }
 
+    /// The policy for the segments inside the segment called `name`.
+    ///
+    /// A segment inside a recomputed one keeps its intermediate results during the second run, unless a rule names it
+    /// and not the one around it: its own recomputation would be a third run.
+    pub fn inside(&self, name: &str) -> Self {
+        match self.of(name) {
+            Residency::Keep => self.clone(),
+            Residency::Recompute => Self {
+                default: Residency::Keep,
+                rules: self.rules.iter().filter(|rule| !matches(&rule.pattern, name)).cloned().collect(),
+            },
+        }
+    }
+
     /// Runs `forward` as the segment called `name`, kept or recomputed as the policy says.
     ///
     /// Both residencies draw from the same [random stream](crate::random), so they give the same result bit for bit.
@@ -111,6 +125,18 @@ mod tests {
         assert_eq!(policy.of("decoder.conv_in"), Residency::Recompute);
         assert_eq!(policy.of("encoder.level_0.res_0"), Residency::Keep);
         assert_eq!(policy.of("encoder.level_1.res_0"), Residency::Recompute);
+    }
+
+    #[test]
+    fn inside_a_recomputed_segment_only_rules_of_its_own_count() {
+        let all = ResidencyPolicy::recompute_all();
+        assert_eq!(all.inside("decoder.level_0"), ResidencyPolicy::keep());
+        let nested = all.with_rule("decoder.*", Residency::Recompute).with_rule("*.res_*", Residency::Recompute);
+        let inside = nested.inside("decoder.level_0");
+        assert_eq!(inside.of("decoder.level_0.res_0"), Residency::Recompute);
+        assert_eq!(inside.of("decoder.level_0.attention_0"), Residency::Keep);
+        let kept = nested.with_rule("decoder.level_0", Residency::Keep);
+        assert_eq!(kept.inside("decoder.level_0"), kept);
     }
 
     #[test]

@@ -1,5 +1,27 @@
 //! 3D convolution: forward, data gradient (which is the transposed convolution) and weight gradient.
 
+mod axis;
+mod bias_gradient;
+mod check;
+mod data_gradient;
+mod dot_products;
+mod forward;
+mod gather;
 mod geometry;
+mod pack;
+mod row_sums;
+mod rows;
+mod tile;
+mod tiling;
+#[cfg(test)]
+mod twin;
+mod weight_gradient;
+mod weight_plan;
+mod weight_task;
+mod weights;
 
+pub use bias_gradient::bias_gradient;
+pub use data_gradient::data_gradient;
+pub use forward::forward;
 pub use geometry::{ConvShape, Input, Output, Prologue, Residual};
+pub use weight_gradient::weight_gradient;

@@ -1,6 +1,6 @@
 //! Activation functions a configuration can name.
 
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 /// An element-wise activation function.
@@ -19,17 +19,23 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Applies the function in the dtype of `x`.
+    /// Applies the function to `[batch_size, channels, depth, height, width]`, in float32 whatever the dtype.
     ///
     /// # Memory
     ///
-    /// Held for backward: [`Silu`](Self::Silu) the input and its sigmoid, the others the input or the output.
-    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        match *self {
-            Self::Silu => activation::silu(x),
-            Self::Relu => activation::relu(x),
-            Self::LeakyRelu(slope) => activation::leaky_relu(x, slope),
-            Self::None => x,
+    /// Held for backward: the input.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        leanburn_ops::activate(x, (*self).into())
+    }
+}
+
+impl From<Activation> for leanburn_ops::Activation {
+    fn from(activation: Activation) -> Self {
+        match activation {
+            Activation::Silu => Self::Silu,
+            Activation::Relu => Self::Relu,
+            Activation::LeakyRelu(slope) => Self::LeakyRelu(slope as f32),
+            Activation::None => Self::None,
         }
     }
 }
@@ -42,14 +48,14 @@ mod tests {
 
     #[test]
     fn values_are_those_of_the_formulas() {
-        let x = Tensor::<1>::from_floats([-2.0, 0.0, 3.0], &Device::flex());
+        let x = Tensor::<1>::from_floats([-2.0, 0.0, 3.0], &Device::flex()).reshape([1, 1, 1, 1, 3]);
         for (activation, expected) in [
             (Activation::Silu, [-0.238_405_84, 0.0, 2.857_722_4]),
             (Activation::Relu, [0.0, 0.0, 3.0]),
             (Activation::LeakyRelu(0.2), [-0.4, 0.0, 3.0]),
             (Activation::None, [-2.0, 0.0, 3.0]),
         ] {
-            let y = activation.forward(x.clone()).into_data();
+            let y = activation.forward(x.clone()).reshape::<1, _>([3]).into_data();
             y.assert_approx_eq::<f32>(&expected.into(), Tolerance::relative(1e-6));
         }
     }

@@ -2,10 +2,10 @@
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::tensor::{Device, Tensor, activation::softmax};
+use burn::tensor::{Device, Tensor};
+use leanburn_ops::{Activation, Convolution, attention3d, norm_act_conv3d};
 
 use super::{GroupNorm, GroupNormConfig, Linear, LinearConfig};
-use crate::numerics::in_wide;
 
 /// Configuration of [`AttentionBlock`].
 #[derive(Config, Debug)]
@@ -47,12 +47,18 @@ impl AttentionBlockConfig {
     }
 }
 
-/// Group norm, then [`SelfAttention`] over all positions of the volume, plus the input.
+/// Group norm, self-attention with one head over all positions of the volume, plus the input.
+///
+/// `x + out(softmax(q k^T / sqrt(channels)) v)`. Source: [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 ///
 /// # Memory
 ///
-/// Attention over `positions = depth * height * width` needs `positions^2` scores per item, see [`SelfAttention`]:
-/// 16 MiB at 12x12x14 positions, 16 GiB at 64x64x16.
+/// Held for backward: the input, queries, keys, values and what the attention gives, five volumes; see
+/// [`attention3d`](leanburn_ops::attention3d). The scores, `positions^2` of them, are never stored.
+///
+/// # Numerics
+///
+/// Norm and softmax in float32 whatever the dtype.
 #[derive(Module, Debug)]
 pub struct AttentionBlock {
     norm: GroupNorm,
@@ -62,24 +68,18 @@ pub struct AttentionBlock {
 impl AttentionBlock {
     /// Applies the block to `[batch_size, channels, depth, height, width]`; the output has the input's shape.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let shape = x.dims();
-        let h: Tensor<3> = self.norm.forward(x.clone()).reshape([shape[0] as i64, shape[1] as i64, -1]);
-        x + self.attn.forward(h.swap_dims(1, 2)).swap_dims(1, 2).reshape(shape)
+        let scale = (x.dims()[1] as f64).powf(-0.5);
+        let project = |convolution| norm_act_conv3d(x.clone(), Some(self.norm.norm()), Activation::None, convolution, None);
+        let [query, key, value] = self.attn.projections().map(project);
+        let h = attention3d(query, key, value, 1, scale);
+        match &self.attn.out_proj {
+            Some(out_proj) => norm_act_conv3d(h, None, Activation::None, out_proj.convolution(), Some(x)),
+            None => h + x,
+        }
     }
 }
 
-/// Scaled dot-product self-attention with one head.
-///
-/// `softmax(q k^T / sqrt(channels)) v`. Source: [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
-///
-/// # Memory
-///
-/// Held for backward: queries, keys, values and `positions^2` scores per item, once in float32 and, in half precision,
-/// once in the dtype of the input.
-///
-/// # Numerics
-///
-/// Softmax in float32; the products in the dtype of the input.
+/// The layers of an attention: each a linear map of every position.
 #[derive(Module, Debug)]
 pub struct SelfAttention {
     qkv: Option<Linear>,
@@ -90,28 +90,14 @@ pub struct SelfAttention {
 }
 
 impl SelfAttention {
-    /// Applies the attention to `[batch_size, positions, channels]`; the output has the input's shape.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let scale = (x.dims()[2] as f64).powf(-0.5);
-        let [query, key, value] = self.project(x);
-        let scores = query.matmul(key.transpose()) * scale;
-        let weights = in_wide(scores, |scores| softmax(scores, 2));
-        let h = weights.matmul(value);
-        match &self.out_proj {
-            Some(out_proj) => out_proj.forward(h),
-            None => h,
-        }
-    }
-
-    /// Queries, keys and values.
-    fn project(&self, x: Tensor<3>) -> [Tensor<3>; 3] {
+    /// The maps to queries, keys and values.
+    fn projections(&self) -> [Convolution; 3] {
         if let Some(qkv) = &self.qkv {
-            let parts = qkv.forward(x).chunk(3, 2);
-            return parts.try_into().expect("the combined layer has three times the channels");
+            return qkv.convolutions();
         }
         [&self.to_q, &self.to_k, &self.to_v].map(|layer| {
             let layer = layer.as_ref().expect("without a combined layer there are three");
-            layer.forward(x.clone())
+            layer.convolution()
         })
     }
 }

@@ -3,9 +3,8 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::conv;
-use burn::tensor::{Device, Tensor, module::conv_transpose3d, ops::ConvTransposeOptions};
-
-use crate::numerics::cast_to;
+use burn::tensor::{Device, Tensor, ops::ConvTransposeOptions};
+use leanburn_ops::conv_transpose3d;
 
 /// Configuration of [`ConvTranspose3d`].
 #[derive(Config, Debug)]
@@ -33,7 +32,7 @@ impl ConvTranspose3dConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: the input, and in half precision the cast weight.
+/// Held for backward: the input.
 #[derive(Module, Debug)]
 pub struct ConvTranspose3d {
     weight: Param<Tensor<5>>,
@@ -49,10 +48,7 @@ impl ConvTranspose3d {
     /// - input: `[batch_size, channels_in, depth, height, width]`
     /// - output: `[batch_size, channels_out, ..]`, each axis `(size - 1) stride + kernel_size`
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let dtype = x.dtype();
-        let weight = cast_to(self.weight.val(), dtype);
-        let bias = cast_to(self.bias.val(), dtype);
         let options = ConvTransposeOptions::new(self.stride, [0; 3], [0; 3], [1; 3], 1);
-        conv_transpose3d(x, weight, Some(bias), options)
+        conv_transpose3d(x, self.weight.val(), Some(self.bias.val()), options)
     }
 }

@@ -2,13 +2,11 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use leanburn_ops::conv3d;
 
 use super::{Conv3d, Conv3dConfig};
 
 /// Halves each axis: one zero at the far end of each axis, then a 3x3x3 convolution of stride two.
-///
-/// Computed with two zeros at both ends, of which the first output is dropped: the same sums, but the padded copy of
-/// the volume is never made.
 ///
 /// # Memory
 ///
@@ -21,7 +19,7 @@ pub struct Downsample {
 impl Downsample {
     /// Makes the layer for a number of channels.
     pub fn new(channels: usize, device: &Device) -> Self {
-        Self { conv: Conv3dConfig::new([channels; 2], 3).with_stride(2).with_padding(2).init(device) }
+        Self { conv: Conv3dConfig::new([channels; 2], 3).with_stride(2).init(device) }
     }
 
     /// Applies the convolution.
@@ -31,9 +29,9 @@ impl Downsample {
     /// - input: `[batch_size, channels, depth, height, width]`, each axis at least 2
     /// - output: `[batch_size, channels, depth / 2, height / 2, width / 2]`, rounded down
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let [batch_size, channels, depth, height, width] = x.dims();
-        let y = self.conv.forward(x);
-        y.slice([0..batch_size, 0..channels, 1..depth / 2 + 1, 1..height / 2 + 1, 1..width / 2 + 1])
+        let mut convolution = self.conv.convolution();
+        convolution.options.padding = [(0, 1); 3];
+        conv3d(x, convolution)
     }
 }
 

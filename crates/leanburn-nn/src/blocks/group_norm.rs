@@ -4,8 +4,7 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor, assert_shape};
-
-use crate::numerics::in_wide;
+use leanburn_ops::{Norm, group_norm_act};
 
 /// Configuration of [`GroupNorm`].
 #[derive(Config, Debug)]
@@ -48,8 +47,7 @@ impl GroupNormConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: `x - mean` in float32, once. Scale and deviation are multiplied before they meet the volume, so
-/// that the normalised volume is never stored.
+/// Held for backward: the input, and mean and deviation of each group.
 ///
 /// # Numerics
 ///
@@ -75,25 +73,18 @@ impl GroupNorm {
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let num_channels = self.weight.shape()[0];
         assert_shape!(x, [_, num_channels, ..]);
-        let per_group = num_channels / self.num_groups;
-        in_wide(x, |x| {
-            let batch_size = x.dims()[0];
-            let (centered, deviation) = center(x, self.num_groups, self.epsilon);
-            let weight = self.weight.val().reshape([1, self.num_groups, per_group]);
-            let scale = (deviation.recip() * weight).reshape([batch_size, num_channels, 1, 1, 1]);
-            centered * scale + self.bias.val().reshape([1, num_channels, 1, 1, 1])
-        })
+        group_norm_act(x, self.norm(), leanburn_ops::Activation::None)
     }
-}
 
-/// `x` minus the mean of its group, and the standard deviation of each group, `[batch_size, num_groups, 1]`.
-pub(super) fn center(x: Tensor<5>, num_groups: usize, epsilon: f64) -> (Tensor<5>, Tensor<3>) {
-    let shape = x.dims();
-    let x = x.reshape([shape[0] as i64, num_groups as i64, -1]);
-    let mean = x.clone().mean_dim(2);
-    let centered = x - mean;
-    let variance = centered.clone().square().mean_dim(2);
-    (centered.reshape(shape), (variance + epsilon).sqrt())
+    /// The norm for an operation that it is folded into.
+    pub fn norm(&self) -> Norm {
+        Norm {
+            num_groups: self.num_groups,
+            epsilon: self.epsilon,
+            weight: Some(self.weight.val()),
+            bias: Some(self.bias.val()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-
-use super::group_norm::center;
-use crate::numerics::in_wide;
+use leanburn_ops::{Norm, group_norm_act};
 
 /// Normalises each channel of each item to mean zero and variance one; has no parameters.
 ///
@@ -23,11 +21,13 @@ impl InstanceNorm {
 
     /// Applies the normalisation to `[batch_size, channels, depth, height, width]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        in_wide(x, |x| {
-            let [batch_size, channels, ..] = x.dims();
-            let (centered, deviation) = center(x, channels, self.epsilon);
-            centered * deviation.recip().reshape([batch_size, channels, 1, 1, 1])
-        })
+        let norm = self.norm(x.dims()[1]);
+        group_norm_act(x, norm, leanburn_ops::Activation::None)
+    }
+
+    /// The norm of a number of channels for an operation that it is folded into.
+    pub fn norm(&self, num_channels: usize) -> Norm {
+        Norm { num_groups: num_channels, epsilon: self.epsilon, weight: None, bias: None }
     }
 }
 

@@ -3,9 +3,8 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Initializer;
-use burn::tensor::{Device, Tensor};
-
-use crate::numerics::cast_to;
+use burn::tensor::{Device, Tensor, ops::ConvOptions};
+use leanburn_ops::Convolution;
 
 /// Configuration of [`Linear`].
 #[derive(Config, Debug)]
@@ -36,20 +35,22 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Applies the map.
-    ///
-    /// # Shapes
-    ///
-    /// - input: `[batch_size, positions, features_in]`
-    /// - output: `[batch_size, positions, features_out]`
-    ///
-    /// # Memory
-    ///
-    /// Held for backward: the input.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let dtype = x.dtype();
-        let weight = cast_to(self.weight.val(), dtype).transpose().unsqueeze::<3>();
-        x.matmul(weight) + cast_to(self.bias.val(), dtype).unsqueeze::<3>()
+    /// The map at every position of a volume: a convolution with a kernel of one.
+    pub fn convolution(&self) -> Convolution {
+        let [convolution] = self.convolutions();
+        convolution
+    }
+
+    /// The same, cut into as many maps with as many outputs each.
+    pub(super) fn convolutions<const N: usize>(&self) -> [Convolution; N] {
+        let [outputs, inputs] = self.weight.dims();
+        let each = outputs / N;
+        let part = |part: usize| Convolution {
+            weight: self.weight.val().narrow(0, part * each, each).reshape([each, inputs, 1, 1, 1]),
+            bias: Some(self.bias.val().narrow(0, part * each, each)),
+            options: ConvOptions::new([1; 3], [0; 3], [1; 3], 1),
+        };
+        std::array::from_fn(part)
     }
 }
 
@@ -72,7 +73,8 @@ mod tests {
             weight: Param::from_data([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], &device),
             bias: Param::from_data([0.5, 0.0, -0.5], &device),
         };
-        let y = layer.forward(Tensor::from_floats([[[1.0, 10.0]]], &device));
+        let x = Tensor::<1>::from_floats([1.0, 10.0], &device).reshape([1, 2, 1, 1, 1]);
+        let y = leanburn_ops::conv3d(x, layer.convolution());
         assert_eq!(y.into_data().try_to_vec::<f32>().unwrap(), [21.5, 43.0, 64.5]);
     }
 }

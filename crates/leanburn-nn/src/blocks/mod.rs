@@ -4,7 +4,6 @@
 
 mod activation;
 mod attention;
-mod average_pool;
 mod batch_norm;
 mod conv;
 mod conv_transpose;
@@ -17,7 +16,6 @@ mod upsample;
 
 pub use activation::Activation;
 pub use attention::{AttentionBlock, AttentionBlockConfig, SelfAttention};
-pub use average_pool::average_pool_by_two;
 pub use batch_norm::{BatchNorm3d, BatchNorm3dConfig};
 pub use conv::{Conv3d, Conv3dConfig};
 pub use conv_transpose::{ConvTranspose3d, ConvTranspose3dConfig};
@@ -26,4 +24,4 @@ pub use group_norm::{GroupNorm, GroupNormConfig};
 pub use instance_norm::InstanceNorm;
 pub use linear::{Linear, LinearConfig};
 pub use res_block::{ResBlock, ResBlockConfig};
-pub use upsample::{NearestUpsample, TransposedUpsample, Upsample, nearest_by_two};
+pub use upsample::{NearestUpsample, TransposedUpsample, Upsample};

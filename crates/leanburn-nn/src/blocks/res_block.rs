@@ -3,8 +3,9 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use leanburn_ops::{Activation, norm_act_conv3d};
 
-use super::{Activation, Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig};
+use super::{Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig};
 
 /// Configuration of [`ResBlock`].
 #[derive(Config, Debug)]
@@ -46,8 +47,7 @@ impl ResBlockConfig {
 ///
 /// # Memory
 ///
-/// Held for backward in the plain path, in volumes of the block's channels: for each half the centred input, the
-/// input, the output and the sigmoid of the activation; about 8 in all. As a recomputed segment: the input.
+/// Held for backward: the input and the result of the first convolution. As a recomputed segment: the input.
 #[derive(Module, Debug)]
 pub struct ResBlock {
     norm1: GroupNorm,
@@ -65,11 +65,14 @@ impl ResBlock {
     /// - input: `[batch_size, channels_in, depth, height, width]`
     /// - output: `[batch_size, channels_out, depth, height, width]`
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let h = self.conv1.forward(Activation::Silu.forward(self.norm1.forward(x.clone())));
-        let h = self.conv2.forward(Activation::Silu.forward(self.norm2.forward(h)));
-        match &self.nin_shortcut {
-            Some(shortcut) => shortcut.forward(x) + h,
-            None => x + h,
-        }
+        let half = |x, norm: &GroupNorm, conv: &Conv3d, skip| {
+            norm_act_conv3d(x, Some(norm.norm()), Activation::Silu, conv.convolution(), skip)
+        };
+        let h = half(x.clone(), &self.norm1, &self.conv1, None);
+        let skip = match &self.nin_shortcut {
+            Some(shortcut) => shortcut.forward(x),
+            None => x,
+        };
+        half(h, &self.norm2, &self.conv2, Some(skip))
     }
 }

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use leanburn_ops::upsample_conv3d;
 
 use super::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig};
 
@@ -48,60 +49,11 @@ impl Upsample {
     ///
     /// # Memory
     ///
-    /// Held for backward: the enlarged volume (8 times the input) for [`Nearest`](Self::Nearest), the input for
-    /// [`Transposed`](Self::Transposed).
+    /// Held for backward: the input. The enlarged volume, 8 times as large, is not kept.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         match self {
-            Self::Nearest(layer) => layer.postconv.forward(nearest_by_two(x)),
+            Self::Nearest(layer) => upsample_conv3d(x, [2; 3], layer.postconv.convolution()),
             Self::Transposed(layer) => layer.deconv.forward(x),
         }
-    }
-}
-
-/// Repeats each element twice along depth, height and width.
-///
-/// # Shapes
-///
-/// - input: `[batch_size, channels, depth, height, width]`
-/// - output: `[batch_size, channels, 2 depth, 2 height, 2 width]`
-///
-/// # Memory
-///
-/// Writes the output once (the repetition is a view until then) and holds nothing for backward, which sums one axis
-/// after the other: half the output's size beside the gradient.
-pub fn nearest_by_two(x: Tensor<5>) -> Tensor<5> {
-    let [batch_size, channels, depth, height, width] = x.dims();
-    let items = batch_size * channels;
-    let apart: Tensor<7> = x.reshape([items, depth, 1, height, 1, width, 1]);
-    apart.expand([items, depth, 2, height, 2, width, 2]).reshape([
-        batch_size,
-        channels,
-        2 * depth,
-        2 * height,
-        2 * width,
-    ])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_element_is_repeated_and_each_gradient_summed() {
-        let device = Device::flex().autodiff();
-        let [channels, depth, height, width] = [2, 2, 1, 3];
-        let x = Tensor::<1>::from_floats([0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11.], &device);
-        let x = x.reshape([1, channels, depth, height, width]).detach().require_grad();
-        let y = nearest_by_two(x.clone());
-        assert_eq!(y.dims(), [1, 2, 4, 2, 6]);
-        let values = y.to_data().try_to_vec::<f32>().unwrap();
-        for (at, value) in values.iter().enumerate() {
-            let (w, h, d, c) = (at % 6, at / 6 % 2, at / 12 % 4, at / 48);
-            let source = ((c * depth + d / 2) * height + h / 2) * width + w / 2;
-            assert_eq!(*value, source as f32, "{c} {d} {h} {w}");
-        }
-        let gradient = x.grad(&(y.clone() * y).sum().backward()).unwrap();
-        let expected: Vec<f32> = (0..12).map(|value| 16.0 * value as f32).collect();
-        assert_eq!(gradient.into_data().try_to_vec::<f32>().unwrap(), expected);
     }
 }

@@ -23,7 +23,7 @@ use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, Dispatch, DispatchAutodiffContext, DispatchTensor, TensorMetadata};
-use burn::tensor::FloatDType;
+use burn::tensor::{DType, FloatDType, Shape};
 
 use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
 
@@ -242,8 +242,9 @@ where
             let replay = meeting.replay.take().expect("backward consumes a graph once");
             (std::mem::take(&mut meeting.kept), replay, std::mem::take(&mut meeting.output_gradients))
         });
-        let leaves: Vec<Leaf<B>> = kept.into_iter().map(Leaf::of).collect();
-        let outputs = replay(leaves.iter().map(Leaf::tensor::<C>).collect());
+        let (leaves, tensors): (Vec<_>, Vec<_>) =
+            kept.into_iter().map(|kept| Leaf::of::<C>(kept, &place.token)).unzip();
+        let outputs = replay(tensors);
         let mut inner = backward_through::<B, C>(outputs, output_gradients, &place.token);
         let input_gradients = leaves.into_iter().map(|leaf| leaf.hand_over(inner.as_mut(), grads)).collect();
         place.with(|meeting| meeting.input_gradients = input_gradients);
@@ -251,31 +252,36 @@ where
     }
 }
 
-/// A tensor of the second run.
+/// Where the gradient of one tensor of the second run is found.
 enum Leaf<B: Backend> {
-    Plain(DispatchTensor),
-    Constant(AutodiffTensor<B>),
+    /// Nowhere: it has none.
+    Constant,
+    /// Under its node.
     Parameter(AutodiffTensor<B>, NodeId),
-    Input(AutodiffTensor<B>),
+    /// In a slot. The tensor itself is not held here, so that it is freed as soon as backward has used it.
+    Input { slot: Slot<B>, shape: Shape, device: B::Device, dtype: DType },
 }
 
 impl<B: Backend> Leaf<B> {
-    fn of(kept: Kept<B>) -> Self {
-        match kept {
-            Kept::Plain(tensor) => Self::Plain(tensor),
-            Kept::Constant(primitive) => Self::Constant(<AutodiffTensor<B>>::new(primitive)),
-            Kept::Leaf(primitive, id) => Self::Parameter(<AutodiffTensor<B>>::new(primitive).require_grad(), id),
-            Kept::Gated(primitive) => Self::Input(<AutodiffTensor<B>>::new(primitive).require_grad()),
-        }
-    }
-
-    fn tensor<C: CheckpointStrategy>(&self) -> DispatchTensor
+    /// The leaf, and its tensor for the second run.
+    fn of<C: CheckpointStrategy>(kept: Kept<B>, token: &FloatTensor<B>) -> (Self, DispatchTensor)
     where
         DispatchTensor: Reachable<B, C>,
     {
-        match self {
-            Self::Plain(tensor) => tensor.clone(),
-            Self::Constant(tensor) | Self::Parameter(tensor, _) | Self::Input(tensor) => raise::<B, C>(tensor.clone()),
+        match kept {
+            Kept::Plain(tensor) => (Self::Constant, tensor),
+            Kept::Constant(primitive) => (Self::Constant, raise::<B, C>(<AutodiffTensor<B>>::new(primitive))),
+            Kept::Leaf(primitive, id) => {
+                let tensor = <AutodiffTensor<B>>::new(primitive).require_grad();
+                (Self::Parameter(tensor.clone(), id), raise::<B, C>(tensor))
+            }
+            Kept::Gated(primitive) => {
+                let slot = Slot::<B>::default();
+                let (shape, device, dtype) = (primitive.shape(), primitive.device(), primitive.dtype());
+                let root = <AutodiffTensor<B>>::new(token.clone()).require_grad();
+                let tensor = step::<B, C, _, 1>(Catch, [root.node()], slot.clone(), primitive);
+                (Self::Input { slot, shape, device, dtype }, raise::<B, C>(tensor))
+            }
         }
     }
 
@@ -283,18 +289,52 @@ impl<B: Backend> Leaf<B> {
     /// before it expects a gradient all the same.
     fn hand_over(self, inner: Option<&mut Gradients>, outer: &mut Gradients) -> Option<FloatTensor<B>> {
         match self {
-            Self::Plain(_) | Self::Constant(_) => None,
+            Self::Constant => None,
             Self::Parameter(tensor, id) => {
                 if let Some(gradient) = inner.and_then(|inner| tensor.grad_remove(inner)) {
                     outer.register::<B>(id, gradient);
                 }
                 None
             }
-            Self::Input(tensor) => inner.and_then(|inner| tensor.grad_remove(inner)).or_else(|| {
-                let like = tensor.primitive();
-                Some(B::float_zeros(like.shape(), &like.device(), like.dtype().into()))
-            }),
+            Self::Input { slot, shape, device, dtype } => {
+                let caught = slot.0.lock().expect("backward is over").take();
+                Some(caught.unwrap_or_else(|| B::float_zeros(shape, &device, dtype.into())))
+            }
         }
+    }
+}
+
+/// Where [`Catch`] leaves a gradient.
+struct Slot<B: Backend>(Arc<Mutex<Option<FloatTensor<B>>>>);
+
+impl<B: Backend> Clone for Slot<B> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<B: Backend> Default for Slot<B> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<B: Backend> fmt::Debug for Slot<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+/// Stands before an input of the second run and catches its gradient.
+#[derive(Debug)]
+struct Catch;
+
+impl<B: Backend> Backward<B, 1> for Catch {
+    type State = Slot<B>;
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let gradient = grads.consume::<B>(&ops.node);
+        *ops.state.0.lock().expect("one step leaves it, the hub takes it") = Some(gradient);
     }
 }
 

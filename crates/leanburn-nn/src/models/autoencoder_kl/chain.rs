@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{Activation, ResidencyPolicy, norm_act_conv3d};
 
 use super::AutoencoderKlConfig;
 use crate::blocks::{
@@ -44,29 +44,51 @@ impl Block {
             Self::Attention(block) => block.forward(x),
             Self::Downsample(block) => block.forward(x),
             Self::Upsample(block) => block.forward(x),
-            Self::Out(block) => block.final_conv.forward(block.final_norm.forward(x)),
+            Self::Out(block) => {
+                let (norm, convolution) = (block.final_norm.norm(), block.final_conv.convolution());
+                norm_act_conv3d(x, Some(norm), Activation::None, convolution, None)
+            }
         }
     }
 }
 
-/// Blocks that run one after the other, each of them a named segment.
+/// Blocks that run one after the other.
+///
+/// Each block is a named segment, and so is each level: the blocks between two places where the volume is small. A
+/// recomputed level keeps the small volume it starts from.
 #[derive(Module, Debug)]
 pub struct Chain {
     blocks: Vec<Block>,
     #[module(skip)]
-    names: Vec<String>,
+    levels: Vec<Level>,
+}
+
+/// The segments of one level.
+#[derive(Clone, Debug)]
+struct Level {
+    name: String,
+    /// Names of its blocks.
+    blocks: Vec<String>,
 }
 
 impl Chain {
-    /// Runs the blocks, each kept or recomputed as the policy says.
+    /// Runs the blocks, each level and each block in it kept or recomputed as the policy says.
     pub(super) fn forward(&self, x: Tensor<5>, residency: &ResidencyPolicy) -> Tensor<5> {
-        let named = self.names.iter().zip(&self.blocks);
-        named.fold(x, |x, (name, block)| residency.run(name, block, x, Block::forward))
+        let mut blocks = self.blocks.as_slice();
+        self.levels.iter().fold(x, |x, level| {
+            let (inside, behind) = blocks.split_at(level.blocks.len());
+            blocks = behind;
+            let (names, nested) = (level.blocks.clone(), residency.inside(&level.name));
+            residency.run(&level.name, &inside.to_vec(), x, move |blocks, x| {
+                let named = names.iter().zip(blocks);
+                named.fold(x, |x, (name, block)| nested.run(name, block, x, Block::forward))
+            })
+        })
     }
 
-    /// Names of the segments in order of execution.
-    pub fn segments(&self) -> &[String] {
-        &self.names
+    /// Names of the segments in order of execution, each level before its blocks.
+    pub fn segments(&self) -> Vec<String> {
+        self.levels.iter().flat_map(|level| [&level.name].into_iter().chain(&level.blocks)).cloned().collect()
     }
 }
 
@@ -80,22 +102,30 @@ pub(super) struct ChainBuilder<'a> {
 }
 
 impl<'a> ChainBuilder<'a> {
-    /// Starts with a convolution from `channels[0]` to `channels[1]`.
+    /// Starts at a level with a convolution from `channels[0]` to `channels[1]`.
     pub(super) fn new(
         prefix: &'static str,
+        first_level: usize,
         channels: [usize; 2],
         config: &'a AutoencoderKlConfig,
         device: &'a Device,
     ) -> Self {
-        let chain = Chain { blocks: Vec::new(), names: Vec::new() };
+        let chain = Chain { blocks: Vec::new(), levels: Vec::new() };
         let conv = Conv3dConfig::new(channels, 3).with_padding(1).init(device);
         let mut builder = Self { config, device, prefix, channels: channels[1], chain };
+        builder.begin(first_level);
         builder.push("conv_in", Block::Conv(conv));
         builder
     }
 
+    /// What follows belongs to this level.
+    fn begin(&mut self, level: usize) {
+        self.chain.levels.push(Level { name: format!("{}.level_{level}", self.prefix), blocks: Vec::new() });
+    }
+
     fn push(&mut self, name: &str, block: Block) {
-        self.chain.names.push(format!("{}.{name}", self.prefix));
+        let level = self.chain.levels.last_mut().expect("a chain begins with a level");
+        level.blocks.push(format!("{}.{name}", self.prefix));
         self.chain.blocks.push(block);
     }
 
@@ -133,12 +163,16 @@ impl<'a> ChainBuilder<'a> {
         self.res("middle.res_1", self.channels);
     }
 
+    /// Halves the volume; the next level starts from the small one.
     pub(super) fn downsample(&mut self, level: usize) {
         let block = Downsample::new(self.channels, self.device);
         self.push(&format!("level_{level}.downsample"), Block::Downsample(block));
+        self.begin(level + 1);
     }
 
+    /// Doubles the volume; the next level starts from the small one.
     pub(super) fn upsample(&mut self, level: usize) {
+        self.begin(level - 1);
         let block = match self.config.use_convtranspose {
             true => Upsample::transposed(self.channels, self.device),
             false => Upsample::nearest(self.channels, self.device),

@@ -10,7 +10,7 @@ use super::chain::{Chain, ChainBuilder};
 /// Levels are numbered as in the encoder: level 0 is the finest and runs last.
 pub(super) fn decoder(config: &AutoencoderKlConfig, device: &Device) -> Chain {
     let last = config.channels.len() - 1;
-    let mut chain = ChainBuilder::new("decoder", [config.latent_channels, config.channels[last]], config, device);
+    let mut chain = ChainBuilder::new("decoder", last, [config.latent_channels, config.channels[last]], config, device);
     if config.decoder_nonlocal_attn {
         chain.middle();
     }

@@ -7,7 +7,7 @@ use super::chain::{Chain, ChainBuilder};
 
 /// The encoder: convolution, levels from fine to coarse with a halving between them, non-local attention, out.
 pub(super) fn encoder(config: &AutoencoderKlConfig, device: &Device) -> Chain {
-    let mut chain = ChainBuilder::new("encoder", [config.in_channels, config.channels[0]], config, device);
+    let mut chain = ChainBuilder::new("encoder", 0, [config.in_channels, config.channels[0]], config, device);
     let last = config.channels.len() - 1;
     for level in 0..=last {
         chain.level(level);

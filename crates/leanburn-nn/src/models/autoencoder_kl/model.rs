@@ -137,14 +137,15 @@ mod tests {
         let middle = |part: &str| ["res_0", "attention", "res_1"].map(|name| format!("{part}.middle.{name}"));
         let coarse =
             |part: &str| ["res_0", "attention_0", "res_1", "attention_1"].map(|name| format!("{part}.level_1.{name}"));
-        let mut expected =
-            vec!["encoder.conv_in".into(), "encoder.level_0.res_0".into(), "encoder.level_0.downsample".into()];
+        let fine = ["encoder.level_0", "encoder.conv_in", "encoder.level_0.res_0", "encoder.level_0.downsample"];
+        let mut expected = [fine.map(String::from).to_vec(), vec!["encoder.level_1".into()]].concat();
         expected.extend(coarse("encoder"));
         expected.extend(middle("encoder"));
-        expected.extend(["encoder.out".into(), "decoder.conv_in".into()]);
+        expected.extend(["encoder.out", "decoder.level_1", "decoder.conv_in"].map(String::from));
         expected.extend(middle("decoder"));
         expected.extend(coarse("decoder"));
-        expected.extend(["decoder.level_1.upsample", "decoder.level_0.res_0", "decoder.out"].map(String::from));
+        let fine = ["decoder.level_0", "decoder.level_1.upsample", "decoder.level_0.res_0", "decoder.out"];
+        expected.extend(fine.map(String::from));
         assert_eq!(config.init(&Device::flex()).segments(), expected);
     }
 

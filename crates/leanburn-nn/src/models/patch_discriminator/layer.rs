@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Initializer};
 use burn::tensor::{Device, Tensor};
+use leanburn_ops::group_norm_act;
 
 use super::{NormConfig, PatchDiscriminatorConfig};
 use crate::blocks::{
@@ -42,11 +43,15 @@ impl Norm {
         }
     }
 
-    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+    /// The norm and the activation behind it, as one operation where they can be.
+    fn forward(&self, x: Tensor<5>, activation: Activation) -> Tensor<5> {
         match self {
-            Self::Batch(norm) => norm.forward(x),
-            Self::Instance(norm) => norm.forward(x),
-            Self::Group(norm) => norm.forward(x),
+            Self::Batch(norm) => activation.forward(norm.forward(x)),
+            Self::Instance(norm) => {
+                let norm = norm.norm(x.dims()[1]);
+                group_norm_act(x, norm, activation.into())
+            }
+            Self::Group(norm) => group_norm_act(x, norm.norm(), activation.into()),
         }
     }
 }
@@ -78,13 +83,15 @@ impl PatchLayer {
 
     /// Applies the layer to `[batch_size, channels, depth, height, width]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let mut x = self.conv.forward(x);
-        if let Some(norm) = &self.norm {
-            x = norm.forward(x);
+        let x = self.conv.forward(x);
+        let before_dropout = if self.dropout.is_some() { Activation::None } else { self.activation };
+        let x = match &self.norm {
+            Some(norm) => norm.forward(x, before_dropout),
+            None => before_dropout.forward(x),
+        };
+        match &self.dropout {
+            Some(dropout) => self.activation.forward(dropout.forward(x)),
+            None => x,
         }
-        if let Some(dropout) = &self.dropout {
-            x = dropout.forward(x);
-        }
-        self.activation.forward(x)
     }
 }

@@ -3,10 +3,9 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{AvgPool3d, ResidencyPolicy, avg_pool3d};
 
 use super::{PatchDiscriminator, PatchDiscriminatorConfig};
-use crate::blocks::average_pool_by_two;
 use crate::models::refuse;
 
 /// Configuration of [`MultiScalePatchDiscriminator`].
@@ -119,7 +118,7 @@ impl MultiScalePatchDiscriminator {
         let mut seen = x;
         for (scale, discriminator) in self.discriminators.iter().enumerate() {
             if self.average_pooling && scale > 0 {
-                seen = average_pool_by_two(seen);
+                seen = avg_pool3d(seen, AvgPool3d::new([2; 3]));
             }
             let mut features = discriminator.forward(seen.clone());
             said.outputs.extend(features.pop());

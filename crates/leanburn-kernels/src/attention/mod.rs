@@ -1,0 +1,72 @@
+//! Exact softmax attention in memory that grows with the number of positions, not with its square.
+//!
+//! Scores are recomputed block by block, forward and backward, and never stored:
+//! [FlashAttention](https://arxiv.org/abs/2205.14135), [FlashAttention-2](https://arxiv.org/abs/2307.08691). Operands are
+//! channel-major, as a volume is: positions lie in the lanes of vectors, so that no product needs a transpose and no
+//! softmax a sum across lanes.
+
+mod backward;
+mod forward;
+mod key_gradient;
+mod panel;
+mod power;
+mod product;
+mod query_gradient;
+
+pub use backward::{Attended, Gradients, backward};
+pub use forward::forward;
+
+/// Most lanes of a panel: three vectors of sixteen.
+const LANES: usize = 48;
+
+/// Shape of an attention.
+///
+/// Queries, keys and values are `[batch_size, heads * head_channels, positions]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionShape {
+    /// Items in the batch.
+    pub batch_size: usize,
+    /// Heads of each item.
+    pub heads: usize,
+    /// Channels of each head, of queries, keys and values alike.
+    pub head_channels: usize,
+    /// Positions of queries and outputs.
+    pub query_positions: usize,
+    /// Positions of keys and values.
+    pub key_positions: usize,
+    /// Multiplies the scores, usually `1 / sqrt(head_channels)`.
+    pub scale: f32,
+}
+
+impl AttentionShape {
+    /// Number of elements of the query, the output and their gradients.
+    pub fn query_len(&self) -> usize {
+        self.batch_size * self.heads * self.head_channels * self.query_positions
+    }
+
+    /// Number of elements of the key, the value and their gradients.
+    pub fn key_len(&self) -> usize {
+        self.batch_size * self.heads * self.head_channels * self.key_positions
+    }
+
+    /// Panics unless slices along queries and along keys have these lengths.
+    fn check(&self, along_queries: &[usize], along_keys: &[usize]) {
+        assert!(self.query_len() > 0 && self.key_len() > 0, "attention over nothing: {self:?}");
+        let fits = |lens: &[usize], len| lens.iter().all(|found| *found == len);
+        assert!(fits(along_queries, self.query_len()), "{self:?} has queries of {along_queries:?} elements");
+        assert!(fits(along_keys, self.key_len()), "{self:?} has keys of {along_keys:?} elements");
+    }
+
+    /// Positions that one task holds in its lanes: whole panels, fewer where channels are many or tasks few.
+    ///
+    /// No result depends on it.
+    fn group(&self, positions: usize) -> usize {
+        let most = (1024 / self.head_channels).clamp(1, 4);
+        let tasks = 4 * rayon::current_num_threads();
+        let panels = self.batch_size * self.heads * positions.div_ceil(LANES);
+        LANES * (panels / tasks).clamp(1, most)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Pieces of a head as float32 scratch: blocks of scalars, panels of lanes, and the way back.
+
+use std::ops::Range;
+
+use pulp::Simd;
+
+use super::product::panel_width;
+use crate::Element;
+
+/// Positions of a block, whose values meet the lanes as scalars; the distance between its rows.
+pub(super) const BLOCK: usize = 64;
+
+/// One head of a stored operand, `[head_channels, positions]`.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'a, E> {
+    pub values: &'a [E],
+    pub positions: usize,
+}
+
+impl<'a, E: Element> Head<'a, E> {
+    /// The head of this index among all heads of the batch.
+    pub fn of(values: &'a [E], index: usize, head_channels: usize, positions: usize) -> Self {
+        let len = head_channels * positions;
+        Self { values: &values[index * len..][..len], positions }
+    }
+
+    /// Widens `len` positions from `start` on, times `factor`, into panels `[panel][channel][width]` with zeros beyond.
+    ///
+    /// A block is the one panel of width [`BLOCK`].
+    #[inline(always)]
+    pub fn pack(self, start: usize, len: usize, width: usize, factor: f32, target: &mut [f32]) {
+        let channels = self.values.len() / self.positions;
+        for (panel, target) in target.chunks_exact_mut(channels * width).take(len.div_ceil(width)).enumerate() {
+            let used = width.min(len - panel * width);
+            for (channel, target) in target.chunks_exact_mut(width).enumerate() {
+                let source = &self.values[channel * self.positions + start + panel * width..][..used];
+                E::widen(source, &mut target[..used]);
+                target[used..].fill(0.0);
+                if factor != 1.0 {
+                    target.iter_mut().for_each(|value| *value *= factor);
+                }
+            }
+        }
+    }
+}
+
+/// Where a panel stands in its group.
+pub(super) struct Place {
+    /// Its positions among the group's.
+    pub lanes: Range<usize>,
+    /// Its values among the group's panels.
+    pub values: Range<usize>,
+    /// Vectors that hold positions.
+    pub vectors: usize,
+}
+
+impl Place {
+    /// The place of this panel in a group of `len` positions.
+    #[inline(always)]
+    pub fn of<S: Simd>(panel: usize, len: usize, channels: usize) -> Self {
+        let width = panel_width::<S>();
+        let (start, end) = (panel * width, (panel + 1) * width);
+        let vectors = width.min(len - start).div_ceil(S::F32_LANES);
+        Self { lanes: start..end, values: start * channels..end * channels, vectors }
+    }
+}
+
+/// Rounds panels `[panel][channel][width]` into the columns of a result, one slice for each channel.
+#[inline(always)]
+pub(super) fn unpack<E: Element>(panels: &[f32], width: usize, columns: &mut [&mut [E]]) {
+    for (panel, source) in panels.chunks_exact(columns.len() * width).enumerate() {
+        for (source, column) in source.chunks_exact(width).zip(columns.iter_mut()) {
+            let Some(target) = column.get_mut(panel * width..) else { return };
+            let used = width.min(target.len());
+            E::narrow(&source[..used], &mut target[..used]);
+        }
+    }
+}
+
+/// Splits every head of a result into groups of positions: for each head and group, one slice for each channel.
+pub(super) fn split_columns<E>(
+    values: &mut [E],
+    head_channels: usize,
+    positions: usize,
+    group: usize,
+) -> Vec<Vec<&mut [E]>> {
+    let mut split = Vec::new();
+    for head in values.chunks_exact_mut(head_channels * positions) {
+        let first = split.len();
+        split.extend((0..positions.div_ceil(group)).map(|_| Vec::with_capacity(head_channels)));
+        for row in head.chunks_exact_mut(positions) {
+            split[first..].iter_mut().zip(row.chunks_mut(group)).for_each(|(columns, piece)| columns.push(piece));
+        }
+    }
+    split
+}
+
+/// Zeroed float32 scratch in `N` parts; each begins a cache line, so that no vector lies across two.
+pub(super) struct Scratch<const N: usize> {
+    values: Vec<f32>,
+    start: usize,
+    lens: [usize; N],
+}
+
+/// Values of a cache line.
+const LINE: usize = 64 / size_of::<f32>();
+
+impl<const N: usize> Scratch<N> {
+    /// Scratch in parts of at least these lengths.
+    pub fn new(lens: [usize; N]) -> Self {
+        let lens = lens.map(|len| len.next_multiple_of(LINE));
+        let values = vec![0.0; lens.iter().sum::<usize>() + LINE];
+        let start = values.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
+        Self { values, start, lens }
+    }
+
+    /// The parts.
+    #[inline(always)]
+    pub fn parts(&mut self) -> [&mut [f32]; N] {
+        let mut rest = &mut self.values[self.start..];
+        self.lens.map(|len| rest.split_off_mut(..len).expect("the parts fit the whole"))
+    }
+}

@@ -1,0 +1,108 @@
+//! The gradient of the input, which is the transposed convolution.
+
+use pulp::Arch;
+
+use super::axis::{Axis, merge_pointwise};
+use super::check::check;
+use super::gather::Gather;
+use super::weights::WeightStrides;
+use super::{ConvShape, Input, Output};
+use crate::{Element, simd};
+
+/// The transpose of [`forward`](super::forward): `output[ci][i] = bias[ci] + Σ over co, k of weight[co][ci][k] *
+/// gradient[co][(i + padding - k * dilation) / stride]`, where that is whole and inside.
+///
+/// Also the forward pass of the transposed convolution, of which `shape` describes the plain one: its `gradient` is what
+/// goes in, its input what comes out. Hence the prologue, the bias and the residual.
+///
+/// # Shapes
+///
+/// `gradient` is `[batch_size, channels_out, ..]` of [`ConvShape::output`], `weight` `[channels_out, channels_in /
+/// groups, kernel..]`, `output` `[batch_size, channels_in, depth, height, width]`. A bias has `channels_in` elements.
+///
+/// # Memory, numerics and panics
+///
+/// As [`forward`](super::forward).
+pub fn data_gradient<E: Element>(shape: &ConvShape, gradient: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
+    data_gradient_on(simd::best(), shape, gradient, weight, output);
+}
+
+/// [`data_gradient`] on a given instruction set.
+pub(crate) fn data_gradient_on<E: Element>(
+    arch: Arch,
+    shape: &ConvShape,
+    gradient: Input<'_, E>,
+    weight: &[f32],
+    output: Output<'_, E>,
+) {
+    let volumes = [(shape.channels_out, shape.output_len()), (shape.channels_in, shape.input_len())];
+    check(shape, &gradient, volumes[0], weight, &output, volumes[1]);
+    let channels = [shape.channels_out / shape.groups, shape.channels_in / shape.groups];
+    let elements: usize = shape.kernel.iter().product();
+    Gather {
+        batch_size: shape.batch_size,
+        groups: shape.groups,
+        channels,
+        axes: merge_pointwise(std::array::from_fn(|axis| Axis::data_gradient(shape, axis))),
+        strides: WeightStrides { output: elements, input: channels[1] * elements },
+    }
+    .run(arch, gradient, weight, output);
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Activation;
+    use crate::conv::twin::{Case, ResidualKind, cases, compare, cube};
+
+    fn check_case(case: &Case) {
+        for arch in simd::available() {
+            compare::<f32>(case, false, 2e-7, &|s, i, w, o| data_gradient_on(arch, s, i, w, o));
+        }
+        compare::<bf16>(case, false, 0.00391, &|s, i, w, o| data_gradient(s, i, w, o));
+        compare::<f16>(case, false, 0.0005, &|s, i, w, o| data_gradient(s, i, w, o));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn every_shape_agrees_with_plain_loops(case in cases()) {
+            check_case(&case);
+        }
+    }
+
+    #[test]
+    fn shapes_of_models() {
+        let shapes = [
+            cube([32, 1], 9, 3, 1, 1),
+            cube([16, 16], 10, 3, 1, 1),
+            cube([9, 40], 7, 1, 1, 0),
+            cube([24, 8], 12, 4, 2, 1),
+            cube([3, 3], 25, 3, 2, 1),
+            // Between the places that are read, none is reached.
+            cube([5, 4], 9, 1, 2, 0),
+            // More padding than the kernel reaches.
+            cube([5, 4], 4, 2, 3, 3),
+            ConvShape { stride: [1, 2, 2], ..cube([6, 10], 11, 3, 1, 1) },
+            ConvShape { groups: 12, ..cube([24, 12], 8, 3, 2, 1) },
+        ];
+        for shape in shapes {
+            check_case(&Case::plain(shape));
+            let prologue = Some(Activation::LeakyRelu(0.2));
+            check_case(&Case { shape, prologue, bias: true, residual: ResidualKind::InPlace, seed: 2 });
+        }
+    }
+
+    #[test]
+    fn of_nothing_the_bias_remains() {
+        let shape = cube([2, 3], 2, 3, 1, 0);
+        let mut values = [f32::NAN; 16];
+        let output = Output { bias: Some(&[1.0, 2.0]), ..Output::plain(&mut values) };
+        data_gradient(&shape, Input::plain(&[]), &[1.0; 162], output);
+        assert_eq!((values[..8].to_vec(), values[8..].to_vec()), (vec![1.0; 8], vec![2.0; 8]));
+    }
+}

@@ -1,0 +1,145 @@
+//! The forward pass.
+
+use pulp::Arch;
+
+use super::axis::{Axis, merge_pointwise};
+use super::check::check;
+use super::gather::Gather;
+use super::weights::WeightStrides;
+use super::{ConvShape, Input, Output};
+use crate::{Element, simd};
+
+/// Cross-correlation: `output[co][p] = bias[co] + Σ over ci, k of weight[co][ci][k] * input[ci][p * stride + k * dilation -
+/// padding]`, where `input` is what the prologue makes of it, and zero outside.
+///
+/// # Shapes
+///
+/// `input` is `[batch_size, channels_in, depth, height, width]`, `weight` `[channels_out, channels_in / groups,
+/// kernel..]`, `output` `[batch_size, channels_out, ..]` of [`ConvShape::output`].
+///
+/// # Memory
+///
+/// A copy of the weight, and for each thread a ring of packed planes of a tile, about 512 KiB (more only where one
+/// row of 16 columns of all channels needs more).
+///
+/// # Numerics
+///
+/// float32 whatever the element; each sum in the same order whatever the number of threads.
+///
+/// # Panics
+///
+/// If a slice has another length than `shape` says, or the channels are no multiple of the groups.
+pub fn forward<E: Element>(shape: &ConvShape, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
+    forward_on(simd::best(), shape, input, weight, output);
+}
+
+/// [`forward`] on a given instruction set.
+pub(crate) fn forward_on<E: Element>(
+    arch: Arch,
+    shape: &ConvShape,
+    input: Input<'_, E>,
+    weight: &[f32],
+    output: Output<'_, E>,
+) {
+    let volumes = [(shape.channels_in, shape.input_len()), (shape.channels_out, shape.output_len())];
+    check(shape, &input, volumes[0], weight, &output, volumes[1]);
+    let channels = [shape.channels_in / shape.groups, shape.channels_out / shape.groups];
+    let elements: usize = shape.kernel.iter().product();
+    Gather {
+        batch_size: shape.batch_size,
+        groups: shape.groups,
+        channels,
+        axes: merge_pointwise(std::array::from_fn(|axis| Axis::forward(shape, axis))),
+        strides: WeightStrides { output: channels[0] * elements, input: elements },
+    }
+    .run(arch, input, weight, output);
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Activation;
+    use crate::conv::Residual;
+    use crate::conv::twin::{Case, ResidualKind, cases, compare, cube, random};
+
+    fn check_case(case: &Case) {
+        for arch in simd::available() {
+            compare::<f32>(case, true, 2e-7, &|s, i, w, o| forward_on(arch, s, i, w, o));
+        }
+        compare::<bf16>(case, true, 0.00391, &|s, i, w, o| forward(s, i, w, o));
+        compare::<f16>(case, true, 0.0005, &|s, i, w, o| forward(s, i, w, o));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn every_shape_agrees_with_plain_loops(case in cases()) {
+            check_case(&case);
+        }
+    }
+
+    #[test]
+    fn shapes_of_models() {
+        let shapes = [
+            cube([1, 32], 9, 3, 1, 1),
+            cube([32, 1], 9, 3, 1, 1),
+            cube([16, 16], 10, 3, 1, 1),
+            cube([40, 9], 7, 1, 1, 0),
+            cube([8, 24], 12, 4, 2, 1),
+            cube([3, 3], 25, 3, 2, 1),
+            ConvShape { stride: [1, 2, 2], ..cube([6, 10], 11, 3, 1, 1) },
+            ConvShape { input: [3, 1, 150], ..cube([2, 5], 1, 3, 1, 1) },
+            ConvShape { groups: 24, ..cube([24, 24], 8, 3, 1, 1) },
+        ];
+        for shape in shapes {
+            check_case(&Case::plain(shape));
+            let prologue = Some(Activation::Silu);
+            check_case(&Case { shape, prologue, bias: true, residual: ResidualKind::Of, seed: 2 });
+        }
+    }
+
+    #[test]
+    fn many_channels_take_narrow_tiles() {
+        let shape = ConvShape { input: [2, 3, 140], ..cube([600, 2], 1, 3, 1, 1) };
+        compare::<f32>(&Case::plain(shape), true, 2e-7, &|s, i, w, o| forward(s, i, w, o));
+    }
+
+    #[test]
+    fn nothing_comes_of_a_kernel_that_does_not_fit() {
+        let shape = cube([2, 3], 2, 3, 1, 0);
+        forward::<f32>(&shape, Input::plain(&[0.5; 16]), &[0.0; 162], Output::plain(&mut []));
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_matter() {
+        let shape = ConvShape { batch_size: 2, ..cube([5, 7], 13, 3, 1, 1) };
+        let (input, weight) = (random(shape.input_len(), 1), random(shape.weight_len(), 2));
+        let on = |threads| {
+            let mut output = vec![0.0; shape.output_len()];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| forward(&shape, Input::plain(&input), &weight, Output::plain(&mut output)));
+            output
+        };
+        let one = on(1);
+        assert!([2, 3, 16].into_iter().all(|threads| on(threads) == one));
+    }
+
+    #[test]
+    #[should_panic(expected = "the weight is not of the length that the shape says")]
+    fn a_short_weight_is_refused() {
+        let shape = cube([1, 1], 2, 1, 1, 0);
+        forward::<f32>(&shape, Input::plain(&[0.0; 8]), &[], Output::plain(&mut [0.0; 8]));
+    }
+
+    #[test]
+    #[should_panic(expected = "the residual is not as long as the output")]
+    fn a_short_residual_is_refused() {
+        let shape = cube([1, 1], 2, 1, 1, 0);
+        let output = Output { values: &mut [0.0; 8], bias: None, residual: Residual::Of(&[0.0; 7]) };
+        forward::<f32>(&shape, Input::plain(&[0.0; 8]), &[1.0], output);
+    }
+}

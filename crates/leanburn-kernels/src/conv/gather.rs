@@ -1,0 +1,355 @@
+//! The engine of the forward pass and of the data gradient: sums over channels and kernel elements, without im2col.
+//!
+//! A task computes one tile of rows and columns of one item and group, and marches along the depth with a ring of
+//! packed input planes ([`super::pack`]). For each output plane, each phase of the output and each block of output
+//! channels, register tiles ([`super::tile`]) sum over the input channels and the elements of the kernel, and the rows
+//! are written out ([`super::rows`]).
+
+use std::ops::Range;
+
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::axis::Axis;
+use super::pack::{Packer, SLACK, Source, Window};
+use super::row_sums::{RowSums, rows_together};
+use super::rows::{SharedOutput, TileRows};
+use super::tile::{Block, LANES, Lanes, Registers, Tap, TapSums, blocks};
+use super::tiling::{Tiling, Work, lanes};
+use super::weights::{PackedWeights, WeightStrides};
+use super::{Input, Output};
+use crate::Element;
+
+/// A convolution or a data gradient.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    /// Items of the batch.
+    pub batch_size: usize,
+    /// Groups.
+    pub groups: usize,
+    /// Channels of the gather's input and output, of one group.
+    pub channels: [usize; 2],
+    /// Depth, rows and columns.
+    pub axes: [Axis; 3],
+    /// Where the weights are.
+    pub strides: WeightStrides,
+}
+
+impl Gather {
+    /// Computes the whole output.
+    pub(crate) fn run<E: Element>(&self, arch: Arch, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
+        if output.values.is_empty() {
+            return;
+        }
+        let lanes = lanes(&self.axes, self.channels, Registers::of(arch).lanes);
+        let blocks = blocks(arch, lanes, self.channels[1]);
+        let weights = PackedWeights::new(blocks, weight, self.groups, self.channels[0], &self.axes, self.strides);
+        let widest = weights.blocks().iter().map(|block| block.width).max().unwrap_or(1);
+        let pieces = self.batch_size * self.groups;
+        let tiling = Tiling::new(&Work { axes: &self.axes, channels: self.channels, lanes, widest, pieces });
+        let size = self.axes.each_ref().map(|axis| axis.input);
+        let source = Source { input, channels: self.groups * self.channels[0], size };
+        let pass = Pass { arch, gather: self, weights, lanes, widest, tiling, output: SharedOutput::new(output) };
+        let [chunks, high, wide] = tiling.counts(&self.axes);
+        (0..pieces * high * wide * chunks).into_par_iter().for_each_init(
+            || Scratch::new(&pass, source),
+            |scratch, task| {
+                let (chunk, task) = (task % chunks, task / chunks);
+                let (column, task) = (task % wide, task / wide);
+                let (row, piece) = (task % high, task / high);
+                pass.task(scratch, piece, [row, column], chunk);
+            },
+        );
+    }
+}
+
+/// Floats of a block's weights that stay close while the planes are gone through (256 KiB).
+const CLOSE_WEIGHTS: usize = 64 * 1024;
+
+/// One run of a gather.
+struct Pass<'a, 'b, E> {
+    arch: Arch,
+    gather: &'a Gather,
+    weights: PackedWeights,
+    lanes: Lanes,
+    widest: usize,
+    tiling: Tiling,
+    output: SharedOutput<'b, E>,
+}
+
+/// What a thread holds.
+struct Scratch<'a, E> {
+    packer: Packer<'a, E>,
+    /// `[slot][channel]` and slack.
+    ring: Vec<f32>,
+    /// The plane that each slot holds.
+    planes: Vec<Option<usize>>,
+    /// `[row phase][column phase]`, then as [`TapSums::target`]; or for each plane computed together `[row phase][column
+    /// phase][position][channel]`.
+    sums: Vec<f32>,
+    /// For [`TileRows`].
+    room: Vec<f32>,
+    taps: Vec<Tap>,
+}
+
+impl<'a, E: Element> Scratch<'a, E> {
+    fn new(pass: &Pass<'_, '_, E>, source: Source<'a, E>) -> Self {
+        let Pass { gather, tiling, .. } = pass;
+        let (slots, window) = (pass.slots(), pass.window_apart([0, 0], tiling.tile));
+        let phases = pass.phases().iter().product::<usize>();
+        Self {
+            packer: Packer::new(pass.arch, source),
+            ring: vec![0.0; slots * gather.channels[0] * window.channel_len() + 2 * SLACK],
+            planes: vec![None; slots],
+            sums: vec![
+                0.0;
+                pass.kept() * phases * pass.widest * positions(&window, tiling.tile).next_multiple_of(LANES)
+            ],
+            room: vec![0.0; 2 * tiling.tile[1] * pass.phases()[1]],
+            taps: Vec::new(),
+        }
+    }
+}
+
+/// Flat positions of a tile.
+fn positions(window: &Window, tile: [usize; 2]) -> usize {
+    (tile[0] - 1) * window.size[1] + tile[1]
+}
+
+/// The part of an output plane that is computed at once.
+struct Tile {
+    item: usize,
+    group: usize,
+    first: [usize; 2],
+    size: [usize; 2],
+    window: Window,
+}
+
+impl<E: Element> Pass<'_, '_, E> {
+    /// Planes that the ring holds.
+    fn slots(&self) -> usize {
+        self.tiling.slots(&self.gather.axes[0])
+    }
+
+    /// Phases of the output's rows and columns.
+    fn phases(&self) -> [usize; 2] {
+        [self.gather.axes[1].phases(), self.gather.axes[2].phases()]
+    }
+
+    /// What a tile reads of a plane, packed as densely as can be.
+    fn window(&self, first: [usize; 2], tile: [usize; 2]) -> Window {
+        self.window_apart(first, tile).sharing_zeros(self.gather.axes[2].input, tile[1])
+    }
+
+    /// What a tile reads of a plane, each row apart.
+    fn window_apart(&self, first: [usize; 2], tile: [usize; 2]) -> Window {
+        let axes = &self.gather.axes[1..];
+        let start = |axis: usize| axes[axis].first + (first[axis] * axes[axis].step) as isize;
+        let reads = [axes[0].reads(), axes[1].reads()];
+        Window::new([start(0), start(1)], [axes[0].step, axes[1].step], tile, [&reads[0], &reads[1]])
+    }
+
+    /// One tile of one chunk of the depth. `piece` is the item and group, `place` the number of the tile.
+    fn task(&self, scratch: &mut Scratch<'_, E>, piece: usize, place: [usize; 2], chunk: usize) {
+        let axes = &self.gather.axes;
+        let first: [usize; 2] = std::array::from_fn(|axis| place[axis] * self.tiling.tile[axis]);
+        let size: [usize; 2] =
+            std::array::from_fn(|axis| self.tiling.tile[axis].min(axes[axis + 1].indices() - first[axis]));
+        let (item, group) = (piece / self.gather.groups, piece % self.gather.groups);
+        let tile = Tile { item, group, first, size, window: self.window(first, size) };
+        self.clear(scratch, &tile);
+        let start = chunk * self.tiling.depth;
+        let end = (start + self.tiling.depth).min(axes[0].output);
+        for depth in (start..end).step_by(self.tiling.planes) {
+            self.planes(scratch, &tile, depth..(depth + self.tiling.planes).min(end));
+        }
+    }
+
+    /// Empties the ring. A tile that shares zeros reads a few after the last channel of a slot.
+    fn clear(&self, scratch: &mut Scratch<'_, E>, tile: &Tile) {
+        scratch.planes.fill(None);
+        for slot in 0..=self.slots() {
+            scratch.ring[slot * self.slot_len(tile)..][..SLACK].fill(0.0);
+        }
+    }
+
+    /// A few output planes of a tile; each block of weights serves them all.
+    fn planes(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>) {
+        for depth in depths.clone() {
+            for (_, plane) in self.inputs(depth) {
+                self.fill_slot(scratch, tile, plane);
+            }
+        }
+        for block in self.weights.blocks() {
+            match self.lanes {
+                Lanes::Positions => {
+                    for depth in depths.clone() {
+                        self.plane_by_positions(scratch, tile, depth, block);
+                        self.write(scratch, tile, depth, block, 0);
+                    }
+                }
+                Lanes::Channels => {
+                    self.planes_by_channels(scratch, tile, depths.clone(), block);
+                    for (kept, depth) in depths.clone().enumerate() {
+                        self.write(scratch, tile, depth, block, kept);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sums of one output plane for one block of output channels.
+    fn plane_by_positions(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depth: usize, block: &Block) {
+        for phase in 0..self.phases().iter().product() {
+            let Scratch { ring, sums, taps, .. } = scratch;
+            let (weight, elements) = self.weights.block(self.weight_phase(depth, phase), tile.group, block);
+            self.find_taps(taps, tile, depth, phase, None);
+            let positions = positions(&tile.window, tile.size);
+            let sums = TapSums {
+                input: ring,
+                channel_stride: tile.window.channel_len(),
+                weight,
+                elements,
+                channels: self.gather.channels[0],
+                taps,
+                width: block.width,
+                positions,
+                target: &mut sums[phase * self.phase_stride(tile)..][..self.phase_stride(tile)],
+                target_stride: positions.next_multiple_of(LANES),
+            };
+            sums.run(self.arch);
+        }
+    }
+
+    /// The sums of a few output planes for one block of output channels, row by row; as many input channels at a time
+    /// as have weights that stay close.
+    fn planes_by_channels(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>, block: &Block) {
+        let most: usize = self.gather.axes.iter().map(|axis| axis.kernel).product();
+        let together = (CLOSE_WEIGHTS / (most * block.width)).max(1);
+        let phases = 0..self.phases().iter().product();
+        let rows_together = rows_together(Registers::of(self.arch), tile.size[1]);
+        for first in (0..self.gather.channels[0]).step_by(together) {
+            let channels = first..(first + together).min(self.gather.channels[0]);
+            for (kept, depth) in depths.clone().enumerate() {
+                for phase in phases.clone() {
+                    for row in (0..tile.size[0]).step_by(rows_together) {
+                        let rows = row..(row + rows_together).min(tile.size[0]);
+                        let Scratch { ring, sums, taps, .. } = scratch;
+                        let (weight, elements) = self.weights.block(self.weight_phase(depth, phase), tile.group, block);
+                        self.find_taps(taps, tile, depth, phase, Some(rows.clone()));
+                        let position = row * tile.window.size[1];
+                        let target = (kept * phases.len() + phase) * self.phase_stride(tile) + position * block.width;
+                        let sums = RowSums {
+                            input: &ring[channels.start * tile.window.channel_len() + position..],
+                            channel_stride: tile.window.channel_len(),
+                            weight: &weight[channels.start * elements * block.width..],
+                            elements,
+                            channels: channels.len(),
+                            taps,
+                            width: block.width,
+                            rows: rows.len(),
+                            columns: tile.size[1],
+                            row_stride: tile.window.size[1],
+                            target: &mut sums[target..],
+                            add: first > 0,
+                        };
+                        sums.run(self.arch);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Planes of sums that are kept at the same time.
+    fn kept(&self) -> usize {
+        if self.lanes == Lanes::Channels { self.tiling.planes } else { 1 }
+    }
+
+    /// Number of the phase of rows and columns among all phases.
+    fn weight_phase(&self, depth: usize, phase: usize) -> usize {
+        depth % self.gather.axes[0].phases() * self.phases().iter().product::<usize>() + phase
+    }
+
+    /// The taps of one phase (of rows and columns) of an output plane; for some `rows` of the tile only those that read a
+    /// row inside of the volume.
+    fn find_taps(&self, taps: &mut Vec<Tap>, tile: &Tile, depth: usize, phase: usize, rows: Option<Range<usize>>) {
+        let (axes, columns) = (&self.gather.axes, self.gather.axes[2].phases());
+        let (row_taps, column_taps) = (&axes[1].taps[phase / columns], &axes[2].taps[phase % columns]);
+        let is_inside = |read: usize| {
+            let place = |row: usize| tile.window.first[0] + (row * axes[1].step + read) as isize;
+            rows.clone().is_none_or(|mut rows| rows.any(|row| (0..axes[1].input as isize).contains(&place(row))))
+        };
+        taps.clear();
+        for (depth_index, plane) in self.inputs(depth) {
+            let slot = plane % self.slots() * self.slot_len(tile);
+            for (row_index, row) in row_taps.iter().enumerate().filter(|(_, row)| is_inside(row.read)) {
+                let weight = (depth_index * row_taps.len() + row_index) * column_taps.len();
+                for (column_index, column) in column_taps.iter().enumerate() {
+                    let offset = slot + tile.window.offset(row.read, column.read);
+                    taps.push(Tap { offset, weight: weight + column_index });
+                }
+            }
+        }
+    }
+
+    /// The input planes that an output plane reads, each with the number of its tap among those of its phase.
+    fn inputs(&self, depth: usize) -> impl Iterator<Item = (usize, usize)> {
+        let axis = &self.gather.axes[0];
+        let first = axis.first + (depth / axis.phases() * axis.step) as isize;
+        axis.taps[depth % axis.phases()].iter().enumerate().filter_map(move |(number, tap)| {
+            let plane = usize::try_from(first + tap.read as isize).ok()?;
+            (plane < axis.input).then_some((number, plane))
+        })
+    }
+
+    /// Length of the sums of one phase.
+    fn phase_stride(&self, tile: &Tile) -> usize {
+        self.widest * positions(&tile.window, tile.size).next_multiple_of(LANES)
+    }
+
+    /// Length of one packed plane of a tile.
+    fn slot_len(&self, tile: &Tile) -> usize {
+        self.gather.channels[0] * tile.window.channel_len()
+    }
+
+    /// Packs a plane, unless its slot holds it.
+    fn fill_slot(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, plane: usize) {
+        let (slot, slot_len) = (plane % self.slots(), self.slot_len(tile));
+        if scratch.planes[slot] != Some(plane) {
+            let channels = self.gather.channels[0];
+            let channels = tile.group * channels..(tile.group + 1) * channels;
+            let target = &mut scratch.ring[slot * slot_len..][..slot_len];
+            scratch.packer.pack(&tile.window, tile.item, channels, plane, target);
+            scratch.planes[slot] = Some(plane);
+        }
+    }
+
+    /// Writes one plane of a block of output channels; `kept` is its number among the sums.
+    fn write(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depth: usize, block: &Block, kept: usize) {
+        let axes = &self.gather.axes;
+        let (position_stride, channel_stride) = match self.lanes {
+            Lanes::Positions => (1, positions(&tile.window, tile.size).next_multiple_of(LANES)),
+            Lanes::Channels => (block.width, 1),
+        };
+        let first = kept * self.phases().iter().product::<usize>() * self.phase_stride(tile);
+        for index in 0..block.channels {
+            let channel = tile.group * self.gather.channels[1] + block.first + index;
+            let plane = (tile.item * self.gather.groups * self.gather.channels[1] + channel) * axes[0].output + depth;
+            let rows = TileRows {
+                output: &self.output,
+                channel,
+                plane: plane * axes[1].output * axes[2].output,
+                size: [axes[1].output, axes[2].output],
+                first: tile.first,
+                tile: tile.size,
+                phases: self.phases(),
+                sums: &mut scratch.sums[first + index * channel_stride..],
+                position_stride,
+                phase_stride: self.phase_stride(tile),
+                row_stride: tile.window.size[1] * position_stride,
+                room: &mut scratch.room,
+            };
+            self.arch.dispatch(rows);
+        }
+    }
+}

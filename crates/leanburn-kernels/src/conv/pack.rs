@@ -1,0 +1,242 @@
+//! Planes of a volume, made ready for the tap sums: float32, prologue applied, padded with zeros, split by phases.
+//!
+//! A kernel with stride `s` reads every `s`-th value of a row. Packed, the values that lie `s` apart are neighbours: the
+//! row (column) at coordinate `u` from the window's first goes to phase `u % s`, index `u / s`. Then every element of
+//! the kernel is a constant distance in memory ([`Window::offset`]) for *all* outputs of a tile, which are numbered
+//! flat: output `(row, column)` of the tile is position `row * window.size[1] + column`, so that vectors run across the
+//! ends of rows, and what the few columns at each row's end hold is dropped (or multiplied by zero) by the user.
+
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
+
+use crate::{Element, conv::Input};
+
+/// Values that must be readable (and initialised) after the last packed channel, for vectors that begin inside it.
+pub(crate) const SLACK: usize = 16;
+
+/// Elements of a channel above which the next channel is worth a prefetch.
+#[cfg(target_arch = "x86_64")]
+const FAR: usize = 2048;
+
+/// A volume to pack from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a, E> {
+    /// `[batch_size, channels, depth, height, width]`.
+    pub input: Input<'a, E>,
+    /// Channels of the volume, of all groups.
+    pub channels: usize,
+    /// Depth, height and width.
+    pub size: [usize; 3],
+}
+
+impl<E: Element> Source<'_, E> {
+    /// Number of the channel among all items, and the element at which a row begins.
+    #[inline(always)]
+    fn row(&self, [item, channel, depth, row]: [usize; 4]) -> (usize, usize) {
+        let [depths, rows, width] = self.size;
+        let plane = item * self.channels + channel;
+        (plane, ((plane * depths + depth) * rows + row) * width)
+    }
+
+    /// Asks for part of a row, to be read soon. Rows of one channel follow each other in memory and are foreseen by the
+    /// processor, the next channel is far away.
+    #[inline(always)]
+    fn prefetch(&self, place: [usize; 4], columns: &Range<usize>) {
+        #[cfg(target_arch = "x86_64")]
+        if self.size.iter().product::<usize>() > FAR {
+            let first = self.row(place).1;
+            for line in (first + columns.start..first + columns.end).step_by(64 / size_of::<E>()) {
+                let address = self.input.values.as_ptr().wrapping_add(line).cast();
+                // SAFETY: prefetching is a hint, and never faults.
+                unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address) };
+            }
+        }
+    }
+
+    /// Reads part of one row as float32, prologue applied; `target` is as long as `columns`.
+    ///
+    /// `place` is the item of the batch, the channel (of all groups), the depth and the row.
+    #[inline(always)]
+    pub(crate) fn read<S: Simd>(&self, simd: S, place: [usize; 4], columns: Range<usize>, target: &mut [f32]) {
+        let (plane, first) = self.row(place);
+        E::widen(&self.input.values[first + columns.start..first + columns.end], target);
+        if let Some(prologue) = &self.input.prologue {
+            let (scale, shift) = (simd.splat_f32s(prologue.scale[plane]), simd.splat_f32s(prologue.shift[plane]));
+            let (vectors, rest) = S::as_mut_simd_f32s(target);
+            for vector in vectors {
+                *vector = prologue.activation.apply(simd, simd.mul_add_e_f32s(*vector, scale, shift));
+            }
+            if !rest.is_empty() {
+                let last = simd.mul_add_e_f32s(simd.partial_load_f32s(rest), scale, shift);
+                simd.partial_store_f32s(rest, prologue.activation.apply(simd, last));
+            }
+        }
+    }
+}
+
+/// The part of a plane that a tile needs. Index 0 of each field is for rows, index 1 for columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Coordinate of the first row (column) in the volume. What lies outside of the volume is packed as zero.
+    pub first: [isize; 2],
+    /// Distance of the rows (columns) that are to be neighbours: the stride.
+    pub step: [usize; 2],
+    /// Phases to pack, from 1 to `step`: one more than the highest phase that any element of the kernel reads.
+    pub phases: [usize; 2],
+    /// Rows (columns) of each phase: those of the tile and the highest index that any element of the kernel adds.
+    pub size: [usize; 2],
+}
+
+impl Window {
+    /// The window for `tile` rows and columns of outputs of which the first reads at `first`, where the elements of the
+    /// kernel read at the distances `reads[axis]` (from `first`, not sorted, at least one) of it.
+    pub(crate) fn new(first: [isize; 2], step: [usize; 2], tile: [usize; 2], reads: [&[usize]; 2]) -> Self {
+        let most = |axis: usize, of: fn(usize, usize) -> usize| -> usize {
+            reads[axis].iter().map(|read| of(*read, step[axis])).max().unwrap_or(0)
+        };
+        Self {
+            first,
+            step,
+            phases: std::array::from_fn(|axis| most(axis, |read, step| read % step) + 1),
+            size: std::array::from_fn(|axis| most(axis, |read, step| read / step) + tile[axis]),
+        }
+    }
+
+    /// The same window with rows that share their zeros: those at the end of a row with those at the beginning of the
+    /// next, so that fewer positions are dropped. What is read beyond the last row of a channel must be zero, too: it is
+    /// at the beginning of the next packed channel; after the last, the caller keeps [`SLACK`] zeros.
+    pub(crate) fn sharing_zeros(mut self, width: usize, tile_width: usize) -> Self {
+        let before = (-self.first[1]).max(0) as usize;
+        let after = (self.first[1] + self.size[1] as isize - width as isize).max(0) as usize;
+        if self.step[1] == 1 {
+            self.size[1] -= before.min(after).min(self.size[1] - tile_width).min(SLACK);
+        }
+        self
+    }
+
+    /// Length of one packed channel, `[row phase][column phase][row][column]`.
+    pub(crate) fn channel_len(&self) -> usize {
+        self.phases.iter().product::<usize>() * self.size.iter().product::<usize>()
+    }
+
+    /// Where the packed value at this distance (rows, columns) from the window's first lies in its channel; adding it to
+    /// a position gives the value at this distance from what the output reads first.
+    pub(crate) fn offset(&self, row: usize, column: usize) -> usize {
+        let phase = (row % self.step[0]) * self.phases[1] + column % self.step[1];
+        (phase * self.size[0] + row / self.step[0]) * self.size[1] + column / self.step[1]
+    }
+
+    /// Columns of the volume inside of the window, and the zeros of the window before them.
+    fn columns_inside(&self, width: usize) -> (Range<usize>, usize) {
+        let end = self.first[1] + (self.size[1] * self.step[1]) as isize;
+        let (start, end) = (self.first[1].max(0), end.min(width as isize));
+        if start >= end { (0..0, 0) } else { (start as usize..end as usize, (start - self.first[1]) as usize) }
+    }
+}
+
+/// Packs planes of one volume.
+///
+/// # Memory
+///
+/// One row.
+#[derive(Debug)]
+pub(crate) struct Packer<'a, E> {
+    arch: Arch,
+    source: Source<'a, E>,
+    row: Vec<f32>,
+}
+
+impl<'a, E: Element> Packer<'a, E> {
+    /// A packer of `source`.
+    pub(crate) fn new(arch: Arch, source: Source<'a, E>) -> Self {
+        Self { arch, source, row: Vec::new() }
+    }
+
+    /// Packs `channels` (numbered over all groups) of the plane at `depth` of `item` into `target`,
+    /// `[channel][row phase][column phase][row][column]`: `channels.len() * window.channel_len()` values, all written.
+    pub(crate) fn pack(
+        &mut self,
+        window: &Window,
+        item: usize,
+        channels: Range<usize>,
+        depth: usize,
+        target: &mut [f32],
+    ) {
+        assert_eq!(target.len(), channels.len() * window.channel_len());
+        // Values of the row that lie outside of the volume stay zero while the rows of this plane pass through it.
+        self.row.clear();
+        if window.step[1] > 1 {
+            self.row.resize(window.size[1] * window.step[1], 0.0);
+        }
+        let (source, row) = (&self.source, &mut self.row[..]);
+        self.arch.dispatch(PackPlane { source, window, item, channels, depth, row, target });
+    }
+}
+
+/// The work of [`Packer::pack`].
+struct PackPlane<'a, 'b, E> {
+    source: &'a Source<'b, E>,
+    window: &'a Window,
+    item: usize,
+    channels: Range<usize>,
+    depth: usize,
+    row: &'a mut [f32],
+    target: &'a mut [f32],
+}
+
+impl<E: Element> WithSimd for PackPlane<'_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { source, window, item, channels, depth, row: whole, target } = self;
+        let (columns, before) = window.columns_inside(source.size[2]);
+        let inside = before..before + columns.len();
+        let [rows, width] = window.size;
+        let phase_len = rows * width;
+        let last = channels.end.saturating_sub(1);
+        for (channel, target) in channels.zip(target.chunks_exact_mut(window.channel_len())) {
+            for (row_phase, target) in target.chunks_exact_mut(window.phases[1] * phase_len).enumerate() {
+                for index in 0..rows {
+                    let row = window.first[0] + (index * window.step[0] + row_phase) as isize;
+                    if row < 0 || row >= source.size[1] as isize || columns.is_empty() {
+                        for phase in 0..window.phases[1] {
+                            target[phase * phase_len + index * width..][..width].fill(0.0);
+                        }
+                        continue;
+                    }
+                    let place = [item, channel, depth, row as usize];
+                    if channel < last {
+                        source.prefetch([item, channel + 1, depth, row as usize], &columns);
+                    }
+                    if window.step[1] == 1 {
+                        let target = &mut target[index * width..][..width];
+                        target[..inside.start].fill(0.0);
+                        target[inside.end..].fill(0.0);
+                        source.read(simd, place, columns.clone(), &mut target[inside.clone()]);
+                    } else {
+                        source.read(simd, place, columns.clone(), &mut whole[inside.clone()]);
+                        for phase in 0..window.phases[1] {
+                            let target = &mut target[phase * phase_len + index * width..][..width];
+                            every(&whole[phase..], window.step[1], target);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every `step`-th value of `source`, from the first on.
+#[inline(always)]
+fn every(source: &[f32], step: usize, target: &mut [f32]) {
+    if step == 2 {
+        // A loop of its own, which becomes vector code.
+        let (last, target) = target.split_last_mut().expect("a window has columns");
+        target.iter_mut().zip(source.chunks_exact(2)).for_each(|(target, source)| *target = source[0]);
+        *last = source[2 * target.len()];
+    } else {
+        target.iter_mut().zip(source.iter().step_by(step)).for_each(|(target, source)| *target = *source);
+    }
+}

@@ -1,0 +1,382 @@
+//! Gradients of the norm and its activation, from the input and the statistics alone.
+//!
+//! With `n = (x - mean) * r`, `z = weight * n + bias` and `h = gradient * activation'(z)`, the gradients of the weight
+//! and the bias are the sums of `h * n` and `h` over items and positions, and that of the input is
+//! `r * (weight * h - average(weight * h) - n * average(weight * h * n))`, averages over the group.
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::derivative::Argument;
+use super::{BLOCK, CHUNK, GroupStatistics, NormShape, blocks, edit, read, write_back};
+use crate::{Activation, Element, simd};
+
+/// Turns the gradient of `activation(norm(x))` into the gradient of `x`, in place.
+///
+/// Returns the gradients of the weight and of the bias, `[channels]`, also where there is no weight or bias.
+///
+/// # Shapes
+///
+/// `x` and `gradient` are `[batch_size, channels, positions]`, weight and bias `[channels]`.
+///
+/// # Memory
+///
+/// Two passes over `x` and `gradient`; nothing else of their size. Holds 24 bytes for every 16384 elements and for
+/// every row.
+///
+/// # Numerics
+///
+/// Sums are float64 beyond blocks of 1024 elements. In half precision the gradient is rounded once, at the end, at the
+/// price of a second look at the activation. Errors grow with `|mean| / deviation` as those of
+/// [`GroupStatistics::scale_and_shift`] do. The same bits for any number of threads.
+///
+/// # Panics
+///
+/// If a slice does not have its shape.
+pub fn group_norm_act_backward<E: Element>(
+    shape: &NormShape,
+    x: &[E],
+    statistics: &GroupStatistics,
+    weight: Option<&[f32]>,
+    bias: Option<&[f32]>,
+    activation: Activation,
+    gradient: &mut [E],
+) -> (Vec<f32>, Vec<f32>) {
+    let norm = Norm::new(shape, statistics, [weight, bias], activation);
+    norm.backward_on(simd::best(), x, gradient)
+}
+
+/// A norm whose gradients are wanted.
+pub(super) struct Norm<'a> {
+    shape: &'a NormShape,
+    statistics: &'a GroupStatistics,
+    weight: Option<&'a [f32]>,
+    scale: Vec<f32>,
+    shift: Vec<f32>,
+    activation: Activation,
+}
+
+impl<'a> Norm<'a> {
+    /// Of a weight and a bias.
+    pub(super) fn new(
+        shape: &'a NormShape,
+        statistics: &'a GroupStatistics,
+        [weight, bias]: [Option<&'a [f32]>; 2],
+        activation: Activation,
+    ) -> Self {
+        let (scale, shift) = statistics.scale_and_shift(shape, weight, bias);
+        Self { shape, statistics, weight, scale, shift, activation }
+    }
+
+    /// [`group_norm_act_backward`] on an instruction set.
+    pub(super) fn backward_on<E: Element>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> (Vec<f32>, Vec<f32>) {
+        self.shape.check(x.len());
+        assert_eq!(x.len(), gradient.len(), "input and gradient have the same shape");
+        let sums = self.row_sums(arch, x, gradient);
+        let lines = self.lines(&sums);
+        // In float32 the first pass has left the gradient with the derivative in it.
+        let applied = E::as_f32(&[]).is_some();
+        let activation = if applied { Activation::None } else { self.activation };
+        let values = x.par_chunks(CHUNK).zip(gradient.par_chunks_mut(CHUNK)).enumerate();
+        values.for_each(|(chunk, (x, gradient))| {
+            arch.dispatch(Combine { norm: self, start: chunk * CHUNK, lines: &lines, activation, x, gradient });
+        });
+        self.parameter_gradients(&sums)
+    }
+
+    /// The sums of each row; in float32 the derivative is multiplied into the gradient on the way.
+    fn row_sums<E: Element>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> Vec<Sums> {
+        let values = x.par_chunks(CHUNK).zip(gradient.par_chunks_mut(CHUNK)).enumerate();
+        let segments: Vec<(usize, Sums)> = values
+            .flat_map_iter(|(chunk, (x, gradient))| {
+                arch.dispatch(ChunkSums { norm: self, start: chunk * CHUNK, x, gradient })
+            })
+            .collect();
+        let mut rows = vec![Sums::default(); self.shape.rows()];
+        segments.into_iter().for_each(|(row, sums)| rows[row].add(sums));
+        rows
+    }
+
+    /// What the second pass computes in each row.
+    fn lines(&self, rows: &[Sums]) -> Vec<Line> {
+        let mut averages = vec![Sums::default(); self.statistics.mean.len()];
+        let weight = |row: usize| self.weight.map_or(1.0, |weight| f64::from(weight[row % self.shape.channels]));
+        for (row, sums) in rows.iter().enumerate() {
+            let share = weight(row) / self.shape.group_len() as f64;
+            averages[self.shape.group_of(row)].add(Sums { plain: share * sums.plain, centred: share * sums.centred });
+        }
+        let line = |row: usize| {
+            let group = self.shape.group_of(row);
+            let reciprocal = f64::from(self.statistics.deviation_reciprocal[group]);
+            Line {
+                of_gradient: (reciprocal * weight(row)) as f32,
+                of_centred: (-reciprocal.powi(3) * averages[group].centred) as f32,
+                constant: (-reciprocal * averages[group].plain) as f32,
+            }
+        };
+        (0..rows.len()).map(line).collect()
+    }
+
+    /// The gradients of the weight and the bias.
+    fn parameter_gradients(&self, rows: &[Sums]) -> (Vec<f32>, Vec<f32>) {
+        let mut channels = vec![Sums::default(); self.shape.channels];
+        for (row, sums) in rows.iter().enumerate() {
+            let reciprocal = f64::from(self.statistics.deviation_reciprocal[self.shape.group_of(row)]);
+            let centred = reciprocal * sums.centred;
+            channels[row % self.shape.channels].add(Sums { plain: sums.plain, centred });
+        }
+        channels.iter().map(|sums| (sums.centred as f32, sums.plain as f32)).unzip()
+    }
+
+    /// The mean of a row's group.
+    #[inline(always)]
+    fn mean(&self, row: usize) -> f32 {
+        self.statistics.mean[self.shape.group_of(row)]
+    }
+}
+
+/// Sums of `h`, and of `h * (x - mean)`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    plain: f64,
+    centred: f64,
+}
+
+impl Sums {
+    #[inline(always)]
+    fn add(&mut self, other: Self) {
+        self.plain += other.plain;
+        self.centred += other.centred;
+    }
+}
+
+/// The gradient of the input: `of_gradient * h + of_centred * (x - mean) + constant`.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    of_gradient: f32,
+    of_centred: f32,
+    constant: f32,
+}
+
+/// First pass: the sums of each row's part of a chunk.
+struct ChunkSums<'a, E> {
+    norm: &'a Norm<'a>,
+    start: usize,
+    x: &'a [E],
+    gradient: &'a mut [E],
+}
+
+impl<E: Element> WithSimd for ChunkSums<'_, E> {
+    type Output = Vec<(usize, Sums)>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        let Self { norm, start, x, gradient } = self;
+        let (mut x_buffer, mut buffer) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let mut segments = Vec::with_capacity(x.len() / norm.shape.positions.max(1) + 2);
+        for (row, range) in norm.shape.segments(start, x.len()) {
+            let argument = Argument { scale: norm.scale[row], shift: norm.shift[row], activation: norm.activation };
+            let mut sums = Sums::default();
+            for block in blocks(range) {
+                let x = read(&x[block.clone()], &mut x_buffer);
+                let gradient = edit(&mut gradient[block], &mut buffer);
+                sums.add(block_sums(simd, argument, norm.mean(row), x, gradient));
+            }
+            segments.push((row, sums));
+        }
+        segments
+    }
+}
+
+/// The sums of a block, whose gradient becomes `h`.
+#[inline(always)]
+fn block_sums<S: Simd>(simd: S, argument: Argument, mean: f32, x: &[f32], gradient: &mut [f32]) -> Sums {
+    let (xs, x_rest) = S::as_simd_f32s(x);
+    let (gradients, gradient_rest) = S::as_mut_simd_f32s(gradient);
+    let mean = simd.splat_f32s(mean);
+    let (mut plain, mut centred) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
+    let changed = argument.activation != Activation::None;
+    for (x, gradient) in xs.iter().zip(gradients) {
+        let h = argument.gradient(simd, *x, *gradient);
+        plain = simd.add_f32s(plain, h);
+        centred = simd.mul_add_e_f32s(h, simd.sub_f32s(*x, mean), centred);
+        if changed {
+            *gradient = h;
+        }
+    }
+    if !x_rest.is_empty() {
+        let x = simd.partial_load_f32s(x_rest);
+        let h = argument.gradient(simd, x, simd.partial_load_f32s(gradient_rest));
+        plain = simd.add_f32s(plain, h);
+        centred = simd.mul_add_e_f32s(h, simd.sub_f32s(x, mean), centred);
+        simd.partial_store_f32s(gradient_rest, h);
+    }
+    Sums { plain: f64::from(simd.reduce_sum_f32s(plain)), centred: f64::from(simd.reduce_sum_f32s(centred)) }
+}
+
+/// Second pass: the gradient of the input.
+struct Combine<'a, E> {
+    norm: &'a Norm<'a>,
+    start: usize,
+    lines: &'a [Line],
+    activation: Activation,
+    x: &'a [E],
+    gradient: &'a mut [E],
+}
+
+impl<E: Element> WithSimd for Combine<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { norm, start, lines, activation, x, gradient } = self;
+        let (mut x_buffer, mut buffer) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for (row, range) in norm.shape.segments(start, x.len()) {
+            let argument = Argument { scale: norm.scale[row], shift: norm.shift[row], activation };
+            for block in blocks(range) {
+                let x = read(&x[block.clone()], &mut x_buffer);
+                let gradient = &mut gradient[block];
+                combine_block(simd, argument, norm.mean(row), lines[row], x, edit(gradient, &mut buffer));
+                write_back(&buffer, gradient);
+            }
+        }
+    }
+}
+
+/// The gradient of a block of the input, in place.
+#[inline(always)]
+fn combine_block<S: Simd>(simd: S, argument: Argument, mean: f32, line: Line, x: &[f32], gradient: &mut [f32]) {
+    let (xs, x_rest) = S::as_simd_f32s(x);
+    let (gradients, gradient_rest) = S::as_mut_simd_f32s(gradient);
+    for (x, gradient) in xs.iter().zip(gradients) {
+        *gradient = line.of(simd, *x, argument.gradient(simd, *x, *gradient), mean);
+    }
+    if !x_rest.is_empty() {
+        let x = simd.partial_load_f32s(x_rest);
+        let h = argument.gradient(simd, x, simd.partial_load_f32s(gradient_rest));
+        simd.partial_store_f32s(gradient_rest, line.of(simd, x, h, mean));
+    }
+}
+
+impl Line {
+    /// The gradient of the input for each value of a vector.
+    #[inline(always)]
+    fn of<S: Simd>(self, simd: S, x: S::f32s, h: S::f32s, mean: f32) -> S::f32s {
+        let centred = simd.sub_f32s(x, simd.splat_f32s(mean));
+        let rest = simd.mul_add_e_f32s(centred, simd.splat_f32s(self.of_centred), simd.splat_f32s(self.constant));
+        simd.mul_add_e_f32s(h, simd.splat_f32s(self.of_gradient), rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use proptest::prelude::*;
+
+    use super::super::group_statistics;
+    use super::super::twin::{ACTIVATIONS, Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes};
+    use super::*;
+
+    /// The gradients of the input, the weight and the bias on an instruction set.
+    fn backward<E: Element>(arch: Arch, case: &Case<E>) -> (Vec<E>, [Vec<f32>; 2]) {
+        let statistics = group_statistics(&case.shape, &case.x, EPSILON);
+        let parameters = [&case.weight, &case.bias].map(|values| Some(values.as_slice()));
+        let norm = Norm::new(&case.shape, &statistics, parameters, case.activation);
+        let mut gradient = case.gradient.clone();
+        let (weight, bias) = norm.backward_on(arch, &case.x, &mut gradient);
+        (gradient, [weight, bias])
+    }
+
+    /// The largest of the three errors, in units of the terms.
+    fn error(arch: Arch, case: &Case<f32>) -> f64 {
+        let (input, [weight, bias]) = backward(arch, case);
+        let [expected_input, expected_weight, expected_bias] = case.backward();
+        expected_input.error(&input).max(expected_weight.error(&weight)).max(expected_bias.error(&bias))
+    }
+
+    fn named_cases() -> impl Iterator<Item = (NormShape, Activation)> {
+        named_shapes().into_iter().flat_map(|shape| ACTIVATIONS.map(|activation| (shape, activation)))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn the_twin_agrees(shape in shapes(), activation in activations(), mean in -3f32..3.0, seed: u64) {
+            let case = Case::new(shape, [mean, 1.0], activation, seed);
+            for arch in simd::available() {
+                let error = error(arch, &case);
+                prop_assert!(error < 5e-7, "{arch:?} {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn named_shapes_and_activations() {
+        for (shape, activation) in named_cases() {
+            let case = Case::<f32>::new(shape, [0.5, 1.0], activation, 1);
+            let expected = case.backward();
+            for arch in simd::available() {
+                let (input, [weight, bias]) = backward(arch, &case);
+                for (expected, actual) in expected.iter().zip([input, weight, bias]) {
+                    let error = expected.relative_error(&actual);
+                    assert!(error < 2e-6, "{shape:?} {activation:?} {arch:?} {error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn half_precision_is_rounded_once() {
+        fn check<E: Element>(arch: Arch, case: &Case<E>, digits: i32) {
+            let (input, [weight, bias]) = backward(arch, case);
+            let [expected_input, expected_weight, expected_bias] = case.backward();
+            expected_input.assert_rounded_once(&input, digits);
+            assert!(expected_weight.error(&weight) < 5e-7);
+            assert!(expected_bias.error(&bias) < 5e-7);
+        }
+        for (shape, activation) in named_cases() {
+            for arch in simd::available() {
+                check(arch, &Case::<bf16>::new(shape, [0.5, 1.0], activation, 1), 8);
+                check(arch, &Case::<f16>::new(shape, [0.5, 1.0], activation, 1), 11);
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_mean_costs_what_rounding_the_input_costs() {
+        for (shape, activation) in named_cases() {
+            let case = Case::new(shape, [1e3, 1e-2], activation, 1);
+            for arch in simd::available() {
+                let error = error(arch, &case);
+                assert!(error < 1e-7, "{shape:?} {activation:?} {arch:?} {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_show() {
+        for shape in named_shapes() {
+            let case = Case::<f32>::new(shape, [0.5, 1.0], Activation::Silu, 1);
+            on_any_number_of_threads(|| backward(simd::best(), &case));
+            let case = Case::<bf16>::new(shape, [0.5, 1.0], Activation::Silu, 1);
+            on_any_number_of_threads(|| backward(simd::best(), &case));
+        }
+    }
+
+    #[test]
+    fn no_weight_is_a_weight_of_one_and_no_bias_a_bias_of_zero() {
+        let shape = named_shapes()[0];
+        let case = Case::<f32>::new(shape, [0.5, 1.0], Activation::Silu, 1);
+        let statistics = group_statistics(&shape, &case.x, EPSILON);
+        let gradients = |weight: Option<&[f32]>, bias: Option<&[f32]>| {
+            let mut gradient = case.gradient.clone();
+            let of =
+                group_norm_act_backward(&shape, &case.x, &statistics, weight, bias, case.activation, &mut gradient);
+            (gradient, of)
+        };
+        assert_eq!(gradients(None, None), gradients(Some(&[1.0; 6]), Some(&[0.0; 6])));
+        assert_ne!(gradients(None, None), gradients(Some(&case.weight), None));
+        assert_ne!(gradients(None, None), gradients(None, Some(&case.bias)));
+    }
+}

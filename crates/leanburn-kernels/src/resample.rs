@@ -1,0 +1,510 @@
+//! Interpolation and average pooling of volumes, and their gradients.
+//!
+//! All are one thing: a sparse linear map of each axis ([`AxisMap`]). For each plane of the output, whole rows of the
+//! planes that it sees are summed first, then the width within each row and the height across rows, the one that leaves
+//! fewer values first. Rows that the height needs wait in a small ring.
+
+mod combine;
+mod width;
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use self::combine::{BLOCK, Rows, combine, combine_block};
+use self::width::WidthMap;
+use crate::axis_map::AxisMap;
+use crate::{Element, simd};
+
+/// Outputs that are worth a task.
+const TASK: usize = 1 << 14;
+
+/// Maps each axis of each item: interpolation, pooling, or with transposed maps the gradient of one.
+///
+/// `output[z, y, x] = sum over i, j, k of depth[z, i] height[y, j] width[x, k] input[i, j, k]`, where `maps` are
+/// `[depth, height, width]`.
+///
+/// # Shapes
+///
+/// `input`: `[items, depth, height, width]`, where the items are all channels of all volumes. `output`: the same, with
+/// the lengths that the maps lead to.
+///
+/// # Memory
+///
+/// The backward pass holds nothing. Each thread holds as many rows as the longest run of the height has weights, and a few
+/// more (16 more if the values are in half precision).
+///
+/// # Numerics
+///
+/// Within 1e-6 of exact arithmetic, relative to the same sum of absolute values. Not to the bit the same on different
+/// instruction sets, but with any number of threads.
+///
+/// # Panics
+///
+/// Where the slices do not have these shapes.
+///
+/// # Example
+///
+/// ```
+/// use leanburn_kernels::axis_map::AxisMap;
+/// use leanburn_kernels::resample::resample;
+///
+/// let (keep, double) = (AxisMap::identity(1), AxisMap::nearest(2, 4)?);
+/// let (mut output, mut gradient) = ([0.0; 4], [0.0; 2]);
+/// resample(1, [&keep, &keep, &double], &[1.0f32, 2.0], &mut output);
+/// assert_eq!(output, [1.0, 1.0, 2.0, 2.0]);
+/// resample(1, [&keep, &keep, &double.transpose()], &output, &mut gradient);
+/// assert_eq!(gradient, [2.0, 4.0]);
+/// # Ok::<(), leanburn_kernels::axis_map::AxisMapError>(())
+/// ```
+pub fn resample<E: Element>(items: usize, maps: [&AxisMap; 3], input: &[E], output: &mut [E]) {
+    resample_on(simd::best(), items, maps, input, output);
+}
+
+/// [`resample`] with a given instruction set.
+fn resample_on<E: Element>(arch: Arch, items: usize, maps: [&AxisMap; 3], input: &[E], output: &mut [E]) {
+    let volume = maps.iter().map(|map| map.input_len()).product::<usize>();
+    let [depth, height, width] = maps.map(AxisMap::output_len);
+    assert_eq!(input.len(), items * volume, "the input is [items, depth, height, width] of the maps");
+    assert_eq!(output.len(), items * depth * height * width, "the output is [items, depth, height, width] of the maps");
+    if output.is_empty() {
+        return;
+    }
+    let plan = Plan::new(maps);
+    output.par_chunks_mut(height * width).enumerate().with_min_len((TASK / (height * width)).max(1)).for_each_init(
+        || Workspace::new::<E>(&plan),
+        |workspace, (plane, output)| {
+            let input = &input[plane / depth * volume..][..volume];
+            arch.dispatch(Plane { plan: &plan, input, index: plane % depth, output, workspace });
+        },
+    );
+}
+
+/// What is the same for all planes.
+struct Plan<'a> {
+    depth: &'a AxisMap,
+    height: &'a AxisMap,
+    width: WidthMap<'a>,
+    /// Whether the width is mapped before the height, not after.
+    width_first: bool,
+    /// Rows of the ring.
+    slots: usize,
+    /// Length of the rows in the ring.
+    ring_width: usize,
+}
+
+impl<'a> Plan<'a> {
+    fn new([depth, height, width]: [&'a AxisMap; 3]) -> Self {
+        let width_first = height.input_len() <= height.output_len();
+        let ring_width = if width_first { width.output_len() } else { width.input_len() };
+        let slots = height.longest_run().max(1);
+        Self { depth, height, width: WidthMap::new(width), width_first, slots, ring_width }
+    }
+}
+
+/// Rows that a thread works on.
+struct Workspace {
+    /// Rows of the input in float32, where they are in half precision.
+    widened: Vec<f32>,
+    /// A row of the input, summed over depth.
+    row: Vec<f32>,
+    /// Rows that the height needs.
+    ring: Vec<f32>,
+    /// A row of the ring, summed over height.
+    mixed: Vec<f32>,
+    /// A row of the output, before it is rounded.
+    result: Vec<f32>,
+}
+
+impl Workspace {
+    fn new<E: Element>(plan: &Plan<'_>) -> Self {
+        let map = plan.width.map;
+        let widened = if E::as_f32(&[]).is_some() { 0 } else { plan.depth.longest_run().min(BLOCK) };
+        Self {
+            widened: vec![0.0; widened * map.input_len()],
+            row: vec![0.0; map.input_len()],
+            ring: vec![0.0; plan.slots * plan.ring_width],
+            mixed: vec![0.0; plan.ring_width],
+            result: vec![0.0; map.output_len()],
+        }
+    }
+}
+
+/// One plane of the output.
+struct Plane<'a, E> {
+    plan: &'a Plan<'a>,
+    /// The item.
+    input: &'a [E],
+    /// Which plane of the item.
+    index: usize,
+    output: &'a mut [E],
+    workspace: &'a mut Workspace,
+}
+
+impl<E: Element> WithSimd for Plane<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { plan, input, index, output, workspace } = self;
+        if plan.depth.run(index).1.is_empty() {
+            return output.fill(E::default());
+        }
+        let mut next = 0;
+        for (row, output) in output.chunks_exact_mut(plan.width.map.output_len()).enumerate() {
+            let (start, weights) = plan.height.run(row);
+            for needed in next.max(start)..start + weights.len() {
+                fill_ring(simd, plan, input, index, needed, workspace);
+                next = needed + 1;
+            }
+            let Workspace { ring, mixed, result, .. } = &mut *workspace;
+            let rows = Rows { values: ring, stride: plan.ring_width, slots: plan.slots };
+            if plan.width_first {
+                let sum = combined(simd, rows, start, weights, result);
+                E::narrow(sum, output);
+            } else {
+                let sum = combined(simd, rows, start, weights, mixed);
+                plan.width.apply(simd, sum, result);
+                E::narrow(result, output);
+            }
+        }
+    }
+}
+
+/// The weighted sum of rows: the row itself where it is one of weight one.
+#[inline(always)]
+fn combined<'a, S: Simd>(simd: S, rows: Rows<'a>, first: usize, weights: &[f32], target: &'a mut [f32]) -> &'a [f32] {
+    if weights == [1.0] {
+        return rows.row(first, target.len());
+    }
+    combine(simd, rows, first, weights, target);
+    target
+}
+
+/// Brings a row of the input, summed over depth, into the ring.
+#[inline(always)]
+fn fill_ring<S: Simd, E: Element>(
+    simd: S,
+    plan: &Plan<'_>,
+    input: &[E],
+    plane: usize,
+    row: usize,
+    workspace: &mut Workspace,
+) {
+    let Workspace { widened, row: target, ring, .. } = workspace;
+    let slot = &mut ring[row % plan.slots * plan.ring_width..][..plan.ring_width];
+    let (width, (start, weights)) = (plan.width.map.input_len(), plan.depth.run(plane));
+    let stride = plan.height.input_len() * width;
+    let sum = match E::as_f32(input) {
+        Some(values) => {
+            let rows = Rows { values: &values[row * width..], stride, slots: plan.depth.input_len() };
+            combined(simd, rows, start, weights, target)
+        }
+        None => {
+            for (block, weights) in weights.chunks(BLOCK).enumerate() {
+                let first = start + block * BLOCK;
+                for (index, widened) in widened.chunks_exact_mut(width).take(weights.len()).enumerate() {
+                    E::widen(&input[(first + index) * stride + row * width..][..width], widened);
+                }
+                let rows = Rows { values: widened, stride: width, slots: BLOCK };
+                combine_block(simd, rows, 0, weights, block > 0, target);
+            }
+            target
+        }
+    };
+    match plan.width_first {
+        true => plan.width.apply(simd, sum, slot),
+        false => slot.copy_from_slice(sum),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use half::{bf16, f16};
+    use proptest::prelude::*;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+    use crate::axis_map::AxisMapError;
+
+    /// Any map between lengths of up to `longest`.
+    pub(crate) fn axis_map(longest: usize) -> impl Strategy<Value = AxisMap> {
+        let sizes = (1..=longest, 1..=longest, 1usize..6, 1usize..5, 0usize..4, 0usize..4);
+        (sizes, 0..8, any::<[bool; 3]>()).prop_map(|((from, to, kernel, stride, before, after), kind, flags)| {
+            let kernel = kernel.min(from);
+            let padding = [before.min(kernel / 2), after.min(kernel / 2)];
+            let map = match kind {
+                0 => AxisMap::identity(from),
+                1 => AxisMap::nearest(from, to).unwrap(),
+                2 => AxisMap::linear(from, to, flags[0]).unwrap(),
+                3 => AxisMap::adaptive_average(from, to).unwrap(),
+                // Ratios that become vector code.
+                4 => AxisMap::linear(from, 2 * from, flags[0]).unwrap(),
+                5 => AxisMap::nearest(from, 2 * from).unwrap(),
+                _ => AxisMap::average(from, kernel, stride, padding, flags[0], flags[1]).unwrap(),
+            };
+            if flags[2] { map.transpose() } else { map }
+        })
+    }
+
+    /// Values that do not cancel.
+    fn random<E: Element>(len: usize, seed: u64) -> Vec<E> {
+        let mut rng = StdRng::seed_from_u64(seed);
+        (0..len).map(|_| E::from_f32(rng.random_range(-0.25..1.0))).collect()
+    }
+
+    /// The definition, in float64.
+    fn twin<E: Element>(items: usize, maps: [&AxisMap; 3], input: &[E]) -> Vec<f64> {
+        let values = input.iter().map(|value| f64::from(value.to_f32())).collect();
+        let along = |axis: usize, [outer, inner]: [usize; 2], input: Vec<f64>| {
+            let (from, to, dense) = (maps[axis].input_len(), maps[axis].output_len(), maps[axis].dense());
+            let mut output = vec![0.0; outer * to * inner];
+            for (o, t, f, i) in (0..outer).flat_map(|o| {
+                (0..to).flat_map(move |t| (0..from).flat_map(move |f| (0..inner).map(move |i| (o, t, f, i))))
+            }) {
+                output[(o * to + t) * inner + i] += f64::from(dense[t * from + f]) * input[(o * from + f) * inner + i];
+            }
+            output
+        };
+        let [from, to] = [maps.map(AxisMap::input_len), maps.map(AxisMap::output_len)];
+        let values = along(0, [items, from[1] * from[2]], values);
+        let values = along(1, [items * to[0], from[2]], values);
+        along(2, [items * to[0] * to[1], 1], values)
+    }
+
+    fn relative_error<E: Element>(values: &[E], exact: &[f64]) -> f64 {
+        let difference = values.iter().zip(exact).map(|(value, exact)| (f64::from(value.to_f32()) - exact).powi(2));
+        let norm = exact.iter().map(|exact| exact * exact).sum::<f64>();
+        if norm == 0.0 { difference.sum() } else { (difference.sum::<f64>() / norm).sqrt() }
+    }
+
+    fn lengths(items: usize, maps: [&AxisMap; 3]) -> [usize; 2] {
+        [
+            items * maps.map(AxisMap::input_len).iter().product::<usize>(),
+            items * maps.map(AxisMap::output_len).iter().product::<usize>(),
+        ]
+    }
+
+    /// The result on each instruction set, which agrees with the definition.
+    #[track_caller]
+    fn check<E: Element>(items: usize, maps: [&AxisMap; 3], tolerance: f64) {
+        let [from, to] = lengths(items, maps);
+        let input = random::<E>(from, 1);
+        let exact = twin(items, maps, &input);
+        for arch in simd::available() {
+            let mut output = vec![E::from_f32(f32::NAN); to];
+            resample_on(arch, items, maps, &input, &mut output);
+            let error = relative_error(&output, &exact);
+            assert!(error <= tolerance, "{arch:?} {error:e}\n{maps:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        #[test]
+        fn agrees_with_the_definition(
+            items in 1usize..4,
+            depth in axis_map(6),
+            height in axis_map(9),
+            width in axis_map(150),
+        ) {
+            check::<f32>(items, [&depth, &height, &width], 1e-6);
+        }
+
+        #[test]
+        fn agrees_with_the_definition_in_half_precision(depth in axis_map(6), height in axis_map(9), width in axis_map(40)) {
+            check::<f16>(1, [&depth, &height, &width], 5e-4);
+            check::<bf16>(1, [&depth, &height, &width], 4e-3);
+        }
+
+        #[test]
+        fn the_transposed_maps_are_the_adjoint(depth in axis_map(8), height in axis_map(8), width in axis_map(40)) {
+            let maps = [&depth, &height, &width];
+            let transposed = maps.map(AxisMap::transpose);
+            let [from, to] = lengths(2, maps);
+            let (x, y) = (random::<f32>(from, 2), random::<f32>(to, 3));
+            let (mut ax, mut aty) = (vec![0.0; to], vec![0.0; from]);
+            resample(2, maps, &x, &mut ax);
+            resample(2, transposed.each_ref(), &y, &mut aty);
+            let inner = |left: &[f32], right: &[f32]| -> f64 {
+                left.iter().zip(right).map(|(left, right)| f64::from(*left) * f64::from(*right)).sum()
+            };
+            let (left, right) = (inner(&ax, &y), inner(&x, &aty));
+            let scale = inner(&ax, &ax).sqrt() * inner(&y, &y).sqrt();
+            prop_assert!((left - right).abs() <= 1e-6 * scale, "{left} {right} {scale}");
+        }
+    }
+
+    #[test]
+    fn widths_that_repeat_are_right_at_every_length() -> Result<(), AxisMapError> {
+        let keep = AxisMap::identity(1);
+        for from in (1..40).chain([63, 64, 65, 129]) {
+            let mut maps = vec![AxisMap::nearest(from, 2 * from)?, AxisMap::linear(from, 2 * from, false)?];
+            for kernel in 1..=4.min(from) {
+                for stride in 1..=3 {
+                    maps.push(AxisMap::average(from, kernel, stride, [kernel / 2, 0], true, true)?);
+                }
+            }
+            for map in maps {
+                check::<f32>(3, [&keep, &keep, &map], 1e-6);
+                check::<f32>(3, [&keep, &keep, &map.transpose()], 1e-6);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn common_ratios_become_vector_code() -> Result<(), AxisMapError> {
+        let covered = |map: &AxisMap| match WidthMap::new(map).repeats() {
+            Some(outputs) => outputs.len() + 4 >= map.output_len(),
+            None => false,
+        };
+        for map in [
+            AxisMap::nearest(64, 128)?,
+            AxisMap::nearest(128, 64)?,
+            AxisMap::linear(64, 128, false)?,
+            AxisMap::average(128, 2, 2, [0, 0], true, false)?,
+            AxisMap::average(128, 3, 1, [1, 1], false, false)?,
+            AxisMap::average(128, 3, 2, [1, 1], false, false)?,
+        ] {
+            assert!(covered(&map), "{map:?}");
+        }
+        for map in [AxisMap::nearest(64, 128)?, AxisMap::linear(64, 128, false)?, AxisMap::nearest(128, 64)?] {
+            let transposed = map.transpose();
+            assert!(covered(&transposed) || transposed.longest_run() == 1, "{transposed:?}");
+        }
+        assert!(!covered(&AxisMap::linear(64, 128, true)?));
+        Ok(())
+    }
+
+    #[test]
+    fn long_sums_stay_exact() -> Result<(), AxisMapError> {
+        let (keep, all) = (AxisMap::identity(1), AxisMap::average(5000, 5000, 1, [0, 0], true, false)?);
+        let some = AxisMap::average(20, 20, 1, [0, 0], true, false)?;
+        for maps in [[&all, &keep, &keep], [&keep, &all, &keep], [&keep, &keep, &all], [&some; 3]] {
+            check::<f32>(2, maps, 4e-7);
+            check::<bf16>(2, maps, 4e-3);
+            check::<f16>(2, maps, 5e-4);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_infinity_stays_in_its_outputs() -> Result<(), AxisMapError> {
+        for map in [
+            AxisMap::average(12, 3, 2, [1, 1], true, false)?,
+            AxisMap::adaptive_average(12, 5)?,
+            AxisMap::linear(12, 24, false)?,
+            AxisMap::average(12, 3, 2, [1, 1], true, false)?.transpose(),
+        ] {
+            for place in 0..map.input_len().pow(3) {
+                let mut input = vec![0.0f32; map.input_len().pow(3)];
+                input[place] = f32::INFINITY;
+                let mut output = vec![0.0; map.output_len().pow(3)];
+                resample(1, [&map; 3], &input, &mut output);
+                let (from, to, dense) = (map.input_len(), map.output_len(), map.dense());
+                let seen = |output: usize, input: usize| dense[output % to * from + input % from] != 0.0;
+                for (index, value) in output.iter().enumerate() {
+                    let seen = seen(index / to / to, place / from / from)
+                        && seen(index / to, place / from)
+                        && seen(index, place);
+                    assert_eq!(value.is_finite(), !seen, "{place} {index} {value}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_number_of_threads_changes_no_bit() -> Result<(), AxisMapError> {
+        let maps = [
+            AxisMap::linear(9, 20, true)?,
+            AxisMap::average(40, 7, 3, [3, 3], true, false)?,
+            AxisMap::linear(50, 71, false)?,
+        ];
+        let input = random::<f32>(3 * 9 * 40 * 50, 4);
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut output = vec![0.0; lengths(3, maps.each_ref())[1]];
+            pool.install(|| resample(3, maps.each_ref(), &input, &mut output));
+            output.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        let one = run(1);
+        assert!([2, 3, 7].into_iter().all(|threads| run(threads) == one));
+        Ok(())
+    }
+
+    #[track_caller]
+    fn check_pinned(maps: [&AxisMap; 3], input: &[f32], expected: &[f32]) {
+        for arch in simd::available() {
+            let mut output = vec![f32::NAN; lengths(1, maps)[1]];
+            resample_on(arch, 1, maps, input, &mut output);
+            assert_eq!(output.len(), expected.len());
+            let close = |(left, right): (&f32, &f32)| (left - right).abs() <= 2e-6 * right.abs().max(1.0);
+            assert!(output.iter().zip(expected).all(close), "{arch:?} {output:?}");
+        }
+    }
+
+    // x = (torch.arange(12.) ** 2 / 10).reshape(1, 1, 2, 3, 2)
+    // F.interpolate(x, size=(3, 2, 4), mode=.., align_corners=..)
+    // F.avg_pool3d(x, (2, 3, 2), (1, 2, 2), (1, 1, 0), ceil_mode=True, count_include_pad=..)
+    // F.adaptive_avg_pool3d(x, (1, 2, 3))
+    #[test]
+    #[rustfmt::skip]
+    fn pytorch_values() -> Result<(), AxisMapError> {
+        let x: Vec<f32> = (0..12).map(|value| (value * value) as f32 / 10.0).collect();
+        let nearest = [AxisMap::nearest(2, 3)?, AxisMap::nearest(3, 2)?, AxisMap::nearest(2, 4)?];
+        check_pinned(nearest.each_ref(), &x, &[
+            0.0, 0.0, 0.1, 0.1, 0.4, 0.4, 0.9, 0.9, 0.0, 0.0, 0.1, 0.1, 0.4, 0.4, 0.9, 0.9, 3.6, 3.6, 4.9, 4.9, 6.4, 6.4,
+            8.1, 8.1,
+        ]);
+        let linear = |align| -> Result<_, AxisMapError> {
+            Ok([AxisMap::linear(2, 3, align)?, AxisMap::linear(3, 2, align)?, AxisMap::linear(2, 4, align)?])
+        };
+        check_pinned(linear(false)?.each_ref(), &x, &[
+            0.1, 0.15, 0.25, 0.3, 1.3, 1.5, 1.9, 2.1, 2.2, 2.4, 2.8, 3.0, 5.2, 5.55, 6.25, 6.6, 4.3, 4.65, 5.35, 5.7, 9.1,
+            9.6, 10.6, 11.1,
+        ]);
+        check_pinned(linear(true)?.each_ref(), &x, &[
+            0.0, 0.033333, 0.066667, 0.1, 1.6, 1.9, 2.2, 2.5, 1.8, 2.033333, 2.266667, 2.5, 5.8, 6.3, 6.8, 7.3, 3.6,
+            4.033333, 4.466667, 4.9, 10.0, 10.7, 11.4, 12.1,
+        ]);
+        let average = |count| -> Result<_, AxisMapError> {
+            Ok([
+                AxisMap::average(2, 2, 1, [1, 1], count, true)?,
+                AxisMap::average(3, 3, 2, [1, 1], count, true)?,
+                AxisMap::average(2, 2, 2, [0, 0], count, true)?,
+            ])
+        };
+        check_pinned(average(true)?.each_ref(), &x, &[0.116667, 0.45, 2.033333, 3.5, 1.916667, 3.05]);
+        check_pinned(average(false)?.each_ref(), &x, &[0.35, 1.35, 3.05, 5.25, 5.75, 9.15]);
+        let adaptive = [(2, 1), (3, 2), (2, 3)].map(|(from, to)| AxisMap::adaptive_average(from, to).unwrap());
+        check_pinned(adaptive.each_ref(), &x, &[2.6, 3.05, 3.5, 4.6, 5.25, 5.9]);
+        // y = F.interpolate(x, size=(3, 2, 4), mode="trilinear"); y.backward(torch.arange(24.).reshape(y.shape)); x.grad
+        let gradient: Vec<f32> = (0..24).map(|value| value as f32).collect();
+        check_pinned(linear(false)?.each_ref().map(AxisMap::transpose).each_ref(), &gradient, &[
+            7.40625, 11.34375, 7.9375, 10.5625, 16.40625, 20.34375, 31.40625, 35.34375, 23.9375, 26.5625, 40.40625,
+            44.34375,
+        ]);
+        Ok(())
+    }
+
+    #[test]
+    fn no_items_are_nothing() {
+        resample::<f32>(0, [&AxisMap::identity(3); 3], &[], &mut []);
+        resample::<f32>(2, [&AxisMap::identity(3), &AxisMap::identity(0), &AxisMap::identity(3)], &[], &mut []);
+    }
+
+    #[test]
+    #[should_panic(expected = "the input is [items, depth, height, width] of the maps")]
+    fn a_short_input_panics() {
+        resample::<f32>(1, [&AxisMap::identity(2); 3], &[0.0; 7], &mut [0.0; 8]);
+    }
+
+    #[test]
+    #[should_panic(expected = "the output is [items, depth, height, width] of the maps")]
+    fn a_long_output_panics() {
+        resample::<f32>(1, [&AxisMap::identity(2); 3], &[0.0; 8], &mut [0.0; 9]);
+    }
+}
