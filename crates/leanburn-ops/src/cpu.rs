@@ -67,11 +67,6 @@ impl CpuTensor {
         Self::from_vec(vec![E::default(); shape.iter().product()], shape)
     }
 
-    /// Number of values.
-    pub(crate) fn len(&self) -> usize {
-        self.0.layout().num_elements()
-    }
-
     pub(crate) fn dtype(&self) -> DType {
         self.0.dtype()
     }

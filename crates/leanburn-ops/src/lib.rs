@@ -1,5 +1,9 @@
 //! Operations with a backward of their own: what autodiff keeps between forward and backward is decided here.
 //!
+//! - Operations on volumes that keep their inputs and nothing else: [`norm_act_conv3d`], [`conv3d`], [`conv_transpose3d`],
+//!   [`upsample_conv3d`], [`group_norm_act`], [`activate`], [`attention3d`], [`interpolate3d`], [`avg_pool3d`],
+//!   [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`]. On the CPU they run on kernels of our own
+//!   (`leanburn-kernels`), elsewhere on Burn's operations.
 //! - [`recompute`]: run part of a model without keeping its intermediate results, and run it again in backward.
 //! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model are kept and which are run again.
 //! - [`random`]: the random stream that makes the second run draw the same numbers as the first.
@@ -13,6 +17,7 @@ mod cpu;
 mod engine;
 mod gradients;
 mod group_norm_act;
+mod max_pool3d;
 mod norm;
 mod operation;
 pub mod random;
@@ -26,6 +31,7 @@ pub use conv3d::{Convolution, conv3d, norm_act_conv3d};
 pub use gradients::{Gradients, backward};
 pub use group_norm_act::{activate, group_norm_act};
 pub use leanburn_kernels::Activation;
+pub use max_pool3d::{MaxPool3d, adaptive_max_pool3d, max_pool3d};
 pub use norm::Norm;
 pub use recompute::{Tensors, recompute};
 pub use resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, avg_pool3d, interpolate3d};

@@ -24,9 +24,10 @@ impl<'a, E: Element> Head<'a, E> {
         Self { values: &values[index * len..][..len], positions }
     }
 
-    /// Widens `len` positions from `start` on, times `factor`, into panels `[panel][channel][width]` with zeros beyond.
+    /// Widens `len` positions from `start` on, times `factor`, into panels `[panel][channel][width]`.
     ///
-    /// A block is the one panel of width [`BLOCK`].
+    /// A block is the one panel of width [`BLOCK`]. Lanes beyond the last position keep what they held: lanes never
+    /// meet, and theirs are not unpacked.
     #[inline(always)]
     pub fn pack(self, start: usize, len: usize, width: usize, factor: f32, target: &mut [f32]) {
         let channels = self.values.len() / self.positions;
@@ -34,8 +35,8 @@ impl<'a, E: Element> Head<'a, E> {
             let used = width.min(len - panel * width);
             for (channel, target) in target.chunks_exact_mut(width).enumerate() {
                 let source = &self.values[channel * self.positions + start + panel * width..][..used];
-                E::widen(source, &mut target[..used]);
-                target[used..].fill(0.0);
+                let target = &mut target[..used];
+                E::widen(source, target);
                 if factor != 1.0 {
                     target.iter_mut().for_each(|value| *value *= factor);
                 }

@@ -53,7 +53,6 @@ impl<E: Element> WithSimd for QueryGradient<'_, E> {
         project(gradients, sums, width, channels, projections);
         self.projections.copy_from_slice(&projections[..len]);
         logarithms[..len].copy_from_slice(self.log_sum_exp);
-        logarithms[len..].fill(0.0);
         sums.fill(0.0);
         for first in (0..self.key.positions).step_by(BLOCK) {
             let block = BLOCK.min(self.key.positions - first);

@@ -12,9 +12,8 @@ use rayon::prelude::*;
 
 use super::axis::Axis;
 use super::pack::{Packer, SLACK, Source, Window};
-use super::row_sums::{RowSums, rows_together};
 use super::rows::{SharedOutput, TileRows};
-use super::tile::{Block, LANES, Lanes, Registers, Tap, TapSums, blocks};
+use super::tile::{Block, LANES, Lanes, Registers, Tap, blocks};
 use super::tiling::{Tiling, Work, lanes};
 use super::weights::{PackedWeights, WeightStrides};
 use super::{Input, Output};
@@ -63,33 +62,30 @@ impl Gather {
     }
 }
 
-/// Floats of a block's weights that stay close while the planes are gone through (256 KiB).
-const CLOSE_WEIGHTS: usize = 64 * 1024;
-
 /// One run of a gather.
-struct Pass<'a, 'b, E> {
-    arch: Arch,
-    gather: &'a Gather,
-    weights: PackedWeights,
-    lanes: Lanes,
-    widest: usize,
-    tiling: Tiling,
-    output: SharedOutput<'b, E>,
+pub(super) struct Pass<'a, 'b, E> {
+    pub(super) arch: Arch,
+    pub(super) gather: &'a Gather,
+    pub(super) weights: PackedWeights,
+    pub(super) lanes: Lanes,
+    pub(super) widest: usize,
+    pub(super) tiling: Tiling,
+    pub(super) output: SharedOutput<'b, E>,
 }
 
 /// What a thread holds.
-struct Scratch<'a, E> {
-    packer: Packer<'a, E>,
+pub(super) struct Scratch<'a, E> {
+    pub(super) packer: Packer<'a, E>,
     /// `[slot][channel]` and slack.
-    ring: Vec<f32>,
+    pub(super) ring: Vec<f32>,
     /// The plane that each slot holds.
-    planes: Vec<Option<usize>>,
+    pub(super) planes: Vec<Option<usize>>,
     /// `[row phase][column phase]`, then as [`TapSums::target`]; or for each plane computed together `[row phase][column
     /// phase][position][channel]`.
-    sums: Vec<f32>,
+    pub(super) sums: Vec<f32>,
     /// For [`TileRows`].
-    room: Vec<f32>,
-    taps: Vec<Tap>,
+    pub(super) room: Vec<f32>,
+    pub(super) taps: Vec<Tap>,
 }
 
 impl<'a, E: Element> Scratch<'a, E> {
@@ -112,27 +108,27 @@ impl<'a, E: Element> Scratch<'a, E> {
 }
 
 /// Flat positions of a tile.
-fn positions(window: &Window, tile: [usize; 2]) -> usize {
+pub(super) fn positions(window: &Window, tile: [usize; 2]) -> usize {
     (tile[0] - 1) * window.size[1] + tile[1]
 }
 
 /// The part of an output plane that is computed at once.
-struct Tile {
-    item: usize,
-    group: usize,
-    first: [usize; 2],
-    size: [usize; 2],
-    window: Window,
+pub(super) struct Tile {
+    pub(super) item: usize,
+    pub(super) group: usize,
+    pub(super) first: [usize; 2],
+    pub(super) size: [usize; 2],
+    pub(super) window: Window,
 }
 
 impl<E: Element> Pass<'_, '_, E> {
     /// Planes that the ring holds.
-    fn slots(&self) -> usize {
+    pub(super) fn slots(&self) -> usize {
         self.tiling.slots(&self.gather.axes[0])
     }
 
     /// Phases of the output's rows and columns.
-    fn phases(&self) -> [usize; 2] {
+    pub(super) fn phases(&self) -> [usize; 2] {
         [self.gather.axes[1].phases(), self.gather.axes[2].phases()]
     }
 
@@ -198,102 +194,13 @@ impl<E: Element> Pass<'_, '_, E> {
         }
     }
 
-    /// The sums of one output plane for one block of output channels.
-    fn plane_by_positions(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depth: usize, block: &Block) {
-        for phase in 0..self.phases().iter().product() {
-            let Scratch { ring, sums, taps, .. } = scratch;
-            let (weight, elements) = self.weights.block(self.weight_phase(depth, phase), tile.group, block);
-            self.find_taps(taps, tile, depth, phase, None);
-            let positions = positions(&tile.window, tile.size);
-            let sums = TapSums {
-                input: ring,
-                channel_stride: tile.window.channel_len(),
-                weight,
-                elements,
-                channels: self.gather.channels[0],
-                taps,
-                width: block.width,
-                positions,
-                target: &mut sums[phase * self.phase_stride(tile)..][..self.phase_stride(tile)],
-                target_stride: positions.next_multiple_of(LANES),
-            };
-            sums.run(self.arch);
-        }
-    }
-
-    /// The sums of a few output planes for one block of output channels, row by row; as many input channels at a time
-    /// as have weights that stay close.
-    fn planes_by_channels(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>, block: &Block) {
-        let most: usize = self.gather.axes.iter().map(|axis| axis.kernel).product();
-        let together = (CLOSE_WEIGHTS / (most * block.width)).max(1);
-        let phases = 0..self.phases().iter().product();
-        let rows_together = rows_together(Registers::of(self.arch), tile.size[1]);
-        for first in (0..self.gather.channels[0]).step_by(together) {
-            let channels = first..(first + together).min(self.gather.channels[0]);
-            for (kept, depth) in depths.clone().enumerate() {
-                for phase in phases.clone() {
-                    for row in (0..tile.size[0]).step_by(rows_together) {
-                        let rows = row..(row + rows_together).min(tile.size[0]);
-                        let Scratch { ring, sums, taps, .. } = scratch;
-                        let (weight, elements) = self.weights.block(self.weight_phase(depth, phase), tile.group, block);
-                        self.find_taps(taps, tile, depth, phase, Some(rows.clone()));
-                        let position = row * tile.window.size[1];
-                        let target = (kept * phases.len() + phase) * self.phase_stride(tile) + position * block.width;
-                        let sums = RowSums {
-                            input: &ring[channels.start * tile.window.channel_len() + position..],
-                            channel_stride: tile.window.channel_len(),
-                            weight: &weight[channels.start * elements * block.width..],
-                            elements,
-                            channels: channels.len(),
-                            taps,
-                            width: block.width,
-                            rows: rows.len(),
-                            columns: tile.size[1],
-                            row_stride: tile.window.size[1],
-                            target: &mut sums[target..],
-                            add: first > 0,
-                        };
-                        sums.run(self.arch);
-                    }
-                }
-            }
-        }
-    }
-
     /// Planes of sums that are kept at the same time.
     fn kept(&self) -> usize {
         if self.lanes == Lanes::Channels { self.tiling.planes } else { 1 }
     }
 
-    /// Number of the phase of rows and columns among all phases.
-    fn weight_phase(&self, depth: usize, phase: usize) -> usize {
-        depth % self.gather.axes[0].phases() * self.phases().iter().product::<usize>() + phase
-    }
-
-    /// The taps of one phase (of rows and columns) of an output plane; for some `rows` of the tile only those that read a
-    /// row inside of the volume.
-    fn find_taps(&self, taps: &mut Vec<Tap>, tile: &Tile, depth: usize, phase: usize, rows: Option<Range<usize>>) {
-        let (axes, columns) = (&self.gather.axes, self.gather.axes[2].phases());
-        let (row_taps, column_taps) = (&axes[1].taps[phase / columns], &axes[2].taps[phase % columns]);
-        let is_inside = |read: usize| {
-            let place = |row: usize| tile.window.first[0] + (row * axes[1].step + read) as isize;
-            rows.clone().is_none_or(|mut rows| rows.any(|row| (0..axes[1].input as isize).contains(&place(row))))
-        };
-        taps.clear();
-        for (depth_index, plane) in self.inputs(depth) {
-            let slot = plane % self.slots() * self.slot_len(tile);
-            for (row_index, row) in row_taps.iter().enumerate().filter(|(_, row)| is_inside(row.read)) {
-                let weight = (depth_index * row_taps.len() + row_index) * column_taps.len();
-                for (column_index, column) in column_taps.iter().enumerate() {
-                    let offset = slot + tile.window.offset(row.read, column.read);
-                    taps.push(Tap { offset, weight: weight + column_index });
-                }
-            }
-        }
-    }
-
     /// The input planes that an output plane reads, each with the number of its tap among those of its phase.
-    fn inputs(&self, depth: usize) -> impl Iterator<Item = (usize, usize)> {
+    pub(super) fn inputs(&self, depth: usize) -> impl Iterator<Item = (usize, usize)> {
         let axis = &self.gather.axes[0];
         let first = axis.first + (depth / axis.phases() * axis.step) as isize;
         axis.taps[depth % axis.phases()].iter().enumerate().filter_map(move |(number, tap)| {
@@ -303,12 +210,12 @@ impl<E: Element> Pass<'_, '_, E> {
     }
 
     /// Length of the sums of one phase.
-    fn phase_stride(&self, tile: &Tile) -> usize {
+    pub(super) fn phase_stride(&self, tile: &Tile) -> usize {
         self.widest * positions(&tile.window, tile.size).next_multiple_of(LANES)
     }
 
     /// Length of one packed plane of a tile.
-    fn slot_len(&self, tile: &Tile) -> usize {
+    pub(super) fn slot_len(&self, tile: &Tile) -> usize {
         self.gather.channels[0] * tile.window.channel_len()
     }
 

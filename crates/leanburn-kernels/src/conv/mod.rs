@@ -9,6 +9,7 @@ mod forward;
 mod gather;
 mod geometry;
 mod pack;
+mod plane_sums;
 mod row_sums;
 mod rows;
 mod tile;

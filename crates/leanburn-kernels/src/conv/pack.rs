@@ -240,3 +240,84 @@ fn every(source: &[f32], step: usize, target: &mut [f32]) {
         target.iter_mut().zip(source.iter().step_by(step)).for_each(|(target, source)| *target = *source);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::conv::Prologue;
+    use crate::{Activation, simd};
+
+    /// What a packed value should be: the source's, scaled and shifted, or zero outside.
+    fn value(size: [usize; 3], plane: usize, depth: usize, row: isize, column: isize) -> f32 {
+        let inside = |at: isize, len: usize| (0..len as isize).contains(&at);
+        if !inside(row, size[1]) || !inside(column, size[2]) {
+            return 0.0;
+        }
+        let index = ((plane * size[0] + depth) * size[1] + row as usize) * size[2] + column as usize;
+        (index % 251) as f32 * 2.0 + 0.5 + plane as f32
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn each_value_lies_where_its_offset_says(
+            first in prop::array::uniform2(-4isize..8),
+            step in prop::array::uniform2(1usize..4),
+            tile in prop::array::uniform2(1usize..20),
+            reads in prop::array::uniform2(prop::collection::vec(0usize..9, 1..4)),
+            size in [1usize..3, 1usize..12, 1usize..40],
+        ) {
+            let (channels, items) = (3, 2);
+            let values: Vec<f32> = (0..items * channels * size.iter().product::<usize>())
+                .map(|index| (index % 251) as f32)
+                .collect();
+            let shift: Vec<f32> = (0..items * channels).map(|plane| plane as f32 + 0.5).collect();
+            let scale = vec![2.0; shift.len()];
+            let prologue = Some(Prologue { scale: &scale, shift: &shift, activation: Activation::None });
+            let source = Source { input: Input { values: &values, prologue }, channels, size };
+            let window = Window::new(first, step, tile, [&reads[0], &reads[1]]);
+            let len = window.channel_len();
+            for arch in simd::available() {
+                let mut packed = vec![f32::NAN; 2 * len];
+                Packer::new(arch, source).pack(&window, 1, 1..3, size[0] - 1, &mut packed);
+                prop_assert!(packed.iter().all(|value| value.is_finite()));
+                for (channel, packed) in packed.chunks_exact(len).enumerate() {
+                    for (row, column) in (0..tile[0]).flat_map(|row| (0..tile[1]).map(move |column| (row, column))) {
+                        for (high, wide) in reads[0].iter().flat_map(|high| reads[1].iter().map(move |wide| (high, wide))) {
+                            let position = row * window.size[1] + column;
+                            let found = packed[position + window.offset(*high, *wide)];
+                            let place = [row * step[0] + high, column * step[1] + wide].map(|at| at as isize);
+                            let plane = channels + 1 + channel;
+                            let expected = value(size, plane, size[0] - 1, first[0] + place[0], first[1] + place[1]);
+                            prop_assert_eq!(found, expected);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_share_their_zeros_are_shorter() {
+        let window = Window::new([-1, -1], [1, 1], [4, 5], [&[0, 2], &[0, 1, 2]]);
+        let shared = window.sharing_zeros(5, 5);
+        assert_eq!((window.size, shared.size), ([6, 7], [6, 6]));
+        let values: Vec<f32> = (1..=40).map(|value| value as f32).collect();
+        let source = Source { input: Input::plain(&values), channels: 2, size: [1, 4, 5] };
+        let mut packed = vec![f32::NAN; 2 * shared.channel_len()];
+        Packer::new(simd::best(), source).pack(&shared, 0, 0..2, 0, &mut packed);
+        assert_eq!(packed[6..18], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 6.0, 7.0, 8.0, 9.0, 10.0]);
+        assert_eq!(packed[shared.channel_len()..][..6], [0.0; 6]);
+    }
+
+    #[test]
+    fn rows_share_no_zeros_where_a_tile_ends_inside() {
+        let window = Window::new([-1, -1], [1, 1], [4, 5], [&[0, 2], &[0, 1, 2]]);
+        assert_eq!(window.sharing_zeros(9, 5), window);
+        let strided = Window::new([-1, -1], [1, 2], [4, 5], [&[0, 2], &[0, 1, 2]]);
+        assert_eq!(strided.sharing_zeros(9, 5), strided);
+    }
+}

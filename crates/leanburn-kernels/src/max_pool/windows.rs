@@ -100,6 +100,11 @@ impl PoolWindows {
     pub fn output(&self) -> [usize; 3] {
         self.axes.each_ref().map(AxisWindows::output_len)
     }
+
+    /// The inputs of one axis that the window of an output holds.
+    pub fn window(&self, axis: usize, output: usize) -> impl Iterator<Item = usize> {
+        self.axes[axis].elements(output)
+    }
 }
 
 /// The windows of one axis; none is empty.

@@ -103,10 +103,10 @@ struct Moments {
 }
 
 impl Moments {
-    /// The moments of both together.
+    /// The moments of both together; the other ones are not of nothing.
     #[inline(always)]
     fn merged(self, other: Self) -> Self {
-        let count = (self.count + other.count).max(1.0);
+        let count = self.count + other.count;
         let share = other.count / count;
         let difference = other.mean - self.mean;
         Self {
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_does_not_show() {
-        for shape in named_shapes() {
-            let case = Case::<f32>::new(shape, [0.5, 1.0], Activation::None, 1);
+        for (shape, seed) in named_shapes().into_iter().flat_map(|shape| (0..8).map(move |seed| (shape, seed))) {
+            let case = Case::<f32>::new(shape, [0.5, 1.0], Activation::None, seed);
             on_any_number_of_threads(|| group_statistics(&shape, &case.x, EPSILON));
         }
     }
@@ -298,7 +298,8 @@ mod tests {
         let shape = NormShape { batch_size: 0, channels: 2, positions: 100, groups: 2 };
         assert_eq!(group_statistics(&shape, &[0f32; 0], 1e-5).mean, [0f32; 0]);
         let shape = NormShape { batch_size: 1, channels: 2, positions: 0, groups: 2 };
-        assert_eq!(group_statistics(&shape, &[0f32; 0], 1e-5).mean, [0.0; 2]);
+        let statistics = group_statistics(&shape, &[0f32; 0], 0.25);
+        assert_eq!((statistics.mean, statistics.deviation_reciprocal), (vec![0.0; 2], vec![2.0; 2]));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 pub(crate) mod attention;
 pub(crate) mod conv;
 pub(crate) mod conv_transpose;
+pub(crate) mod max_pool;
 pub(crate) mod norm;
 pub(crate) mod resample;
 pub(crate) mod upsample_conv;

@@ -43,13 +43,13 @@ pub(crate) struct NormGradients {
 impl Normalization {
     /// Computes the statistics of `x`.
     pub(crate) fn of(norm: Norm, x: &Tensor<5>) -> Self {
-        let [batch_size, channels, ..] = x.dims();
+        let dims @ [batch_size, channels, ..] = x.dims();
         norm.check(channels);
         let groups = norm.num_groups;
         let (mean, deviation_reciprocal) = match CpuTensor::holds(x) {
             true => {
                 let x = CpuTensor::of(x.clone());
-                let shape = norm_shape(&x_dims(&x, batch_size, channels), groups);
+                let shape = norm_shape(dims, groups);
                 let statistics =
                     with_element!(x.dtype(), E => norm::group_statistics(&shape, x.values::<E>(), norm.epsilon));
                 let tensor = |values| CpuTensor::from_vec(values, [batch_size, groups]).into_tensor();
@@ -78,12 +78,8 @@ impl Normalization {
     }
 }
 
-fn x_dims(x: &CpuTensor, batch_size: usize, channels: usize) -> [usize; 3] {
-    [batch_size, channels, if batch_size * channels == 0 { 0 } else { x.len() / (batch_size * channels) }]
-}
-
-fn norm_shape(&[batch_size, channels, positions]: &[usize; 3], groups: usize) -> NormShape {
-    NormShape { batch_size, channels, positions, groups }
+fn norm_shape([batch_size, channels, depth, height, width]: [usize; 5], groups: usize) -> NormShape {
+    NormShape { batch_size, channels, positions: depth * height * width, groups }
 }
 
 /// The tensor in float32 if it is in half precision.
@@ -104,16 +100,15 @@ pub(crate) fn channel_map(
     normalization: Option<&Normalization>,
     activation: Activation,
 ) -> Option<ChannelMap> {
-    let [batch_size, channels, depth, height, width] = dims;
     match normalization {
         None if activation == Activation::None => None,
         None => {
-            let count = batch_size * channels;
+            let count = dims[0] * dims[1];
             Some(ChannelMap { scale: vec![1.0; count], shift: vec![0.0; count], activation })
         }
         Some(normalization) => {
             let norm = &normalization.norm;
-            let shape = norm_shape(&[batch_size, channels, depth * height * width], norm.num_groups);
+            let shape = norm_shape(dims, norm.num_groups);
             let (weight, bias) = (norm.weight.as_ref().map(to_f32), norm.bias.as_ref().map(to_f32));
             let statistics = normalization.statistics();
             let (scale, shift) = statistics.scale_and_shift(&shape, weight.as_deref(), bias.as_deref());
@@ -131,7 +126,7 @@ pub(crate) fn apply(x: Tensor<5>, normalization: Option<&Normalization>, activat
     let dims = x.dims();
     let Some(map) = channel_map(dims, normalization, activation) else { return x };
     let mut x = CpuTensor::of(x);
-    let shape = norm_shape(&x_dims(&x, dims[0], dims[1]), 1);
+    let shape = norm_shape(dims, 1);
     with_element!(x.dtype(), E => match x.is_unique() {
         true => {
             norm::apply_in_place(&shape, x.values_mut::<E>(), map.prologue());
@@ -165,7 +160,7 @@ pub(crate) fn backward(
         return NormGradients { x: gradient.into_tensor(), weight: None, bias: None };
     };
     let norm = &normalization.norm;
-    let shape = norm_shape(&x_dims(&x, dims[0], dims[1]), norm.num_groups);
+    let shape = norm_shape(dims, norm.num_groups);
     let statistics = normalization.statistics();
     let (weight, bias) = (norm.weight.as_ref().map(to_f32), norm.bias.as_ref().map(to_f32));
     let (weight_gradient, bias_gradient) = with_element!(x.dtype(), E => norm::group_norm_act_backward(

@@ -50,11 +50,9 @@ impl UpsampleConv {
     /// The convolution whose transpose this is; `None` where its padding would be negative.
     fn folded(&self) -> Option<ConvShape> {
         let whole = conv::shape(self.enlarged(), self.weight, &self.options);
-        let mut padding = [[0; 2]; 3];
-        for axis in 0..3 {
-            for end in 0..2 {
-                padding[axis][end] = (whole.kernel[axis] - 1).checked_sub(whole.padding[axis][end])?;
-            }
+        let fits = |axis: usize| whole.padding[axis].iter().all(|padding| *padding < whole.kernel[axis]);
+        if !(0..3).all(fits) {
+            return None;
         }
         Some(ConvShape {
             batch_size: whole.batch_size,
@@ -65,7 +63,7 @@ impl UpsampleConv {
             kernel: std::array::from_fn(|axis| whole.kernel[axis] + self.factors[axis] - 1),
             stride: self.factors,
             dilation: [1; 3],
-            padding,
+            padding: std::array::from_fn(|axis| whole.padding[axis].map(|padding| whole.kernel[axis] - 1 - padding)),
         })
     }
 

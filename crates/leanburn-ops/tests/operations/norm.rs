@@ -1,0 +1,48 @@
+//! Group norm with an activation behind it.
+
+use leanburn_ops::{Activation, Norm, group_norm_act};
+use proptest::prelude::*;
+
+use crate::case::{Case, Inputs, cases};
+use crate::plain;
+
+proptest! {
+    #![proptest_config(cases(32))]
+
+    #[test]
+    fn group_norm_act_of_any_shape(
+        batch_size in 1usize..4,
+        num_groups in 1usize..5,
+        per_group in 1usize..5,
+        size in [2usize..6, 2usize..6, 2usize..40],
+        affine in any::<[bool; 2]>(),
+        activation in prop_oneof![
+            Just(Activation::None),
+            Just(Activation::Silu),
+            Just(Activation::Relu),
+            Just(Activation::LeakyRelu(0.01)),
+        ],
+    ) {
+        let channels = num_groups * per_group;
+        let case = Case {
+            volumes: vec![[batch_size, channels, size[0], size[1], size[2]]],
+            vectors: affine.into_iter().filter(|there| *there).map(|_| channels).collect(),
+            ..Case::default()
+        };
+        let norm = move |(x, _, vectors): Inputs| {
+            let mut vectors = vectors.into_iter();
+            let [weight, bias] = affine.map(|there| there.then(|| vectors.next().expect("as many as the case has")));
+            (x[0].clone(), Norm { num_groups, epsilon: 1e-5, weight, bias })
+        };
+        case.check(
+            move |inputs| {
+                let (x, norm) = norm(inputs);
+                group_norm_act(x, norm, activation)
+            },
+            move |inputs| {
+                let (x, norm) = norm(inputs);
+                plain::activate(plain::group_norm(x, norm), activation)
+            },
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! The operations composed from Burn's own tensor operations.
+
+use burn::prelude::*;
+use burn::tensor::{activation::softmax, module, ops::ConvOptions};
+use leanburn_ops::{Activation, Convolution, Norm};
+
+/// Zeros first, then a convolution without padding.
+pub fn conv3d(x: Tensor<5>, convolution: Convolution) -> Tensor<5> {
+    let Convolution { weight, bias, options } = convolution;
+    let [depth, height, width] = options.padding;
+    let padded = x.pad([(0, 0), (0, 0), depth, height, width], 0.0f32);
+    module::conv3d(padded, weight, bias, ConvOptions::new(options.stride, [0; 3], options.dilation, options.groups))
+}
+
+pub fn group_norm(x: Tensor<5>, norm: Norm) -> Tensor<5> {
+    let dims @ [batch_size, channels, ..] = x.dims();
+    let rows: Tensor<3> = x.reshape([batch_size as i64, norm.num_groups as i64, -1]);
+    let centred = rows.clone() - rows.mean_dim(2);
+    let variance = (centred.clone() * centred.clone()).mean_dim(2);
+    let normal: Tensor<5> = (centred / (variance + norm.epsilon).sqrt()).reshape(dims);
+    let scaled = match norm.weight {
+        Some(weight) => normal * weight.reshape([1, channels, 1, 1, 1]),
+        None => normal,
+    };
+    match norm.bias {
+        Some(bias) => scaled + bias.reshape([1, channels, 1, 1, 1]),
+        None => scaled,
+    }
+}
+
+pub fn activate(x: Tensor<5>, activation: Activation) -> Tensor<5> {
+    match activation {
+        Activation::None => x,
+        Activation::Silu => x.clone() / (x.neg().exp() + 1.0),
+        Activation::Relu => x.clamp_min(0.0),
+        Activation::LeakyRelu(slope) => x.clone().clamp_min(0.0) + x.clamp_max(0.0) * slope,
+    }
+}
+
+pub fn norm_act_conv3d(
+    x: Tensor<5>,
+    norm: Option<Norm>,
+    activation: Activation,
+    convolution: Convolution,
+    residual: Option<Tensor<5>>,
+) -> Tensor<5> {
+    let normal = match norm {
+        Some(norm) => group_norm(x, norm),
+        None => x,
+    };
+    let y = conv3d(activate(normal, activation), convolution);
+    match residual {
+        Some(residual) => y + residual,
+        None => y,
+    }
+}
+
+/// Every voxel `factors` times along each axis.
+pub fn repeat(x: Tensor<5>, [d, h, w]: [usize; 3]) -> Tensor<5> {
+    let [batch_size, channels, depth, height, width] = x.dims();
+    let apart: Tensor<7> = x.reshape([batch_size * channels, depth, 1, height, 1, width, 1]);
+    apart
+        .expand([batch_size * channels, depth, d, height, h, width, w])
+        .reshape([batch_size, channels, depth * d, height * h, width * w])
+}
+
+pub fn attention3d(query: Tensor<5>, key: Tensor<5>, value: Tensor<5>, num_heads: usize, scale: f64) -> Tensor<5> {
+    let dims @ [batch_size, channels, ..] = query.dims();
+    let heads = [query, key, value].map(|volume| -> Tensor<4> {
+        volume.reshape([batch_size as i64, num_heads as i64, (channels / num_heads) as i64, -1]).swap_dims(2, 3)
+    });
+    let [query, key, value] = heads;
+    let weights = softmax(query.matmul(key.swap_dims(2, 3)) * scale, 3);
+    weights.matmul(value).swap_dims(2, 3).reshape(dims)
+}
+
+/// The inputs of one axis at these places.
+pub fn gather(x: Tensor<5>, axis: usize, places: Vec<usize>) -> Tensor<5> {
+    let places: Vec<i64> = places.into_iter().map(|place| place as i64).collect();
+    let device = x.device();
+    x.select(axis + 2, Tensor::<1, Int>::from_data(places.as_slice(), &device))
+}
+
+/// A factor for each place of one axis.
+fn along(factors: Vec<f64>, axis: usize, like: &Tensor<5>) -> Tensor<5> {
+    let mut dims = [1; 5];
+    dims[axis + 2] = factors.len();
+    Tensor::from_data(TensorData::new(factors, dims), (&like.device(), like.dtype()))
+}
+
+pub fn nearest(x: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
+    (0..3).fold(x, |x, axis| {
+        let (from, to) = (x.dims()[axis + 2], size[axis]);
+        gather(x, axis, (0..to).map(|output| output * from / to).collect())
+    })
+}
+
+pub fn trilinear(x: Tensor<5>, size: [usize; 3], align_corners: bool) -> Tensor<5> {
+    (0..3).fold(x, |x, axis| {
+        let (from, to) = (x.dims()[axis + 2], size[axis]);
+        let place = |output: usize| match align_corners {
+            true => output as f64 * (from - 1) as f64 / (to - 1).max(1) as f64,
+            false => ((output as f64 + 0.5) * from as f64 / to as f64 - 0.5).clamp(0.0, (from - 1) as f64),
+        };
+        let places: Vec<f64> = (0..to).map(place).collect();
+        let below: Vec<usize> = places.iter().map(|place| *place as usize).collect();
+        let above = below.iter().map(|below| (below + 1).min(from - 1)).collect();
+        let fractions: Vec<f64> = places.iter().zip(&below).map(|(place, below)| place - *below as f64).collect();
+        let rest = fractions.iter().map(|fraction| 1.0 - fraction).collect();
+        let (rest, fractions) = (along(rest, axis, &x), along(fractions, axis, &x));
+        gather(x.clone(), axis, below) * rest + gather(x, axis, above) * fractions
+    })
+}
+
+/// The sum over each window, divided by how many of `counted` are in it.
+pub fn avg_pool3d(x: Tensor<5>, windows: leanburn_ops::AvgPool3d) -> Tensor<5> {
+    (0..3).fold(x, |x, axis| {
+        let size = x.dims()[axis + 2];
+        let (kernel, stride, padding) = (windows.kernel_size[axis], windows.stride[axis], windows.padding[axis]);
+        let reach = size + 2 * padding - kernel;
+        let count = match windows.ceil_mode {
+            false => reach / stride + 1,
+            true => {
+                let count = reach.div_ceil(stride) + 1;
+                if (count - 1) * stride >= size + padding { count - 1 } else { count }
+            }
+        };
+        // Zeros behind the padding where a window reaches over it.
+        let mut pad = [(0, 0); 5];
+        pad[axis + 2] = (padding, padding + kernel + stride);
+        let padded = x.pad(pad, 0.0f32);
+        let counts = |place: usize| match windows.count_include_pad {
+            true => place < size + 2 * padding,
+            false => (padding..size + padding).contains(&place),
+        };
+        let starts = || (0..count).map(|window| window * stride);
+        let divisors = starts().map(|start| (start..start + kernel).filter(|place| counts(*place)).count() as f64);
+        let divisors = along(divisors.collect(), axis, &padded);
+        let taps = (0..kernel).map(|tap| gather(padded.clone(), axis, starts().map(|start| start + tap).collect()));
+        taps.reduce(|sum, tap| sum + tap).expect("a window has an element") / divisors
+    })
+}
+
+pub fn adaptive_avg_pool3d(x: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
+    (0..3).fold(x, |x, axis| {
+        let (from, to) = (x.dims()[axis + 2], size[axis]);
+        let window = |output: usize| {
+            let (start, end) = (output * from / to, ((output + 1) * from).div_ceil(to));
+            x.clone().narrow(axis + 2, start, end - start).mean_dim(axis + 2)
+        };
+        Tensor::cat((0..to).map(window).collect(), axis + 2)
+    })
+}
