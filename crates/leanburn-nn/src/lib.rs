@@ -8,12 +8,13 @@
 //!
 //! # Mixed precision
 //!
-//! One rule, in [`numerics`]: the dtype of the activation decides. Parameters are float32; every convolution and matrix
-//! product computes in the dtype of its input; statistics, softmax and losses are computed in float32. A model
-//! runs in bfloat16 when its input is cast to bfloat16, and nothing else is to be configured.
+//! One rule, in [`numerics`]: the dtype of the activation decides. Parameters are float32; every convolution gives its
+//! result in the dtype of its input; statistics, softmax and losses are computed in float32. A model runs in bfloat16
+//! when its input is cast to bfloat16, and nothing else is to be configured.
 
 pub mod blocks;
 pub mod losses;
 pub mod models;
-pub mod numerics;
 pub mod weights;
+
+pub use leanburn_ops::numerics;

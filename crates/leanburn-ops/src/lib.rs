@@ -7,6 +7,7 @@
 //! - [`recompute`]: run part of a model without keeping its intermediate results, and run it again in backward.
 //! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model are kept and which are run again.
 //! - [`random`]: the random stream that makes the second run draw the same numbers as the first.
+//! - [`numerics`]: the dtype of the activation decides, the one rule of mixed precision.
 //! - [`backward`]: gradients of a loss by parameter, on every device, the recording one included.
 
 mod attention3d;
@@ -19,6 +20,7 @@ mod gradients;
 mod group_norm_act;
 mod max_pool3d;
 mod norm;
+pub mod numerics;
 mod operation;
 pub mod random;
 mod recompute;

@@ -98,6 +98,21 @@ mod tests {
     }
 
     #[test]
+    fn many_channels_take_narrow_tiles() {
+        let shapes = [
+            ConvShape { input: [2, 3, 290], ..cube([2, 600], 1, 3, 2, 1) },
+            ConvShape { input: [3, 90, 40], ..cube([2, 96], 1, 3, 2, 1) },
+            cube([32, 160], 6, 4, 2, 1),
+        ];
+        for shape in shapes {
+            for arch in simd::available() {
+                let case = Case::plain(shape);
+                compare::<f32>(&case, false, 2e-7, &|s, i, w, o| data_gradient_on(arch, s, i, w, o));
+            }
+        }
+    }
+
+    #[test]
     fn of_nothing_the_bias_remains() {
         let shape = cube([2, 3], 2, 3, 1, 0);
         let mut values = [f32::NAN; 16];

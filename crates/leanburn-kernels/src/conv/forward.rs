@@ -104,8 +104,21 @@ mod tests {
 
     #[test]
     fn many_channels_take_narrow_tiles() {
-        let shape = ConvShape { input: [2, 3, 140], ..cube([600, 2], 1, 3, 1, 1) };
-        compare::<f32>(&Case::plain(shape), true, 2e-7, &|s, i, w, o| forward(s, i, w, o));
+        let shapes = [
+            // Tiles of columns, and of rows.
+            ConvShape { input: [2, 3, 140], ..cube([600, 2], 1, 3, 1, 1) },
+            ConvShape { input: [3, 41, 20], ..cube([64, 2], 1, 3, 1, 1) },
+            ConvShape { input: [3, 81, 20], ..cube([64, 2], 1, 3, 2, 1) },
+            // Output channels in the lanes, and weights in parts.
+            cube([160, 32], 3, 3, 1, 1),
+            cube([160, 32], 7, 2, 2, 0),
+        ];
+        for shape in shapes {
+            for arch in simd::available() {
+                let case = Case::plain(shape);
+                compare::<f32>(&case, true, 2e-7, &|s, i, w, o| forward_on(arch, s, i, w, o));
+            }
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use burn::tensor::{DType, Tensor, activation::softmax};
 use leanburn_kernels::attention::{self, AttentionShape};
 
-use super::conv::cast_to;
 use crate::cpu::{CpuTensor, Stored, with_element};
+use crate::numerics::cast_to;
 
 /// Scores that the composition holds at a time, in elements.
 const SCORES_AT_A_TIME: usize = 1 << 22;

@@ -9,7 +9,8 @@ use leanburn_kernels::{
 };
 
 use super::norm::{self, Normalization};
-use crate::cpu::{CpuTensor, to_f32, with_element};
+use crate::cpu::{CpuTensor, Stored, to_f32, with_element};
+use crate::numerics::cast_to;
 
 /// What happens to a volume on its way into a convolution.
 #[derive(Clone, Debug)]
@@ -95,7 +96,7 @@ pub(crate) fn forward(
 }
 
 /// Calls `compute` with a place for the result: the residual's own where nobody else holds it.
-pub(super) fn write<E: crate::cpu::Stored>(
+pub(super) fn write<E: Stored>(
     residual: Option<Tensor<5>>,
     dims: [usize; 5],
     bias: Option<&[f32]>,
@@ -166,10 +167,6 @@ pub(crate) fn bias_gradient(gradient: &Tensor<5>, dtype: DType) -> Tensor<1> {
         conv::bias_gradient(batch_size, channels, gradient.values::<E>(), &mut sums)
     });
     cast_to(CpuTensor::from_vec(sums, [channels]).into_tensor(), dtype)
-}
-
-pub(super) fn cast_to<const D: usize>(tensor: Tensor<D>, dtype: DType) -> Tensor<D> {
-    if tensor.dtype() == dtype { tensor } else { tensor.cast(dtype) }
 }
 
 /// Burn's convolution pads both ends alike. The same sums come from padding both ends with as many zeros as the larger

@@ -5,8 +5,9 @@ use burn::backend::ops::ModuleOps;
 use burn::tensor::{Tensor, module, ops::ConvOptions, ops::ConvTransposeOptions};
 use leanburn_kernels::conv::{self, ConvShape, Input};
 
-use super::conv::{cast_to, shape, write};
+use super::conv::{shape, write};
 use crate::cpu::{CpuTensor, to_f32, with_element};
+use crate::numerics::cast_to;
 
 /// The dimensions of the output.
 pub(crate) fn output_dims(input: [usize; 5], weight: [usize; 5], options: &ConvTransposeOptions<3>) -> [usize; 5] {

@@ -1,6 +1,6 @@
 //! Group normalisation and activation: statistics, forward, backward.
 
-use burn::tensor::{DType, Tensor, activation};
+use burn::tensor::{Tensor, activation};
 use leanburn_kernels::{
     Activation,
     conv::Prologue,
@@ -9,6 +9,7 @@ use leanburn_kernels::{
 
 use crate::Norm;
 use crate::cpu::{CpuTensor, to_f32, with_element};
+use crate::numerics::{cast_to, widen};
 
 /// A norm with the statistics of one volume.
 #[derive(Clone, Debug)]
@@ -80,18 +81,6 @@ impl Normalization {
 
 fn norm_shape([batch_size, channels, depth, height, width]: [usize; 5], groups: usize) -> NormShape {
     NormShape { batch_size, channels, positions: depth * height * width, groups }
-}
-
-/// The tensor in float32 if it is in half precision.
-fn widen<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
-    match tensor.dtype() {
-        DType::F16 | DType::BF16 => tensor.cast(DType::F32),
-        _ => tensor,
-    }
-}
-
-fn cast_to<const D: usize>(tensor: Tensor<D>, dtype: DType) -> Tensor<D> {
-    if tensor.dtype() == dtype { tensor } else { tensor.cast(dtype) }
 }
 
 /// Scale and shift for the kernels; `None` where nothing is to be done.

@@ -3,8 +3,8 @@
 use burn::tensor::{Tensor, TensorData};
 use leanburn_kernels::{axis_map::AxisMap, resample};
 
-use super::conv::cast_to;
 use crate::cpu::{CpuTensor, with_element};
+use crate::numerics::cast_to;
 
 /// Applies one map to each axis, depth first.
 pub(crate) fn resample3d(x: Tensor<5>, maps: &[AxisMap; 3]) -> Tensor<5> {

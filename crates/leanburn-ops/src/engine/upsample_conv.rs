@@ -11,6 +11,7 @@ use leanburn_kernels::conv::ConvShape;
 use super::conv::{self, Entry};
 use super::conv_transpose::{transposed, transposed_data_gradient, transposed_weight_gradient};
 use crate::cpu::{CpuTensor, to_f32};
+use crate::numerics::cast_to;
 
 /// Enlargement and convolution: what both paths need to know.
 #[derive(Clone, Debug)]
@@ -132,7 +133,7 @@ impl UpsampleConv {
         match self.folded().filter(|_| CpuTensor::holds(x)) {
             Some(shape) => {
                 let sums = self.unfold(&transposed_weight_gradient(&shape, x, gradient), &shape);
-                conv::cast_to(CpuTensor::from_vec(sums, self.weight).into_tensor(), weight.dtype())
+                cast_to(CpuTensor::from_vec(sums, self.weight).into_tensor(), weight.dtype())
             }
             None => conv::weight_gradient(&self.repeat(x), &Entry::plain(), gradient, weight, &self.options),
         }
