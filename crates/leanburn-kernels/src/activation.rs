@@ -46,9 +46,7 @@ impl Activation {
                 simd.mul_add_e_f32s(simd.mul_f32s(x, s), simd.sub_f32s(one, s), s)
             }
             Self::Relu => simd.select_f32s(simd.greater_than_f32s(x, zero), one, zero),
-            Self::LeakyRelu(slope) => {
-                simd.select_f32s(simd.greater_than_f32s(x, zero), one, simd.splat_f32s(slope))
-            }
+            Self::LeakyRelu(slope) => simd.select_f32s(simd.greater_than_f32s(x, zero), one, simd.splat_f32s(slope)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::{BLOCK, CHUNK, NormShape, as_f32_mut, blocks, edit, write_back};
+use super::{BLOCK, CHUNK, NormShape, blocks, edit, write_back};
 use crate::conv::Prologue;
 use crate::{Activation, Element, simd};
 
@@ -106,7 +106,7 @@ impl Map {
     /// The function of a block, by way of the buffer in half precision.
     #[inline(always)]
     fn convert<S: Simd, E: Element>(self, simd: S, x: &[E], output: &mut [E], buffer: &mut [f32; BLOCK]) {
-        match (E::as_f32(x), as_f32_mut(output)) {
+        match (E::as_f32(x), E::as_f32_mut(output)) {
             (Some(x), Ok(output)) => self.copy(simd, x, output),
             (_, output) => {
                 let buffer = &mut buffer[..x.len()];
