@@ -67,16 +67,12 @@ impl WeightPlan {
         plan.rows = balanced(output[1], positions.div_ceil(width));
         plan.planes = balanced(output[0], positions.div_ceil(plan.rows * width));
         let (channels_in, channels_out) = plan.channels();
-        plan.block_out = balanced(
-            channels_out,
-            if uses < 2 {
-                128
-            } else if uses < 8 {
-                64
-            } else {
-                32
-            },
-        );
+        let most_out = match uses {
+            0..2 => 128,
+            2..8 => 64,
+            _ => 32,
+        };
+        plan.block_out = balanced(channels_out, most_out);
         plan.block_in = balanced(channels_in, plan.most_in());
         // Marches are long enough that packing the planes between two of them twice does not matter.
         plan.depths = balanced(output[0], (4 * plan.slots()).max(8)).next_multiple_of(plan.planes);

@@ -137,11 +137,12 @@ fn periodic<const UP: usize, const DOWN: usize, const TAPS: usize>(
     }
     for (index, group) in groups.iter_mut().enumerate() {
         for ((value, weights), source) in group.iter_mut().zip(&weights).zip(&sources) {
-            *value = 0.0;
+            let mut sum = 0.0;
             for (tap, weight) in weights.iter().enumerate() {
                 // SAFETY: `index` is at most the number of groups less one, and the source was cut to end with its last tap.
-                *value += weight * unsafe { source.get_unchecked(DOWN * index + tap) };
+                sum += weight * unsafe { source.get_unchecked(DOWN * index + tap) };
             }
+            *value = sum;
         }
     }
 }
