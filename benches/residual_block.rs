@@ -5,41 +5,24 @@
 //! cargo bench --bench residual_block
 //! ```
 
+#[path = "peers/rust/burn_block.rs"]
+mod burn_block;
+
 use std::hint::black_box;
 use std::time::Duration;
 
 use burn::module::Module;
-use burn::nn::conv::{Conv3d, Conv3dConfig};
-use burn::nn::{GroupNorm, GroupNormConfig, PaddingConfig3d};
-use burn::tensor::{Device, Distribution, Tensor, activation::silu};
+use burn::tensor::{Device, Distribution, Tensor};
 use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main, measurement::WallTime,
 };
 use leanburn::nn::blocks::{ResBlock, ResBlockConfig};
 use leanburn::ops::{backward, recompute};
 
+use burn_block::BurnBlock;
+
 const CHANNELS: usize = 16;
 const GROUPS: usize = 4;
-
-/// The same block of Burn's own layers.
-#[derive(Module, Debug)]
-struct BurnBlock {
-    norms: [GroupNorm; 2],
-    convs: [Conv3d; 2],
-}
-
-impl BurnBlock {
-    fn new(device: &Device) -> Self {
-        let conv = Conv3dConfig::new([CHANNELS; 2], [3; 3]).with_padding(PaddingConfig3d::Same);
-        let norm = GroupNormConfig::new(GROUPS, CHANNELS);
-        Self { norms: [0, 1].map(|_| norm.init(device)), convs: [0, 1].map(|_| conv.init(device)) }
-    }
-
-    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let halves = self.norms.iter().zip(&self.convs);
-        halves.fold(x.clone(), |h, (norm, conv)| conv.forward(silu(norm.forward(h)))) + x
-    }
-}
 
 fn bench_block<M: Module + Sync + 'static>(
     group: &mut BenchmarkGroup<'_, WallTime>,
@@ -66,7 +49,7 @@ fn residual_block(criterion: &mut Criterion) {
     let device = Device::flex().autodiff();
     device.seed(1);
     let ours = ResBlockConfig::new([CHANNELS; 2], GROUPS).init(&device);
-    let burns = BurnBlock::new(&device);
+    let burns = BurnBlock::new([CHANNELS; 2], GROUPS, &device);
     let mut group = criterion.benchmark_group("residual_block");
     group.sampling_mode(SamplingMode::Flat).sample_size(10);
     group.warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));

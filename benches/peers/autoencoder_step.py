@@ -1,126 +1,84 @@
-"""Compares a training step of leanburn's KL autoencoder with MONAI's: time and memory, same shapes, same threads.
+"""Compares a training step of the KL autoencoder: MONAI, Burn's own layers, leanburn; time and memory.
 
-    cargo build --release --example peer_autoencoder_step
-    python benches/peers/autoencoder_step.py [--shape 64 64 32] [--channels 32 64 64] [--threads 2] [--steps 3] [--write]
+    cargo build --release --example peers
+    python benches/peers/autoencoder_step.py [--shape 128 128 64] [--channels 32 64 64] [--dtype bf16] [--attention] [--write]
 
-Each line of the table is a process of its own. This one must stay small: a child starts with its parent's resident peak.
+Each line of the table is a process of its own. `--only ours` runs sizes that the others have no memory for.
 """
 
 import argparse
-import datetime
-import json
-import os
-import pathlib
-import platform
-import re
-import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-COLUMNS = ["program", "mode", "step", "held for backward", "peak of the heap", "peak resident", "... before step 1"]
+from compare import checked, finish, measure, mib, ours, parser, pytorch, table
+
+HEADER = ["program", "mode", "step", "ratio", "held for backward", "peak of the heap", "peak resident", "... before step 1"]
+TOLERANCES = {"f32": {"kl": 1e-3, "l1": 5e-2}, "bf16": {"kl": 5e-2, "l1": 1e-1}}
+NOTES = """*Ratio*: to the first line. *Held for backward*: what the heap grew by during forward. *Peak of the heap*: weights and
+optimizer included; counted by our allocator, sampled every 0.2 ms in an extra step for PyTorch, a lower bound.
+PyTorch and MONAI themselves are resident *before step 1*."""
+# Burn's own layers store all scores of attention, several times.
+MOST_POSITIONS_OF_BURN = 8192
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", type=int, nargs=3, default=[64, 64, 32], help="voxels along depth, height, width")
-    parser.add_argument("--channels", type=int, nargs="+", default=[32, 64, 64], help="of each level, finest first")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=3, help="timed steps; the median counts")
-    parser.add_argument("--write", action="store_true", help="write benches/results/autoencoder_step_*.md")
-    return parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--shape", type=int, nargs=3, default=[128, 128, 64], help="voxels along depth, height, width")
+    options.add_argument("--channels", type=int, nargs="+", default=[32, 64, 64], help="of each level, finest first")
+    options.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="of the activations")
+    options.add_argument("--attention", action="store_true", help="at the last level")
+    options.add_argument("--recompute", action="store_true", help="only the lines that recompute")
+    options.add_argument("--only", choices=["monai", "burn", "ours"], help="only the lines of one program")
+    options.add_argument("--skip-burn", action="store_true", help="leave out Burn's own layers, which are slow and large")
+    return options.parse_args()
 
 
-def target_folder() -> pathlib.Path:
-    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+def burn_can(options: argparse.Namespace) -> bool:
+    """Whether there is a line of Burn's own layers, and if not, why."""
+    positions = 1
+    for voxels in options.shape:
+        positions *= voxels >> (len(options.channels) - 1)
+    if options.dtype != "f32":
+        print("left out: Burn's own layers do not mix dtypes", file=sys.stderr)
+    elif options.attention and positions > MOST_POSITIONS_OF_BURN:
+        print(f"left out: Burn's own attention stores the square of {positions} positions", file=sys.stderr)
+    else:
+        return True
+    return False
 
 
-def run(command: list[str], options: argparse.Namespace) -> dict:
-    shared = ["--shape", *options.shape, "--channels", *options.channels]
-    shared += ["--threads", options.threads, "--steps", options.steps]
-    result = subprocess.run([*command, *map(str, shared)], stdout=subprocess.PIPE, text=True)
-    if result.returncode != 0:
-        sys.exit(f"{pathlib.Path(command[-1]).name} failed with code {result.returncode}")
-    return json.loads(result.stdout.splitlines()[-1])
-
-
-def measure(options: argparse.Namespace) -> list[dict]:
-    binary = target_folder() / "release" / "examples" / "peer_autoencoder_step"
-    if not binary.exists():
-        sys.exit("first: cargo build --release --example peer_autoencoder_step")
-    monai = [sys.executable, "-W", "ignore", str(HERE / "monai_autoencoder_step.py")]
-    commands = [monai, [*monai, "--recompute"], [str(binary)], [str(binary), "--recompute"]]
-    results = []
-    for command in commands:
-        results.append(run(command, options))
-        print(f"{results[-1]['program']}, {results[-1]['mode']}: done", file=sys.stderr)
-    if len({result["parameters"] for result in results}) != 1:
-        sys.exit(f"not the same model: {[result['parameters'] for result in results]} parameters")
-    return results
-
-
-def table(results: list[dict]) -> str:
-    def mib(size: int | None) -> str:
-        return "" if size is None else f"{size / 2**20:,.0f} MiB"
-
-    memory = ["held_bytes", "heap_peak_bytes", "resident_peak_bytes", "resident_before_bytes"]
-    rows = [COLUMNS]
-    for result in results:
-        numbers = [f"{result['step_seconds']:.2f} s", *(mib(result[key]) for key in memory)]
-        rows.append([result["program"], result["mode"], *numbers])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-
-    def line(row: list[str]) -> str:
-        cells = [cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths))]
-        return "| " + " | ".join(cells) + " |"
-
-    rule = "|" + "|".join("-" * (width + 2) if column < 2 else "-" * (width + 1) + ":" for column, width in enumerate(widths)) + "|"
-    return "\n".join([line(rows[0]), rule, *map(line, rows[1:])])
-
-
-def processor() -> str:
-    try:
-        text = pathlib.Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return re.search(r"model name\s*: (.*)", text).group(1).strip()
-
-
-def report(options: argparse.Namespace, results: list[dict], load: float) -> str:
-    volume = "x".join(map(str, options.shape))
-    given = f"--shape {' '.join(map(str, options.shape))} --channels {' '.join(map(str, options.channels))}"
-    given += f" --threads {options.threads} --steps {options.steps}"
-    return f"""# A training step of the KL autoencoder, leanburn beside MONAI
-
-{datetime.date.today()}, {processor()}, {options.threads} threads. Volume {volume}, batch of 1, channels {options.channels},
-one residual block a level, no attention, {results[0]['parameters']:,} parameters, float32, L1 + KL, Adam; median of
-{options.steps} steps after one. Load average at the start: {load:.1f} (well below 1 is a quiet machine).
-
-{table(results)}
-
-```bash
-cargo build --release --example peer_autoencoder_step
-python benches/peers/autoencoder_step.py {given} --write
-```
-
-"Held for backward" is what the heap grew by during forward. The peak of the heap is counted by leanburn's allocator,
-PyTorch has no such count on the CPU; compare the resident peaks, less what was resident before the first step.
-"""
+def commands(options: argparse.Namespace) -> list[list[str]]:
+    shared = [f"--threads={options.threads}", f"--steps={options.steps}", f"--dtype={options.dtype}"]
+    shared += ["--shape", *options.shape, "--channels", *options.channels]
+    shared += ["--attention"] if options.attention else []
+    chosen = []
+    if options.only in (None, "monai"):
+        monai = pytorch("autoencoder_step.py", *shared)
+        chosen += [(False, monai), (True, [*monai, "--recompute"])]
+    if options.only in (None, "burn") and not options.skip_burn and burn_can(options):
+        chosen += [(False, ours("autoencoder-step", *shared, "--burn"))]
+    if options.only in (None, "ours"):
+        lean = ours("autoencoder-step", *shared)
+        chosen += [(False, lean), (True, [*lean, "--recompute"])]
+    chosen = [command for recomputes, command in chosen if recomputes or not options.recompute]
+    return chosen or sys.exit("nothing left to run")
 
 
 def main() -> None:
     options = arguments()
-    load = os.getloadavg()[0]
-    results = measure(options)
-    print(table(results))
-    print(f"{options.threads} threads, load average at the start: {load:.1f}")
-    if options.write:
-        hardware = re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-") + f"-{options.threads}-threads"
-        name = f"autoencoder_step_{hardware}_{datetime.date.today():%Y%m}.md"
-        path = ROOT / "benches" / "results" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(report(options, results, load))
-        print(f"written: {path.relative_to(ROOT)}")
+    results = checked([measure(command) for command in commands(options)], TOLERANCES[options.dtype])
+    rows = []
+    for result in results:
+        peak = result["before_bytes"] + result["step_peak_bytes"]
+        row = [result["program"], result["mode"], f"{result['step_seconds']:.2f} s"]
+        row += [f"{result['step_seconds'] / results[0]['step_seconds']:.2f}", mib(result["kept_bytes"]), mib(peak)]
+        rows.append([*row, mib(result["resident_peak_bytes"]), mib(result["resident_before_bytes"])])
+    volume, parameters = "x".join(map(str, options.shape)), results[0]["checks"]["parameters"]
+    attention = "attention at the last level" if options.attention else "no attention"
+    setting = f"""Volume {volume}, batch of 1, channels {options.channels}, one residual block a level,
+{attention}, {parameters:,} parameters, {options.dtype}, L1 + KL, Adam; median of {options.steps} steps after one."""
+    parts = ["autoencoder_step", volume, options.dtype, "attention" if options.attention else "", options.only or ""]
+    title = "A training step of the KL autoencoder, leanburn beside MONAI"
+    finish(options, "-".join(filter(None, parts)), title, setting, table(HEADER, rows), NOTES)
 
 
 if __name__ == "__main__":

@@ -121,14 +121,7 @@ pub fn norm_act_conv3d(
         let output = conv::forward(&x, &entry, &weight, bias.as_ref(), residual, &options);
         let input_dims = x.dims();
         let keeps_input = tracked[4] || !entry.is_plain();
-        let operation = NormActConv {
-            x: keeps_input.then_some(x),
-            input_dims,
-            entry,
-            weight,
-            bias,
-            options,
-        };
+        let operation = NormActConv { x: keeps_input.then_some(x), input_dims, entry, weight, bias, options };
         (output.into_dispatch(), operation)
     });
     Tensor::from_dispatch(output)
@@ -156,6 +149,8 @@ impl Operation<6> for NormActConv {
             let x = x.as_ref().expect("kept for the weight");
             conv::weight_gradient(x, &entry, &gradient, &weight, &options)
         });
+        // Of a plain convolution nothing else looks at the input: it goes before its gradient comes.
+        let x = x.filter(|_| !entry.is_plain());
         let mut x_gradient = None;
         let [mut norm_weight, mut norm_bias] = [None, None];
         let mut residual_gradient = for_residual.then(|| gradient.clone());
@@ -163,12 +158,14 @@ impl Operation<6> for NormActConv {
             let behind_entry = conv::data_gradient(&gradient, &weight, input_dims, &options);
             // Before the norm's backward, so that the output's gradient is not held meanwhile.
             residual_gradient = residual_gradient.map(|_| gradient);
-            let gradients = match (entry.is_plain(), x) {
-                (false, Some(x)) => norm::backward(x, entry.normalization, entry.activation, behind_entry),
-                _ => norm::NormGradients { x: behind_entry, weight: None, bias: None },
-            };
-            x_gradient = Some(gradients.x);
-            (norm_weight, norm_bias) = (gradients.weight, gradients.bias);
+            x_gradient = Some(match x {
+                None => behind_entry,
+                Some(x) => {
+                    let gradients = norm::backward(x, entry.normalization, entry.activation, behind_entry);
+                    (norm_weight, norm_bias) = (gradients.weight, gradients.bias);
+                    gradients.x
+                }
+            });
         }
         [
             residual_gradient.map(Tensor::into_dispatch),

@@ -18,7 +18,8 @@ use crate::operation::{Operation, apply};
 ///
 /// # Memory
 ///
-/// Held for backward: the input, shared with whoever made it. Workspace on the CPU: a few rows for each thread.
+/// Held for backward: the input, shared with whoever made it, if the weight needs a gradient. Workspace on the CPU: a few
+/// rows for each thread.
 ///
 /// # Panics
 ///
@@ -31,10 +32,11 @@ pub fn conv_transpose3d(
     options: ConvTransposeOptions<3>,
 ) -> Tensor<5> {
     let inputs = [Some(x.into_dispatch()), Some(weight.into_dispatch()), bias.map(Tensor::into_dispatch)];
-    let output = apply(inputs, |inputs, _| {
+    let output = apply(inputs, |inputs, tracked| {
         let (x, weight, bias) = tensors(inputs);
         let output = conv_transpose::forward(&x, &weight, bias.as_ref(), &options);
-        (output.into_dispatch(), ConvTranspose { x, weight, bias, options })
+        let input_dims = x.dims();
+        (output.into_dispatch(), ConvTranspose { x: tracked[1].then_some(x), input_dims, weight, bias, options })
     });
     Tensor::from_dispatch(output)
 }
@@ -62,11 +64,11 @@ pub fn conv_transpose3d(
 pub fn upsample_conv3d(x: Tensor<5>, factors: [usize; 3], convolution: Convolution) -> Tensor<5> {
     let Convolution { weight, bias, options } = convolution;
     let inputs = [Some(x.into_dispatch()), Some(weight.into_dispatch()), bias.map(Tensor::into_dispatch)];
-    let output = apply(inputs, |inputs, _| {
+    let output = apply(inputs, |inputs, tracked| {
         let (x, weight, bias) = tensors(inputs);
         let upsample = UpsampleConv::new(x.dims(), weight.dims(), factors, options);
         let output = upsample.forward(&x, &weight, bias.as_ref());
-        (output.into_dispatch(), UpsampleConvolution { x, weight, bias, upsample })
+        (output.into_dispatch(), UpsampleConvolution { x: tracked[1].then_some(x), weight, bias, upsample })
     });
     Tensor::from_dispatch(output)
 }
@@ -79,7 +81,9 @@ fn tensors([x, weight, bias]: [Option<DispatchTensor>; 3]) -> (Tensor<5>, Tensor
 /// What [`conv_transpose3d`] keeps.
 #[derive(Clone, Debug)]
 struct ConvTranspose {
-    x: Tensor<5>,
+    /// Kept for the weight's gradient only.
+    x: Option<Tensor<5>>,
+    input_dims: [usize; 5],
     weight: Tensor<5>,
     bias: Option<Tensor<1>>,
     options: ConvTransposeOptions<3>,
@@ -87,13 +91,10 @@ struct ConvTranspose {
 
 impl Operation<3> for ConvTranspose {
     fn backward(self, gradient: DispatchTensor, needed: [bool; 3]) -> [Option<DispatchTensor>; 3] {
-        let Self { x, weight, bias, options } = self;
+        let Self { x, input_dims, weight, bias, options } = self;
         let gradient = Tensor::<5>::from_dispatch(gradient);
         let bias = bias.filter(|_| needed[2]).map(|bias| conv::bias_gradient(&gradient, bias.dtype()));
-        let input_dims = x.dims();
-        let weight_gradient =
-            needed[1].then(|| conv_transpose::weight_gradient(&x, &gradient, &weight, &options));
-        drop(x);
+        let weight_gradient = x.map(|x| conv_transpose::weight_gradient(&x, &gradient, &weight, &options));
         let x = needed[0].then(|| conv_transpose::data_gradient(&gradient, &weight, input_dims, &options));
         [x.map(Tensor::into_dispatch), weight_gradient.map(Tensor::into_dispatch), bias.map(Tensor::into_dispatch)]
     }
@@ -102,7 +103,8 @@ impl Operation<3> for ConvTranspose {
 /// What [`upsample_conv3d`] keeps.
 #[derive(Clone, Debug)]
 struct UpsampleConvolution {
-    x: Tensor<5>,
+    /// Kept for the weight's gradient only.
+    x: Option<Tensor<5>>,
     weight: Tensor<5>,
     bias: Option<Tensor<1>>,
     upsample: UpsampleConv,
@@ -113,8 +115,7 @@ impl Operation<3> for UpsampleConvolution {
         let Self { x, weight, bias, upsample } = self;
         let gradient = Tensor::<5>::from_dispatch(gradient);
         let bias = bias.filter(|_| needed[2]).map(|bias| conv::bias_gradient(&gradient, bias.dtype()));
-        let weight_gradient = needed[1].then(|| upsample.weight_gradient(&x, &gradient, &weight));
-        drop(x);
+        let weight_gradient = x.map(|x| upsample.weight_gradient(&x, &gradient, &weight));
         let x = needed[0].then(|| upsample.data_gradient(&gradient, &weight));
         [x.map(Tensor::into_dispatch), weight_gradient.map(Tensor::into_dispatch), bias.map(Tensor::into_dispatch)]
     }

@@ -99,7 +99,6 @@ impl CpuTensor {
     }
 }
 
-
 /// The values of a small tensor (a weight, a scale) in float32.
 pub(crate) fn to_f32<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     CpuTensor::of(tensor.clone()).to_f32()

@@ -31,8 +31,12 @@ pub fn group_norm_act(x: Tensor<5>, norm: Norm, activation: Activation) -> Tenso
     let inputs = [Some(x.into_dispatch()), weight.map(Tensor::into_dispatch), bias.map(Tensor::into_dispatch)];
     let output = apply(inputs, |[x, weight, bias], _| {
         let x = Tensor::from_dispatch(x.expect("given"));
-        let norm =
-            Norm { num_groups, epsilon, weight: weight.map(Tensor::from_dispatch), bias: bias.map(Tensor::from_dispatch) };
+        let norm = Norm {
+            num_groups,
+            epsilon,
+            weight: weight.map(Tensor::from_dispatch),
+            bias: bias.map(Tensor::from_dispatch),
+        };
         let normalization = Normalization::of(norm, &x);
         let output = norm::apply(x.clone(), Some(&normalization), activation);
         (output.into_dispatch(), GroupNormAct { x, normalization, activation })

@@ -62,7 +62,8 @@ where
         (plain[index], guards[index]) = (Some(raise_plain::<B>(primitive)), Some(guard));
     }
     let absent = guards.iter().any(Option::is_none).then(|| untracked::<B, C>(&plain));
-    let guards = guards.map(|guard| guard.unwrap_or_else(|| absent.as_ref().expect("made where one is missing").node()));
+    let guards =
+        guards.map(|guard| guard.unwrap_or_else(|| absent.as_ref().expect("made where one is missing").node()));
     drop(absent);
     let (output, operation) = forward(plain, tracked);
     let output = lower_plain::<B>(output);

@@ -52,7 +52,11 @@ impl AvgPool3d {
 ///
 /// # Memory
 ///
-/// Holds nothing for backward. Workspace on the CPU: a plane for each thread; elsewhere one volume between axes.
+/// Holds nothing for backward. Workspace on the CPU: a few rows for each thread; elsewhere one volume between axes.
+///
+/// # Numerics
+///
+/// Weights are float32, also for float64 volumes.
 ///
 /// # Panics
 ///

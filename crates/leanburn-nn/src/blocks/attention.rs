@@ -69,7 +69,8 @@ impl AttentionBlock {
     /// Applies the block to `[batch_size, channels, depth, height, width]`; the output has the input's shape.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let scale = (x.dims()[1] as f64).powf(-0.5);
-        let project = |convolution| norm_act_conv3d(x.clone(), Some(self.norm.norm()), Activation::None, convolution, None);
+        let project =
+            |convolution| norm_act_conv3d(x.clone(), Some(self.norm.norm()), Activation::None, convolution, None);
         let [query, key, value] = self.attn.projections().map(project);
         let h = attention3d(query, key, value, 1, scale);
         match &self.attn.out_proj {

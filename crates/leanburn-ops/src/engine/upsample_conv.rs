@@ -11,7 +11,7 @@ use leanburn_kernels::conv::ConvShape;
 use super::conv::{self, Entry};
 use super::conv_transpose::{transposed, transposed_data_gradient, transposed_weight_gradient};
 use crate::cpu::{CpuTensor, to_f32};
-use crate::numerics::cast_to;
+use crate::numerics::{cast_to, widen};
 
 /// Enlargement and convolution: what both paths need to know.
 #[derive(Clone, Debug)]
@@ -148,11 +148,12 @@ impl UpsampleConv {
         apart.expand([items, depth, d, height, h, width, w]).reshape(self.enlarged())
     }
 
-    /// The sum over the copies of each voxel.
+    /// The sum over the copies of each voxel, in float32.
     fn repeat_backward(&self, gradient: Tensor<5>) -> Tensor<5> {
+        let dtype = gradient.dtype();
         let [batch_size, channels, depth, height, width] = self.input;
         let [d, h, w] = self.factors;
-        let apart: Tensor<7> = gradient.reshape([batch_size * channels, depth, d, height, h, width, w]);
-        apart.sum_dim(6).sum_dim(4).sum_dim(2).reshape(self.input)
+        let apart: Tensor<7> = widen(gradient).reshape([batch_size * channels, depth, d, height, h, width, w]);
+        cast_to(apart.sum_dim(6).sum_dim(4).sum_dim(2).reshape(self.input), dtype)
     }
 }

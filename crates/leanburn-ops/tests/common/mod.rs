@@ -5,8 +5,8 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::conv::{Conv3d, Conv3dConfig};
 use burn::nn::{GroupNorm, GroupNormConfig, PaddingConfig3d};
 use burn::prelude::*;
-use burn::tensor::{TensorData, activation::silu};
-use leanburn_ops::{Gradients, backward, recompute};
+use burn::tensor::{TensorData, activation::silu, ops::ConvOptions};
+use leanburn_ops::{Activation, Convolution, Gradients, Norm, backward, norm_act_conv3d, recompute};
 
 #[derive(Module, Debug)]
 pub struct ResBlock {
@@ -35,6 +35,35 @@ pub fn chain(blocks: &[ResBlock], x: Tensor<5>, recomputed: bool) -> Tensor<5> {
     blocks.iter().fold(x, |x, block| match recomputed {
         true => recompute(block, x, ResBlock::forward),
         false => block.forward(x),
+    })
+}
+
+impl ResBlock {
+    /// The same block from the operations that keep their input only.
+    pub fn forward_lean(&self, x: Tensor<5>) -> Tensor<5> {
+        let h = self.half(&self.norm_0, &self.conv_0, x.clone(), None);
+        self.half(&self.norm_1, &self.conv_1, h, Some(x))
+    }
+
+    fn half(&self, norm: &GroupNorm, conv: &Conv3d, x: Tensor<5>, residual: Option<Tensor<5>>) -> Tensor<5> {
+        let scale = |param: &Option<Param<Tensor<1>>>| param.as_ref().map(Param::val);
+        let norm = Norm {
+            num_groups: norm.num_groups,
+            epsilon: norm.epsilon,
+            weight: scale(&norm.gamma),
+            bias: scale(&norm.beta),
+        };
+        let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+        let convolution = Convolution { weight: conv.weight.val(), bias: scale(&conv.bias), options };
+        norm_act_conv3d(x, Some(norm), Activation::Silu, convolution, residual)
+    }
+}
+
+/// `count` residual blocks of the operations that keep their input only, each plain or recomputed.
+pub fn lean_chain(blocks: &[ResBlock], x: Tensor<5>, recomputed: bool) -> Tensor<5> {
+    blocks.iter().fold(x, |x, block| match recomputed {
+        true => recompute(block, x, ResBlock::forward_lean),
+        false => block.forward_lean(x),
     })
 }
 

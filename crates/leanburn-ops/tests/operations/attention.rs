@@ -3,8 +3,19 @@
 use leanburn_ops::attention3d;
 use proptest::prelude::*;
 
-use crate::case::{Case, cases};
+use crate::case::{Case, Inputs, cases};
 use crate::plain;
+
+#[test]
+fn attention3d_in_half_precision() {
+    let volume = [1, 32, 6, 6, 6];
+    let case = Case { volumes: vec![volume; 3], ..Case::default() };
+    case.check_half(
+        &|(x, _, _): Inputs| attention3d(x[0].clone(), x[1].clone(), x[2].clone(), 2, 0.25),
+        &|(x, _, _): Inputs| plain::attention3d(x[0].clone(), x[1].clone(), x[2].clone(), 2, 0.25),
+        1.0,
+    );
+}
 
 fn check(batch_size: usize, channels: usize, num_heads: usize, query: [usize; 3], key: [usize; 3], scale: f64) {
     let volume = |[depth, height, width]: [usize; 3]| [batch_size, channels, depth, height, width];
@@ -16,7 +27,7 @@ fn check(batch_size: usize, channels: usize, num_heads: usize, query: [usize; 3]
 }
 
 proptest! {
-    #![proptest_config(cases(24))]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn attention3d_of_any_shape(

@@ -4,7 +4,7 @@ use burn::prelude::*;
 use leanburn_ops::{Activation, Convolution, Norm, conv3d, norm_act_conv3d, upsample_conv3d};
 use proptest::prelude::*;
 
-use crate::case::{Case, Inputs, cases};
+use crate::case::{Case, Inputs, Operation, cases};
 use crate::geometry::{Axis, Geometry, geometry, keeping_geometry};
 use crate::plain;
 
@@ -104,17 +104,23 @@ impl Surroundings {
     }
 
     fn check(self, geometry: Geometry) {
-        let both = (self.clone(), geometry.clone());
-        let ours = move |inputs: Inputs| {
-            let (x, norm, activation, convolution, residual) = self.arguments(&geometry, inputs);
+        self.case(&geometry).check(self.ours(&geometry), self.plainly(&geometry));
+    }
+
+    fn ours(&self, geometry: &Geometry) -> impl Operation {
+        let (this, geometry) = (self.clone(), geometry.clone());
+        move |inputs| {
+            let (x, norm, activation, convolution, residual) = this.arguments(&geometry, inputs);
             norm_act_conv3d(x, norm, activation, convolution, residual)
-        };
-        let (surroundings, geometry) = both;
-        let case = surroundings.case(&geometry);
-        case.check(ours, move |inputs| {
-            let (x, norm, activation, convolution, residual) = surroundings.arguments(&geometry, inputs);
+        }
+    }
+
+    fn plainly(&self, geometry: &Geometry) -> impl Operation {
+        let (this, geometry) = (self.clone(), geometry.clone());
+        move |inputs| {
+            let (x, norm, activation, convolution, residual) = this.arguments(&geometry, inputs);
             plain::norm_act_conv3d(x, norm, activation, convolution, residual)
-        });
+        }
     }
 }
 
@@ -137,7 +143,7 @@ fn check_conv3d(geometry: Geometry, bias: bool) {
 }
 
 proptest! {
-    #![proptest_config(cases(24))]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn conv3d_of_any_geometry(geometry in geometry(1), bias in any::<bool>()) {
@@ -181,13 +187,39 @@ fn convolutions_of_many_channels_and_columns() {
     check_conv3d(depthwise, true);
 }
 
+/// Both half precisions to a few units in the last place, at a size at which sums do not cancel.
+#[test]
+fn a_block_of_a_model_in_half_precision() {
+    let axis = Axis { size: 9, kernel: 3, stride: 1, dilation: 1, padding: (1, 1) };
+    let geometry = Geometry { batch_size: 2, groups: 1, per_group: [16, 16], axes: [axis; 3] };
+    for activation in [Activation::None, Activation::Silu, Activation::Relu, Activation::LeakyRelu(0.2)] {
+        for residual in [Residual::Input, Residual::Made] {
+            let block = Surroundings { norm_groups: Some(2), affine: [true; 2], activation, bias: true, residual };
+            block.case(&geometry).check_half(&block.ours(&geometry), &block.plainly(&geometry), 1.0);
+        }
+    }
+}
+
 /// Stride and dilation are not for an enlargement; padding may be wider than the kernel.
 fn check_upsample(mut geometry: Geometry, factors: [usize; 3], bias: bool) {
     for axis in &mut geometry.axes {
-        // As small as the enlarged volume may be for the kernel.
-        *axis = Axis { stride: 1, dilation: 1, size: axis.size.clamp(1, 5).max(axis.kernel), ..*axis };
+        *axis = Axis { stride: 1, dilation: 1, size: axis.size.min(5).max(axis.kernel), ..*axis };
     }
     let case = Surroundings::alone(bias).case(&geometry);
+    let (ours, plainly) = upsample(&geometry, factors);
+    case.check(ours, plainly);
+}
+
+#[test]
+fn an_enlargement_of_a_model_in_half_precision() {
+    let axis = Axis { size: 6, kernel: 3, stride: 1, dilation: 1, padding: (1, 1) };
+    let geometry = Geometry { batch_size: 1, groups: 1, per_group: [16, 12], axes: [axis; 3] };
+    let (ours, plainly) = upsample(&geometry, [2; 3]);
+    Surroundings::alone(true).case(&geometry).check_half(&ours, &plainly, 1.0);
+}
+
+/// Ours, and the enlarged volume in a convolution.
+fn upsample(geometry: &Geometry, factors: [usize; 3]) -> (impl Operation, impl Operation) {
     let options = geometry.options();
     let convolution = move |kernels: Vec<Tensor<5>>, vectors: Vec<Tensor<1>>| Convolution {
         weight: kernels[0].clone(),
@@ -195,10 +227,10 @@ fn check_upsample(mut geometry: Geometry, factors: [usize; 3], bias: bool) {
         options: options.clone(),
     };
     let plainly = convolution.clone();
-    case.check(
-        move |(x, kernels, vectors)| upsample_conv3d(x[0].clone(), factors, convolution(kernels, vectors)),
-        move |(x, kernels, vectors)| {
+    (
+        move |(x, kernels, vectors): Inputs| upsample_conv3d(x[0].clone(), factors, convolution(kernels, vectors)),
+        move |(x, kernels, vectors): Inputs| {
             plain::conv3d(plain::repeat(x[0].clone(), factors), plainly(kernels, vectors))
         },
-    );
+    )
 }

@@ -17,7 +17,7 @@ fn axis() -> impl Strategy<Value = [usize; 6]> {
 }
 
 proptest! {
-    #![proptest_config(cases(24))]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn conv_transpose3d_of_any_geometry(

@@ -46,8 +46,12 @@ fn keeping_axis() -> impl Strategy<Value = Axis> {
 /// Any convolution of volumes of at least `smallest` voxels an axis.
 pub fn geometry(smallest: usize) -> impl Strategy<Value = Geometry> {
     let axes = [axis(smallest), axis(smallest), axis(smallest)];
-    (1usize..3, 1usize..4, [1usize..5, 1usize..6], axes)
-        .prop_map(|(batch_size, groups, per_group, axes)| Geometry { batch_size, groups, per_group, axes })
+    (1usize..3, 1usize..4, [1usize..5, 1usize..6], axes).prop_map(|(batch_size, groups, per_group, axes)| Geometry {
+        batch_size,
+        groups,
+        per_group,
+        axes,
+    })
 }
 
 /// Any convolution whose output has the shape of its input.

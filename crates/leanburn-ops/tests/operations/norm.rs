@@ -7,7 +7,7 @@ use crate::case::{Case, Inputs, cases};
 use crate::plain;
 
 proptest! {
-    #![proptest_config(cases(32))]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn group_norm_act_of_any_shape(

@@ -59,9 +59,13 @@ pub fn norm_act_conv3d(
 pub fn repeat(x: Tensor<5>, [d, h, w]: [usize; 3]) -> Tensor<5> {
     let [batch_size, channels, depth, height, width] = x.dims();
     let apart: Tensor<7> = x.reshape([batch_size * channels, depth, 1, height, 1, width, 1]);
-    apart
-        .expand([batch_size * channels, depth, d, height, h, width, w])
-        .reshape([batch_size, channels, depth * d, height * h, width * w])
+    apart.expand([batch_size * channels, depth, d, height, h, width, w]).reshape([
+        batch_size,
+        channels,
+        depth * d,
+        height * h,
+        width * w,
+    ])
 }
 
 pub fn attention3d(query: Tensor<5>, key: Tensor<5>, value: Tensor<5>, num_heads: usize, scale: f64) -> Tensor<5> {

@@ -24,7 +24,7 @@ fn case(volume: [usize; 5]) -> Case {
 }
 
 proptest! {
-    #![proptest_config(cases(32))]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn nearest_to_any_size(volume in volume(), size in [1usize..12, 1usize..12, 1usize..30]) {

@@ -1,0 +1,156 @@
+"""Compares single convolutions of the kinds 3D models have, forward and all gradients: PyTorch, plain Burn, leanburn.
+
+    cargo build --release --example peers
+    python benches/peers/conv3d_sweep.py [--with-burn] [--only '64->64'] [--threads 2] [--steps 5] [--write]
+
+Each program is one process that takes up one convolution after the other; in each of `--steps` rounds they are timed in
+turn, each at least `--seconds`, while the others wait. The medians count.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from typing import NamedTuple
+
+from compare import Server, check, finish, ours, parser, pytorch, table
+
+NOTES = """Milliseconds; *backward* is the gradients of input, weight and bias, from a gradient of ones. *Ratio*: PyTorch's sum over ours.
+Each program is one process; they are timed in turn, round by round."""
+
+
+class Shape(NamedTuple):
+    """A convolution: batch, channels, size, and along each axis kernel, stride and padding."""
+
+    batch_size: int
+    channels: tuple[int, int]
+    size: tuple[int, int, int]
+    kernel: tuple[int, int, int]
+    stride: tuple[int, int, int]
+    padding: tuple[int, int, int]
+
+    def line(self) -> str:
+        numbers = [self.batch_size, *self.channels, *self.size, *self.kernel, *self.stride, *self.padding]
+        return "open " + " ".join(map(str, numbers))
+
+    def cells(self) -> list[str]:
+        def axes(numbers: tuple[int, int, int]) -> str:
+            return f"{numbers[0]}" if len(set(numbers)) == 1 else "x".join(map(str, numbers))
+
+        size = "x".join(map(str, [self.batch_size, *self.size]))
+        return [f"{self.channels[0]}->{self.channels[1]}", size, axes(self.kernel), axes(self.stride)]
+
+
+def shape(channels: str, size: int | str, kernel: int = 3, stride: int | str = 1, batch_size: int = 1) -> Shape:
+    """`shape("32->64", "16x32x32", stride="1x2x2")`; padding keeps the size of stride one, or less by one for kernel 4."""
+
+    def axes(value: int | str) -> tuple[int, int, int]:
+        numbers = tuple(map(int, str(value).split("x")))
+        return numbers * 3 if len(numbers) == 1 else numbers
+
+    channels_in, channels_out = map(int, channels.split("->"))
+    padding = (kernel - 1) // 2
+    return Shape(batch_size, (channels_in, channels_out), axes(size), axes(kernel), axes(stride), axes(padding))
+
+
+SHAPES = [
+    # an autoencoder, from fine to coarse: in, levels, shortcuts, out, quantisation
+    shape("1->32", 64),
+    shape("32->32", 64),
+    shape("64->32", 48),
+    shape("32->1", 64),
+    shape("16->16", 48),
+    shape("8->8", 64),
+    shape("4->8", 48),
+    shape("32->32", "64x64x32"),
+    shape("32->64", 32),
+    shape("64->64", 32),
+    shape("64->64", 16),
+    shape("64->3", 16),
+    shape("3->64", 16),
+    shape("128->128", 16),
+    shape("256->256", 12),
+    shape("32->64", 32, kernel=1),
+    shape("64->32", 32, kernel=1),
+    shape("3->3", 16, kernel=1),
+    shape("64->256", 16, kernel=1),
+    shape("256->256", 12, kernel=1),
+    # halvings, also of height and width alone
+    shape("32->32", 48, stride=2),
+    shape("64->64", 32, stride=2),
+    shape("128->128", 16, stride=2),
+    shape("32->64", "32x48x48", stride="1x2x2"),
+    shape("64->128", "16x32x32", stride="1x2x2"),
+    shape("128->256", "12x16x16", stride="1x2x2"),
+    # a patch discriminator and a VQ-VAE
+    shape("1->32", 64, kernel=4, stride=2),
+    shape("32->64", 32, kernel=4, stride=2),
+    shape("64->128", 16, kernel=4, stride=2),
+    shape("64->128", 12, kernel=4),
+    shape("128->1", 12, kernel=4),
+    shape("64->64", 24, kernel=4, stride=2, batch_size=2),
+    # odd sizes
+    shape("16->16", "33x47x21"),
+    shape("4->8", "33x47x21"),
+    shape("1->16", "33x47x21"),
+    shape("16->32", "33x47x21", stride=2),
+    shape("32->32", 17),
+    shape("64->128", 17, stride=2),
+    shape("32->64", 17, kernel=4, stride=2),
+    shape("64->64", "7x9x5"),
+    shape("256->128", "7x9x5", kernel=1),
+    # a batch of two
+    shape("16->16", 32, batch_size=2),
+    shape("32->32", 24, batch_size=2),
+    shape("128->128", 12, batch_size=2),
+    shape("32->64", 24, kernel=1, batch_size=2),
+]
+
+
+def medians(servers: dict[str, Server], case: Shape, options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Seconds of forward and backward of each program, once it is sure that all compute the same."""
+    answers = {name: server.ask(case.line()) for name, server in servers.items()}
+    check(answers, dict.fromkeys(set(next(iter(answers.values()))) - {"shape"}, 1e-4))
+    rounds = {name: [] for name in servers}
+    for _ in range(options.steps):
+        for name, server in servers.items():
+            rounds[name].append(server.ask(f"time {options.seconds}"))
+            time.sleep(0.05)  # threads that still wait for work in a loop go to sleep
+    keys = ["forward", "backward"]
+    return {name: {key: statistics.median(taken[key] for taken in rounds[name]) for key in keys} for name in rounds}
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--with-burn", action="store_true", help="also Burn's own convolution, which is slow")
+    options.add_argument("--seconds", type=float, default=0.2, help="the least that a timing takes")
+    options.add_argument("--only", help="only the shapes with this in their description")
+    options = options.parse_args()
+    commands = {"PyTorch": pytorch("conv3d.py", f"--threads={options.threads}")}
+    commands |= {"Burn": ours("conv3d", f"--threads={options.threads}", "--burn")} if options.with_burn else {}
+    commands |= {"leanburn": ours("conv3d", f"--threads={options.threads}")}
+    servers = {name: Server(command) for name, command in commands.items()}
+    programs = [server.greeting["program"] for server in servers.values()]
+    rows, ratios = [], []
+    for case in [case for case in SHAPES if not options.only or options.only in " ".join(case.cells())]:
+        taken = medians(servers, case, options)
+        sums = {name: sum(seconds.values()) for name, seconds in taken.items()}
+        ratios.append(sums["PyTorch"] / sums["leanburn"])
+        times = [taken[name][key] for key in ["forward", "backward"] for name in ["PyTorch", "leanburn"]] + [*sums.values()]
+        rows.append([*case.cells(), *(f"{1e3 * seconds:.2f}" for seconds in times), f"{ratios[-1]:.2f}"])
+        print(" ".join(rows[-1]), file=sys.stderr)
+    for server in servers.values():
+        server.close()
+    header = ["channels", "size", "kernel", "stride"]
+    header += [f"{key} {name}" for key in ["forward", "backward"] for name in ["PyTorch", "leanburn"]]
+    header += [f"sum {name}" for name in servers] + ["ratio"]
+    body = table(header, rows, names=4)
+    body += f"\n\n{len(ratios)} shapes: smallest ratio {min(ratios):.2f}, geometric mean {statistics.geometric_mean(ratios):.2f}."
+    setting = f"""{'; '.join(programs)}. Float32; median of {options.steps} rounds,
+in each of them repetitions of at least {options.seconds} s for each program."""
+    title = "Single 3D convolutions, leanburn beside PyTorch"
+    finish(options, "conv3d_sweep", title, setting, body, NOTES)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+//! Times single convolutions, one for each line of the input; the twin of `pytorch/conv3d.py`, which says how to ask.
+
+use std::hint::black_box;
+use std::io::BufRead;
+use std::time::{Duration, Instant};
+
+use burn::tensor::{Device, Tensor, module, ops::ConvOptions};
+use clap::Args;
+use leanburn::ops::{Convolution, Gradients, backward, conv3d};
+use serde_json::{Value, json};
+
+use crate::measure::{program, use_threads};
+use crate::values::{digest, tensor};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Threads of the CPU.
+    #[arg(long)]
+    threads: usize,
+    /// Burn's own convolution.
+    #[arg(long)]
+    burn: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    use_threads(arguments.threads)?;
+    println!("{}", json!({"program": program(arguments.burn)}));
+    let mut case = None;
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let answer = match (line.split_once(' '), &case) {
+            (Some(("open", numbers)), _) => {
+                case = None; // the last one's tensors go before the next one's come
+                case.insert(Case::new(numbers, arguments.burn)?).checks()
+            }
+            (Some(("time", seconds)), Some(case)) => case.time(Duration::from_secs_f64(seconds.parse()?)),
+            _ => return Err(format!("open or time, not {line}").into()),
+        };
+        println!("{answer}");
+    }
+    Ok(())
+}
+
+/// A convolution with its tensors.
+struct Case {
+    x: Tensor<5>,
+    convolution: Convolution,
+    burn: bool,
+}
+
+impl Case {
+    fn new(numbers: &str, burn: bool) -> Result<Self, Box<dyn std::error::Error>> {
+        let numbers = numbers.split(' ').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+        let [batch_size, channels_in, channels_out, rest @ ..] = numbers.as_slice() else {
+            return Err("batch size, channels in and channels out are missing".into());
+        };
+        let axes: &[[usize; 3]; 4] = rest.as_chunks().0.try_into()?;
+        let [size, kernel, stride, padding] = *axes;
+        let (device, fan_in) = (Device::flex().autodiff(), channels_in * kernel.iter().product::<usize>());
+        let volume = |outer: usize, inner: usize, axes: [usize; 3]| [outer, inner, axes[0], axes[1], axes[2]];
+        let weight_shape = volume(*channels_out, *channels_in, kernel);
+        Ok(Self {
+            x: tensor(volume(*batch_size, *channels_in, size), 7, 1.0, &device).require_grad(),
+            convolution: Convolution {
+                weight: tensor(weight_shape, 11, (fan_in as f32).sqrt().recip(), &device).require_grad(),
+                bias: Some(tensor([*channels_out], 13, 1.0, &device).require_grad()),
+                options: ConvOptions::new(stride, padding, [1; 3], 1),
+            },
+            burn,
+        })
+    }
+
+    fn forward(&self) -> Tensor<5> {
+        let (x, convolution) = (self.x.clone(), self.convolution.clone());
+        match self.burn {
+            true => module::conv3d(x, convolution.weight, convolution.bias, convolution.options),
+            false => conv3d(x, convolution),
+        }
+    }
+
+    /// All gradients, from a gradient of ones.
+    fn backward(&self, y: Tensor<5>) -> Gradients {
+        backward(y.reshape([-1]))
+    }
+
+    fn checks(&self) -> Value {
+        let y = self.forward();
+        let mut gradients = self.backward(y.clone());
+        let Convolution { weight, bias, .. } = &self.convolution;
+        json!({
+            "shape": y.dims(),
+            "output": digest(&y.without_autodiff()),
+            "input gradient": gradients.take(&self.x).as_ref().map(digest),
+            "weight gradient": gradients.take(weight).as_ref().map(digest),
+            "bias gradient": bias.as_ref().and_then(|bias| gradients.take(bias)).as_ref().map(digest),
+        })
+    }
+
+    /// Mean seconds of forward and of backward in as many repetitions as take `least`.
+    fn time(&self, least: Duration) -> Value {
+        let [mut forward, mut backward] = [Duration::ZERO; 2];
+        let mut repetitions = 0;
+        black_box(self.backward(self.forward()));
+        while forward + backward < least {
+            let begin = Instant::now();
+            let y = black_box(self.forward());
+            let middle = Instant::now();
+            drop(black_box(self.backward(y)));
+            forward += middle - begin;
+            backward += middle.elapsed();
+            repetitions += 1;
+        }
+        let mean = |total: Duration| total.as_secs_f64() / f64::from(repetitions);
+        json!({"forward": mean(forward), "backward": mean(backward)})
+    }
+}

@@ -1,0 +1,147 @@
+//! Heap that the operations hold and need. One test at a time: each counts the whole heap.
+
+mod common;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use burn::prelude::*;
+use burn::tensor::{Distribution, ops::ConvOptions};
+use common::{ResBlock, lean_chain};
+use leanburn_ops::{Convolution, attention3d, backward, conv3d, upsample_conv3d};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+const MEBIBYTE: f64 = (1 << 20) as f64;
+
+fn alone() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes that `action` leaves on the heap with its result, and the most on the way, both above what was there before.
+fn held_and_peak<T>(action: impl FnOnce() -> T) -> (T, f64, f64) {
+    let before = HEAP.current_usage() as f64;
+    HEAP.reset_peak_usage();
+    let result = action();
+    (result, HEAP.current_usage() as f64 - before, HEAP.peak_usage() as f64 - before)
+}
+
+fn volume(dims: [usize; 5], device: &Device) -> Tensor<5> {
+    Tensor::random(dims, Distribution::Normal(0.0, 1.0), device)
+}
+
+fn bytes(dims: [usize; 5]) -> f64 {
+    (4 * dims.iter().product::<usize>()) as f64
+}
+
+fn convolution(dims: [usize; 5], device: &Device) -> Convolution {
+    let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+    Convolution { weight: volume(dims, device), bias: None, options }
+}
+
+#[test]
+fn residual_blocks_hold_two_activations_plain_and_one_recomputed() {
+    let _alone = alone();
+    const BLOCKS: usize = 8;
+    const DIMS: [usize; 5] = [1, 16, 32, 32, 32];
+    let device = Device::flex().autodiff();
+    let blocks: Vec<_> = (0..BLOCKS).map(|_| ResBlock::new(DIMS[1], &device)).collect();
+    let x = volume(DIMS, &device);
+    for (recomputed, most) in [(false, 2.1), (true, 1.1)] {
+        // The first block's input is the result of an operation, as inside a model.
+        let forward = || lean_chain(&blocks, x.clone() * 1.0, recomputed).powf_scalar(2.0).mean();
+        drop(backward(forward())); // initialises parameters and threads
+        let (loss, held, _) = held_and_peak(forward);
+        let (_gradients, _, peak) = held_and_peak(|| backward(loss));
+        let (held, peak) = (held / bytes(DIMS), (held + peak) / bytes(DIMS));
+        println!("recomputed {recomputed}: held {held:.2}, peak in backward {peak:.2} activations");
+        let per_block = (held - 1.0) / BLOCKS as f64; // one activation belongs to the loss
+        assert!(per_block <= most, "{per_block:.2} activations a block");
+        assert!(peak <= held + 6.0, "peak of {peak:.2} activations, {held:.2} of them held");
+    }
+}
+
+#[test]
+fn attention_needs_less_than_64_mebibytes_at_16384_positions() {
+    let _alone = alone();
+    const DIMS: [usize; 5] = [1, 64, 16, 32, 32];
+    let device = Device::flex().autodiff();
+    let [query, key, value] = [0; 3].map(|_| volume(DIMS, &device).require_grad());
+    let (y, held, peak) = held_and_peak(|| attention3d(query, key, value, 1, 0.125));
+    let (held, peak) = ((held - bytes(DIMS)) / MEBIBYTE, (peak - bytes(DIMS)) / MEBIBYTE);
+    println!("forward: {held:.2} MiB held above the output, peak {peak:.2} MiB");
+    assert!(held < 1.0, "{held:.2} MiB held"); // 4 bytes a query
+    assert!(peak < 64.0, "{peak:.2} MiB");
+    let loss = y.sum();
+    let (_gradients, _, peak) = held_and_peak(|| backward(loss));
+    let above = (peak - 3.0 * bytes(DIMS)) / MEBIBYTE;
+    println!("backward: peak {above:.2} MiB above the gradients");
+    assert!(above < 64.0, "{above:.2} MiB");
+}
+
+#[test]
+fn upsample_conv3d_holds_the_small_volume_only() {
+    let _alone = alone();
+    const SMALL: [usize; 5] = [1, 16, 24, 24, 24];
+    const LARGE: [usize; 5] = [1, 8, 48, 48, 48];
+    let device = Device::flex().autodiff();
+    let x = volume(SMALL, &device).require_grad();
+    let mut convolution = convolution([8, 16, 3, 3, 3], &device);
+    convolution.weight = convolution.weight.require_grad();
+    let run = || upsample_conv3d(x.clone(), [2; 3], convolution.clone());
+    drop(run());
+    let (y, held, peak) = held_and_peak(run);
+    let (held, peak) = ((held - bytes(LARGE)) / MEBIBYTE, (peak - bytes(LARGE)) / MEBIBYTE);
+    println!("forward: {held:.2} MiB held above the output, peak {peak:.2} MiB");
+    assert!(held < 0.2, "{held:.2} MiB held above the output, the enlarged volume has {:.2}", bytes(LARGE) / MEBIBYTE);
+    assert!(peak < 4.0, "{peak:.2} MiB above the output");
+    let loss = y.sum();
+    let (_gradients, _, peak) = held_and_peak(|| backward(loss));
+    // The gradient of the output, made by the loss, and that of the small volume.
+    let above = (peak - bytes(LARGE) - bytes(SMALL)) / MEBIBYTE;
+    println!("backward: {above:.2} MiB above the gradients");
+    assert!(above < 4.0, "{above:.2} MiB above the gradients");
+}
+
+#[test]
+fn conv3d_needs_a_few_rows() {
+    let _alone = alone();
+    const DIMS: [usize; 5] = [1, 16, 48, 48, 48];
+    let device = Device::flex().autodiff();
+    let x = volume(DIMS, &device);
+    let mut convolution = convolution([16, 16, 3, 3, 3], &device);
+    convolution.weight = convolution.weight.require_grad();
+    drop(conv3d(x.clone(), convolution.clone())); // starts the threads
+    let (y, _, peak) = held_and_peak(|| conv3d(x.clone().require_grad(), convolution.clone()));
+    let workspace = (peak - bytes(DIMS)) / MEBIBYTE;
+    println!("forward: {workspace:.2} MiB");
+    assert!(workspace < 4.0, "{workspace:.2} MiB");
+    let loss = y.sum();
+    let (_gradients, _, peak) = held_and_peak(|| backward(loss));
+    let workspace = (peak - 2.0 * bytes(DIMS)) / MEBIBYTE; // gradients of the output and of the input
+    println!("backward: {workspace:.2} MiB");
+    assert!(workspace < 4.0, "{workspace:.2} MiB");
+}
+
+#[test]
+fn a_frozen_convolution_holds_nothing_of_its_input() {
+    let _alone = alone();
+    const DIMS: [usize; 5] = [1, 8, 24, 24, 24];
+    let device = Device::flex().autodiff();
+    let x = volume(DIMS, &device).require_grad();
+    let mut convolution = convolution([8, 8, 3, 3, 3], &device);
+    let run = |convolution: &Convolution| conv3d(x.clone() * 2.0, convolution.clone());
+    drop(run(&convolution));
+    let activations = |convolution: &Convolution| {
+        let (y, held, _) = held_and_peak(|| run(convolution));
+        assert!(backward(y.sum()).take(&x).is_some());
+        held / bytes(DIMS)
+    };
+    let frozen = activations(&convolution);
+    assert!(frozen < 1.05, "{frozen:.2} activations, one of them the output");
+    convolution.weight = convolution.weight.require_grad();
+    let trained = activations(&convolution);
+    assert!((1.95..2.05).contains(&trained), "{trained:.2} activations, two of them output and input");
+}

@@ -1,0 +1,147 @@
+//! Every operation on the recording device: forward and backward are recorded, and what lives in between is little.
+
+mod common;
+
+use std::collections::HashMap;
+
+use burn::backend::ir::OperationIr;
+use burn::prelude::*;
+use burn::tensor::{DType, ops::ConvOptions, ops::ConvTransposeOptions};
+use common::{ResBlock, lean_chain};
+use leanburn_ops::{
+    Activation, AvgPool3d, Convolution, Interpolation, Norm, adaptive_avg_pool3d, attention3d, avg_pool3d, backward,
+    conv_transpose3d, conv3d, group_norm_act, interpolate3d, norm_act_conv3d, upsample_conv3d,
+};
+
+fn record(step: impl FnOnce(&Device)) -> Vec<OperationIr> {
+    let device = Device::capture();
+    let captured = device.capture_scope(|scope| {
+        step(&device.clone().autodiff());
+        scope.complete([], [])
+    });
+    captured.expect("a complete recording").graph.operations
+}
+
+/// Bytes of the tensors that the first `forward` operations make and the others read.
+fn held(operations: &[OperationIr], forward: usize) -> usize {
+    let mut made = HashMap::new();
+    for operation in &operations[..forward] {
+        made.extend(operation.outputs().map(|tensor| (tensor.id, tensor.shape.num_elements() * tensor.dtype.size())));
+    }
+    let read = operations[forward..].iter().flat_map(OperationIr::inputs);
+    read.filter_map(|tensor| made.remove(&tensor.id)).sum()
+}
+
+#[test]
+fn a_residual_block_holds_two_activations_plain_and_one_recomputed() {
+    const DIMS: [usize; 5] = [1, 16, 24, 24, 24];
+    const BLOCKS: usize = 4;
+    let step = |recomputed: bool, with_backward: bool| {
+        record(move |device| {
+            let blocks: Vec<_> = (0..BLOCKS).map(|_| ResBlock::new(DIMS[1], device)).collect();
+            // The result of an operation, as inside a model.
+            let x = Tensor::<5>::zeros(DIMS, device) + 1.0;
+            let loss = lean_chain(&blocks, x, recomputed).sum();
+            if with_backward {
+                assert_eq!(backward(loss).take_module(&blocks).len(), 8 * BLOCKS);
+            }
+        })
+    };
+    for (recomputed, most) in [(false, 2.1), (true, 1.1)] {
+        let (forward, whole) = (step(recomputed, false).len(), step(recomputed, true));
+        let activations = held(&whole, forward) as f64 / (4 * DIMS.iter().product::<usize>()) as f64;
+        println!("recomputed {recomputed}: {activations:.2} activations");
+        let per_block = activations / BLOCKS as f64;
+        assert!(per_block <= most, "{per_block:.2} activations a block");
+        assert!(per_block >= most - 0.2, "{per_block:.2} activations a block: fewer than are needed");
+    }
+}
+
+/// Records `operation` on a volume `[2, 8, 6, 6, 6]` in a dtype, with parameters in float32.
+fn records(name: &str, operation: impl Fn(Tensor<5>, &Device) -> (Tensor<5>, Vec<Tensor<5>>, Vec<Tensor<1>>)) {
+    for dtype in [DType::F32, DType::BF16] {
+        let operations = record(|device| {
+            let x = Tensor::<5>::zeros([2, 8, 6, 6, 6], (device, dtype)).require_grad();
+            let (y, kernels, vectors) = operation(x.clone(), device);
+            assert_eq!(y.dtype(), dtype, "{name}");
+            let mut gradients = backward(y.sum());
+            let gradient = gradients.take(&x).unwrap_or_else(|| panic!("{name}: gradient of the input"));
+            assert_eq!((gradient.dims(), gradient.dtype()), (x.dims(), dtype), "{name}");
+            for kernel in kernels {
+                let gradient = gradients.take(&kernel).unwrap_or_else(|| panic!("{name}: gradient of the weight"));
+                assert_eq!((gradient.dims(), gradient.dtype()), (kernel.dims(), DType::F32), "{name}");
+            }
+            for vector in vectors {
+                let gradient = gradients.take(&vector).unwrap_or_else(|| panic!("{name}: gradient of a vector"));
+                assert_eq!((gradient.dims(), gradient.dtype()), (vector.dims(), DType::F32), "{name}");
+            }
+        });
+        assert!(!operations.is_empty(), "{name}");
+    }
+}
+
+fn kernel(dims: [usize; 5], device: &Device) -> Tensor<5> {
+    Tensor::zeros(dims, device).require_grad()
+}
+
+fn vector(device: &Device) -> Tensor<1> {
+    Tensor::zeros([8], device).require_grad()
+}
+
+fn norm(device: &Device) -> Norm {
+    Norm { num_groups: 4, epsilon: 1e-5, weight: Some(vector(device)), bias: Some(vector(device)) }
+}
+
+#[test]
+fn convolutions_record() {
+    let options = || {
+        let mut options = ConvOptions::new([2, 1, 2], [0; 3], [1; 3], 2);
+        options.padding = [(0, 1), (2, 1), (1, 1)];
+        options
+    };
+    records("conv3d", |x, device| {
+        let (weight, bias) = (kernel([8, 4, 3, 3, 3], device), vector(device));
+        let convolution = Convolution { weight: weight.clone(), bias: Some(bias.clone()), options: options() };
+        (conv3d(x, convolution), vec![weight], vec![bias])
+    });
+    for activation in [Activation::None, Activation::Silu, Activation::Relu, Activation::LeakyRelu(0.1)] {
+        records("norm_act_conv3d", |x, device| {
+            let (weight, bias, norm) = (kernel([8, 8, 3, 3, 3], device), vector(device), norm(device));
+            let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+            let convolution = Convolution { weight: weight.clone(), bias: Some(bias.clone()), options };
+            let vectors = vec![bias, norm.weight.clone().unwrap(), norm.bias.clone().unwrap()];
+            (norm_act_conv3d(x.clone(), Some(norm), activation, convolution, Some(x)), vec![weight], vectors)
+        });
+    }
+    records("conv_transpose3d", |x, device| {
+        let (weight, bias) = (kernel([8, 4, 4, 4, 4], device), vector(device));
+        let options = ConvTransposeOptions::new([2; 3], [1; 3], [1; 3], [1; 3], 2);
+        (conv_transpose3d(x, weight.clone(), Some(bias.clone()), options), vec![weight], vec![bias])
+    });
+    records("upsample_conv3d", |x, device| {
+        let (weight, bias) = (kernel([8, 8, 3, 3, 3], device), vector(device));
+        let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+        let convolution = Convolution { weight: weight.clone(), bias: Some(bias.clone()), options };
+        (upsample_conv3d(x, [2, 1, 3], convolution), vec![weight], vec![bias])
+    });
+}
+
+#[test]
+fn norm_and_attention_record() {
+    records("group_norm_act", |x, device| {
+        let norm = norm(device);
+        let vectors = vec![norm.weight.clone().unwrap(), norm.bias.clone().unwrap()];
+        (group_norm_act(x, norm, Activation::Silu), Vec::new(), vectors)
+    });
+    records("attention3d", |x, _| (attention3d(x.clone(), x.clone(), x, 2, 0.5), Vec::new(), Vec::new()));
+}
+
+#[test]
+fn resampling_records() {
+    let modes = [false, true].map(|align_corners| Interpolation::Trilinear { align_corners });
+    for mode in modes.into_iter().chain([Interpolation::Nearest]) {
+        records("interpolate3d", |x, _| (interpolate3d(x, [4, 9, 13], mode), Vec::new(), Vec::new()));
+    }
+    records("avg_pool3d", |x, _| (avg_pool3d(x, AvgPool3d::new([2, 3, 1])), Vec::new(), Vec::new()));
+    records("adaptive_avg_pool3d", |x, _| (adaptive_avg_pool3d(x, [1, 4, 5]), Vec::new(), Vec::new()));
+}
