@@ -10,6 +10,7 @@
 pub mod activation;
 pub mod attention;
 pub mod axis_map;
+mod buffer;
 pub mod conv;
 pub mod element;
 pub mod max_pool;

@@ -9,7 +9,7 @@ use leanburn_kernels::{
 };
 
 use super::norm::{self, Normalization};
-use crate::cpu::{CpuTensor, Stored, to_f32, with_element};
+use crate::cpu::{CpuTensor, to_f32, with_element};
 use crate::numerics::cast_to;
 
 /// What happens to a volume on its way into a convolution.
@@ -89,28 +89,19 @@ pub(crate) fn forward(
     let map = norm::channel_map(x.dims(), entry.normalization.as_ref(), entry.activation);
     let x = CpuTensor::of(x.clone());
     let (weight, bias) = (to_f32(weight), bias.map(to_f32));
+    let mut residual = residual.map(CpuTensor::of);
     with_element!(x.dtype(), E => {
         let input = Input { values: x.values::<E>(), prologue: map.as_ref().map(|map| map.prologue()) };
-        write(residual, output_dims(&shape), bias.as_deref(), |output| conv::forward(&shape, input, &weight, output))
+        // Over the residual where nobody else holds it.
+        if let Some(values) = residual.as_mut().filter(|residual| residual.is_unique()) {
+            let output = Output { values: values.values_mut::<E>(), bias: bias.as_deref(), residual: Residual::InPlace };
+            conv::forward(&shape, input, &weight, output);
+            return residual.expect("it is there").into_tensor();
+        }
+        let residual = residual.as_ref().map(|residual| residual.values::<E>());
+        let values = conv::forward_fresh(&shape, input, &weight, bias.as_deref(), residual);
+        CpuTensor::from_vec(values, output_dims(&shape)).into_tensor()
     })
-}
-
-/// Calls `compute` with a place for the result: the residual's own where nobody else holds it.
-pub(super) fn write<E: Stored>(
-    residual: Option<Tensor<5>>,
-    dims: [usize; 5],
-    bias: Option<&[f32]>,
-    compute: impl FnOnce(Output<'_, E>),
-) -> Tensor<5> {
-    let mut residual = residual.map(CpuTensor::of);
-    if let Some(place) = residual.as_mut().filter(|residual| residual.is_unique()) {
-        compute(Output { values: place.values_mut::<E>(), bias, residual: Residual::InPlace });
-        return residual.expect("it is there").into_tensor();
-    }
-    let mut place = CpuTensor::zeros::<E, 5>(dims);
-    let residual = residual.as_ref().map_or(Residual::None, |residual| Residual::Of(residual.values::<E>()));
-    compute(Output { values: place.values_mut::<E>(), bias, residual });
-    place.into_tensor()
 }
 
 /// The gradient of the convolution's input (behind `entry`) from the gradient of its output.
@@ -127,8 +118,8 @@ pub(crate) fn data_gradient(
     let gradient = CpuTensor::of(gradient.clone());
     let weight = to_f32(weight);
     with_element!(gradient.dtype(), E => {
-        let gradient = Input::plain(gradient.values::<E>());
-        write(None, input, None, |output| conv::data_gradient(&shape, gradient, &weight, output))
+        let values = conv::data_gradient_fresh(&shape, Input::plain(gradient.values::<E>()), &weight, None);
+        CpuTensor::from_vec(values, input).into_tensor()
     })
 }
 

@@ -5,7 +5,7 @@ use burn::backend::ops::ModuleOps;
 use burn::tensor::{Tensor, module, ops::ConvOptions, ops::ConvTransposeOptions};
 use leanburn_kernels::conv::{self, ConvShape, Input};
 
-use super::conv::{shape, write};
+use super::conv::shape;
 use crate::cpu::{CpuTensor, to_f32, with_element};
 use crate::numerics::cast_to;
 
@@ -102,8 +102,8 @@ pub(super) fn transposed(shape: &ConvShape, x: &Tensor<5>, weight: &[f32], bias:
     let [depth, height, width] = shape.input;
     let dims = [shape.batch_size, shape.channels_in, depth, height, width];
     with_element!(x.dtype(), E => {
-        let input = Input::plain(x.values::<E>());
-        write(None, dims, bias.as_deref(), |output| conv::data_gradient(shape, input, weight, output))
+        let values = conv::data_gradient_fresh(shape, Input::plain(x.values::<E>()), weight, bias.as_deref());
+        CpuTensor::from_vec(values, dims).into_tensor()
     })
 }
 
@@ -111,8 +111,8 @@ pub(super) fn transposed(shape: &ConvShape, x: &Tensor<5>, weight: &[f32], bias:
 pub(super) fn transposed_data_gradient(shape: &ConvShape, gradient: &Tensor<5>, weight: &[f32]) -> Tensor<5> {
     let gradient = CpuTensor::of(gradient.clone());
     with_element!(gradient.dtype(), E => {
-        let input = Input::plain(gradient.values::<E>());
-        write(None, super::conv::output_dims(shape), None, |output| conv::forward(shape, input, weight, output))
+        let values = conv::forward_fresh(shape, Input::plain(gradient.values::<E>()), weight, None, None);
+        CpuTensor::from_vec(values, super::conv::output_dims(shape)).into_tensor()
     })
 }
 
