@@ -8,6 +8,7 @@ mod case;
 mod conv;
 mod conv_transpose;
 mod geometry;
+mod max_pool;
 mod norm;
 mod plain;
 mod resample;

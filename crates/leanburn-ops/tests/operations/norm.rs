@@ -1,6 +1,6 @@
 //! Group norm with an activation behind it.
 
-use leanburn_ops::{Activation, Norm, group_norm_act};
+use leanburn_ops::{Activation, Norm, activate, group_norm_act};
 use proptest::prelude::*;
 
 use crate::case::{Case, Inputs, cases};
@@ -43,6 +43,22 @@ proptest! {
                 let (x, norm) = norm(inputs);
                 plain::activate(plain::group_norm(x, norm), activation)
             },
+        );
+    }
+
+    #[test]
+    fn activate_any_shape(
+        size in [1usize..6, 1usize..6, 1usize..40],
+        activation in prop_oneof![
+            Just(Activation::None),
+            Just(Activation::Silu),
+            Just(Activation::Relu),
+            Just(Activation::LeakyRelu(0.25)),
+        ],
+    ) {
+        Case { volumes: vec![[2, 3, size[0], size[1], size[2]]], ..Case::default() }.check(
+            move |(x, _, _)| activate(x[0].clone(), activation),
+            move |(x, _, _)| plain::activate(x[0].clone(), activation),
         );
     }
 }

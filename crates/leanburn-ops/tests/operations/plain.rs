@@ -155,3 +155,30 @@ pub fn adaptive_avg_pool3d(x: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
         Tensor::cat((0..to).map(window).collect(), axis + 2)
     })
 }
+
+/// The largest value of each window, given by the inputs of each window of each axis; of equal ones the first.
+pub fn max_pool3d(x: Tensor<5>, windows: &[Vec<Vec<usize>>; 3]) -> Tensor<5> {
+    // A window that is shorter than others has its last input again, which never replaces itself.
+    let tap = |axis: usize, tap: usize| -> Vec<usize> {
+        windows[axis].iter().map(|window| window[tap.min(window.len() - 1)]).collect()
+    };
+    let longest = windows.each_ref().map(|axis| axis.iter().map(Vec::len).max().expect("an output"));
+    let mut largest: Option<Tensor<5>> = None;
+    for d in 0..longest[0] {
+        for h in 0..longest[1] {
+            for w in 0..longest[2] {
+                let value = [(0, tap(0, d)), (1, tap(1, h)), (2, tap(2, w))]
+                    .into_iter()
+                    .fold(x.clone(), |x, (axis, places)| gather(x, axis, places));
+                largest = Some(match largest {
+                    None => value,
+                    Some(largest) => {
+                        let larger = value.clone().greater(largest.clone());
+                        largest.mask_where(larger, value)
+                    }
+                });
+            }
+        }
+    }
+    largest.expect("a window has an input")
+}
