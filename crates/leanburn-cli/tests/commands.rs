@@ -129,7 +129,7 @@ fn a_resumed_run_may_become_longer() {
 fn recomputation_gives_the_same_weights() {
     let place = Place::new();
     let train = |run: &str, setting: &str| {
-        place.train(run, &["--set", "data.patch_size=16", "--set", &format!("autoencoder.training.{setting}")]);
+        place.train(run, &["--set", "data.patch_size=24", "--set", &format!("autoencoder.training.{setting}")]);
         place.metrics(run)[4]["values"]["memory.peak_bytes"].as_f64().unwrap()
     };
     let kept = train("kept", "recompute=[]");
