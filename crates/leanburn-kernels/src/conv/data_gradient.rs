@@ -6,7 +6,7 @@ use super::axis::{Axis, merge_pointwise};
 use super::check::check;
 use super::gather::Gather;
 use super::weights::WeightStrides;
-use super::{ConvShape, Input, Output};
+use super::{ConvShape, Input, Output, winograd};
 use crate::{Element, simd};
 
 /// The transpose of [`forward`](super::forward): `output[ci][i] = bias[ci] + Σ over co, k of weight[co][ci][k] *
@@ -39,14 +39,14 @@ pub(crate) fn data_gradient_on<E: Element>(
     check(shape, &gradient, volumes[0], weight, &output, volumes[1]);
     let channels = [shape.channels_out / shape.groups, shape.channels_in / shape.groups];
     let elements: usize = shape.kernel.iter().product();
-    Gather {
+    let gather = Gather {
         batch_size: shape.batch_size,
         groups: shape.groups,
         channels,
         axes: merge_pointwise(std::array::from_fn(|axis| Axis::data_gradient(shape, axis))),
         strides: WeightStrides { output: elements, input: channels[1] * elements },
-    }
-    .run(arch, gradient, weight, output);
+    };
+    winograd::run(&gather, arch, gradient, weight, output);
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::axis::{Axis, merge_pointwise};
 use super::check::check;
 use super::gather::Gather;
 use super::weights::WeightStrides;
-use super::{ConvShape, Input, Output};
+use super::{ConvShape, Input, Output, winograd};
 use crate::{Element, simd};
 
 /// Cross-correlation: `output[co][p] = bias[co] + Σ over ci, k of weight[co][ci][k] * input[ci][p * stride + k * dilation -
@@ -45,14 +45,14 @@ pub(crate) fn forward_on<E: Element>(
     check(shape, &input, volumes[0], weight, &output, volumes[1]);
     let channels = [shape.channels_in / shape.groups, shape.channels_out / shape.groups];
     let elements: usize = shape.kernel.iter().product();
-    Gather {
+    let gather = Gather {
         batch_size: shape.batch_size,
         groups: shape.groups,
         channels,
         axes: merge_pointwise(std::array::from_fn(|axis| Axis::forward(shape, axis))),
         strides: WeightStrides { output: channels[0] * elements, input: elements },
-    }
-    .run(arch, input, weight, output);
+    };
+    winograd::run(&gather, arch, input, weight, output);
 }
 
 #[cfg(test)]

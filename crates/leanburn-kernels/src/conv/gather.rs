@@ -6,13 +6,15 @@
 //! are written out ([`super::rows`]).
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pulp::Arch;
 use rayon::prelude::*;
 
-use super::axis::Axis;
-use super::pack::{Packer, SLACK, Source, Window};
-use super::rows::{SharedOutput, TileRows};
+use super::axis::{Axis, AxisTap};
+use super::fill::FillPlane;
+use super::pack::{SLACK, Source, Window};
+use super::rows::{ByChannel, SharedOutput, TileRows};
 use super::tile::{Block, LANES, Lanes, Registers, Tap, blocks};
 use super::tiling::{Tiling, Work, lanes};
 use super::weights::{PackedWeights, WeightStrides};
@@ -40,26 +42,49 @@ impl Gather {
         if output.values.is_empty() {
             return;
         }
-        let lanes = lanes(&self.axes, self.channels, Registers::of(arch).lanes);
-        let blocks = blocks(arch, lanes, self.channels[1]);
-        let weights = PackedWeights::new(blocks, weight, self.groups, self.channels[0], &self.axes, self.strides);
+        let apart = self.elements_apart().then(|| self.of_elements(weight));
+        let (inner, weight) = apart.as_ref().map_or((self, weight), |(inner, weight)| (inner, &weight[..]));
+        let lanes = match apart {
+            Some(_) => Lanes::Positions,
+            None => lanes(&self.axes, self.channels, Registers::of(arch).lanes),
+        };
+        let blocks = blocks(arch, lanes, inner.channels[1]);
+        let axes = if apart.is_some() { depth_alone(&inner.axes) } else { inner.axes.clone() };
+        let weights = PackedWeights::new(arch, blocks, weight, self.groups, self.channels[0], &axes, inner.strides);
         let widest = weights.blocks().iter().map(|block| block.width).max().unwrap_or(1);
+        let kept = if apart.is_some() { inner.channels[1] } else { widest };
         let pieces = self.batch_size * self.groups;
-        let tiling = Tiling::new(&Work { axes: &self.axes, channels: self.channels, lanes, widest, pieces });
+        let tiling = Tiling::new(&Work { axes: &inner.axes, channels: inner.channels, lanes, widest: kept, pieces });
+        let (apart, widest) = (apart.is_some(), if apart.is_some() { 1 } else { widest });
         let size = self.axes.each_ref().map(|axis| axis.input);
         let source = Source { input, channels: self.groups * self.channels[0], size };
-        let pass = Pass { arch, gather: self, weights, lanes, widest, tiling, output: SharedOutput::new(output) };
+        let pass =
+            Pass { arch, gather: self, weights, lanes, apart, widest, tiling, output: SharedOutput::new(output) };
         let [chunks, high, wide] = tiling.counts(&self.axes);
-        (0..pieces * high * wide * chunks).into_par_iter().for_each_init(
-            || Scratch::new(&pass, source),
-            |scratch, task| {
+        let (tasks, next) = (pieces * high * wide * chunks, AtomicUsize::new(0));
+        let work = |_| {
+            let mut scratch = None;
+            loop {
+                let task = next.fetch_add(1, Ordering::Relaxed);
+                if task >= tasks {
+                    break;
+                }
+                let scratch = scratch.get_or_insert_with(|| Scratch::new(&pass, source));
                 let (chunk, task) = (task % chunks, task / chunks);
                 let (column, task) = (task % wide, task / wide);
                 let (row, piece) = (task % high, task / high);
                 pass.task(scratch, piece, [row, column], chunk);
-            },
-        );
+            }
+        };
+        (0..rayon::current_num_threads().min(tasks)).into_par_iter().with_max_len(1).for_each(work);
     }
+}
+
+/// The axes of a kernel of one row and column.
+fn depth_alone(axes: &[Axis; 3]) -> [Axis; 3] {
+    let mut axes = axes.clone();
+    axes[1..].iter_mut().for_each(|axis| axis.taps = vec![vec![AxisTap { element: 0, read: 0 }]]);
+    axes
 }
 
 /// One run of a gather.
@@ -68,6 +93,8 @@ pub(super) struct Pass<'a, 'b, E> {
     pub(super) gather: &'a Gather,
     pub(super) weights: PackedWeights,
     pub(super) lanes: Lanes,
+    /// Whether the weights are those of [`Gather::of_elements`].
+    apart: bool,
     pub(super) widest: usize,
     pub(super) tiling: Tiling,
     pub(super) output: SharedOutput<'b, E>,
@@ -75,7 +102,9 @@ pub(super) struct Pass<'a, 'b, E> {
 
 /// What a thread holds.
 pub(super) struct Scratch<'a, E> {
-    pub(super) packer: Packer<'a, E>,
+    source: Source<'a, E>,
+    /// How the ring is laid out, if its zeros are written.
+    layout: Option<Window>,
     /// `[slot][channel]` and slack.
     pub(super) ring: Vec<f32>,
     /// The plane that each slot holds.
@@ -83,9 +112,15 @@ pub(super) struct Scratch<'a, E> {
     /// `[row phase][column phase]`, then as [`TapSums::target`]; or for each plane computed together `[row phase][column
     /// phase][position][channel]`.
     pub(super) sums: Vec<f32>,
+    /// The sums of one plane as [`TapSums::target`], if they are not already so.
+    by_channel: Vec<f32>,
     /// For [`TileRows`].
-    pub(super) room: Vec<f32>,
+    room: Vec<f32>,
+    /// For [`FillPlane`].
+    packed: Vec<f32>,
     pub(super) taps: Vec<Tap>,
+    /// Sums of the elements of the kernel, if they are apart.
+    pub(super) apart: Vec<f32>,
 }
 
 impl<'a, E: Element> Scratch<'a, E> {
@@ -93,16 +128,18 @@ impl<'a, E: Element> Scratch<'a, E> {
         let Pass { gather, tiling, .. } = pass;
         let (slots, window) = (pass.slots(), pass.window_apart([0, 0], tiling.tile));
         let phases = pass.phases().iter().product::<usize>();
+        let sums = phases * pass.widest * positions(&window, tiling.tile).next_multiple_of(LANES);
         Self {
-            packer: Packer::new(pass.arch, source),
+            source,
+            layout: None,
             ring: vec![0.0; slots * gather.channels[0] * window.channel_len() + 2 * SLACK],
             planes: vec![None; slots],
-            sums: vec![
-                0.0;
-                pass.kept() * phases * pass.widest * positions(&window, tiling.tile).next_multiple_of(LANES)
-            ],
-            room: vec![0.0; 2 * tiling.tile[1] * pass.phases()[1]],
+            sums: vec![0.0; pass.kept() * sums + LANES],
+            by_channel: vec![0.0; if pass.lanes == Lanes::Channels { sums + LANES } else { 0 }],
+            room: vec![0.0; 2 * tiling.tile[1].next_multiple_of(LANES) * pass.phases()[1]],
+            packed: Vec::new(),
             taps: Vec::new(),
+            apart: vec![0.0; if pass.apart { pass.weights.channels() * (window.channel_len() + 3 * LANES) } else { 0 }],
         }
     }
 }
@@ -161,11 +198,15 @@ impl<E: Element> Pass<'_, '_, E> {
         }
     }
 
-    /// Empties the ring. A tile that shares zeros reads a few after the last channel of a slot.
+    /// Empties the ring, and writes the zeros around what is inside of the volume, unless they are where they were. A
+    /// tile that shares zeros reads a few after the last channel of a slot.
     fn clear(&self, scratch: &mut Scratch<'_, E>, tile: &Tile) {
         scratch.planes.fill(None);
-        for slot in 0..=self.slots() {
-            scratch.ring[slot * self.slot_len(tile)..][..SLACK].fill(0.0);
+        if scratch.layout != Some(tile.window) {
+            if scratch.layout.is_some() {
+                scratch.ring[..self.slots() * self.slot_len(tile) + SLACK].fill(0.0);
+            }
+            scratch.layout = Some(tile.window);
         }
     }
 
@@ -175,6 +216,13 @@ impl<E: Element> Pass<'_, '_, E> {
             for (_, plane) in self.inputs(depth) {
                 self.fill_slot(scratch, tile, plane);
             }
+        }
+        if self.apart {
+            for depth in depths {
+                self.plane_by_elements(scratch, tile, depth);
+                self.write(scratch, tile, depth, &Block { first: 0, channels: 1, width: 1 }, 0);
+            }
+            return;
         }
         for block in self.weights.blocks() {
             match self.lanes {
@@ -226,7 +274,15 @@ impl<E: Element> Pass<'_, '_, E> {
             let channels = self.gather.channels[0];
             let channels = tile.group * channels..(tile.group + 1) * channels;
             let target = &mut scratch.ring[slot * slot_len..][..slot_len];
-            scratch.packer.pack(&tile.window, tile.item, channels, plane, target);
+            self.arch.dispatch(FillPlane {
+                source: &scratch.source,
+                window: &tile.window,
+                item: tile.item,
+                channels,
+                depth: plane,
+                room: &mut scratch.packed,
+                target,
+            });
             scratch.planes[slot] = Some(plane);
         }
     }
@@ -234,11 +290,20 @@ impl<E: Element> Pass<'_, '_, E> {
     /// Writes one plane of a block of output channels; `kept` is its number among the sums.
     fn write(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depth: usize, block: &Block, kept: usize) {
         let axes = &self.gather.axes;
-        let (position_stride, channel_stride) = match self.lanes {
-            Lanes::Positions => (1, positions(&tile.window, tile.size).next_multiple_of(LANES)),
-            Lanes::Channels => (block.width, 1),
-        };
-        let first = kept * self.phases().iter().product::<usize>() * self.phase_stride(tile);
+        let (positions, phases) = (positions(&tile.window, tile.size), self.phases().iter().product::<usize>());
+        let channel_stride = positions.next_multiple_of(LANES);
+        if self.lanes == Lanes::Channels {
+            for phase in 0..phases {
+                self.arch.dispatch(ByChannel {
+                    channels: block.width,
+                    positions,
+                    sums: &scratch.sums[(kept * phases + phase) * self.phase_stride(tile)..],
+                    stride: channel_stride,
+                    target: &mut scratch.by_channel[phase * self.phase_stride(tile)..],
+                });
+            }
+        }
+        let sums = if self.lanes == Lanes::Channels { &mut scratch.by_channel } else { &mut scratch.sums };
         for index in 0..block.channels {
             let channel = tile.group * self.gather.channels[1] + block.first + index;
             let plane = (tile.item * self.gather.groups * self.gather.channels[1] + channel) * axes[0].output + depth;
@@ -250,10 +315,10 @@ impl<E: Element> Pass<'_, '_, E> {
                 first: tile.first,
                 tile: tile.size,
                 phases: self.phases(),
-                sums: &mut scratch.sums[first + index * channel_stride..],
-                position_stride,
+                sums: &mut sums[index * channel_stride..],
+                position_stride: 1,
                 phase_stride: self.phase_stride(tile),
-                row_stride: tile.window.size[1] * position_stride,
+                row_stride: tile.window.size[1],
                 room: &mut scratch.room,
             };
             self.arch.dispatch(rows);

@@ -5,22 +5,28 @@ mod bias_gradient;
 mod check;
 mod data_gradient;
 mod dot_products;
+mod element_sums;
+mod fill;
 mod forward;
 mod fresh;
 mod gather;
 mod geometry;
+mod outer_products;
 mod pack;
 mod plane_sums;
 mod row_sums;
 mod rows;
 mod tile;
 mod tiling;
+mod transpose;
 #[cfg(test)]
 mod twin;
+mod weight_channels;
 mod weight_gradient;
 mod weight_plan;
 mod weight_task;
 mod weights;
+mod winograd;
 
 pub use bias_gradient::bias_gradient;
 pub use data_gradient::data_gradient;

@@ -33,7 +33,7 @@ pub(crate) struct Source<'a, E> {
 impl<E: Element> Source<'_, E> {
     /// Number of the channel among all items, and the element at which a row begins.
     #[inline(always)]
-    fn row(&self, [item, channel, depth, row]: [usize; 4]) -> (usize, usize) {
+    pub(super) fn row(&self, [item, channel, depth, row]: [usize; 4]) -> (usize, usize) {
         let [depths, rows, width] = self.size;
         let plane = item * self.channels + channel;
         (plane, ((plane * depths + depth) * rows + row) * width)
@@ -42,7 +42,7 @@ impl<E: Element> Source<'_, E> {
     /// Asks for part of a row, to be read soon. Rows of one channel follow each other in memory and are foreseen by the
     /// processor, the next channel is far away.
     #[inline(always)]
-    fn prefetch(&self, place: [usize; 4], columns: &Range<usize>) {
+    pub(crate) fn prefetch(&self, place: [usize; 4], columns: &Range<usize>) {
         #[cfg(target_arch = "x86_64")]
         if self.size.iter().product::<usize>() > FAR {
             let first = self.row(place).1;
@@ -128,7 +128,7 @@ impl Window {
     }
 
     /// Columns of the volume inside of the window, and the zeros of the window before them.
-    fn columns_inside(&self, width: usize) -> (Range<usize>, usize) {
+    pub(super) fn columns_inside(&self, width: usize) -> (Range<usize>, usize) {
         let end = self.first[1] + (self.size[1] * self.step[1]) as isize;
         let (start, end) = (self.first[1].max(0), end.min(width as isize));
         if start >= end { (0..0, 0) } else { (start as usize..end as usize, (start - self.first[1]) as usize) }

@@ -7,7 +7,10 @@ use super::tile::{LANES, Lanes};
 const MOST_SCRATCH: usize = 128 * 1024;
 
 /// What packing one value costs, in multiply-adds of one lane.
-const PACK_COST: usize = 24;
+const PACK_COST: usize = 16;
+
+/// What beginning a row costs, to pack it or to write it, in multiply-adds of one lane.
+const ROW_COST: usize = 500;
 
 /// Products in each sum for which channels may be the lanes.
 const LEAST_PRODUCTS: usize = 400;
@@ -48,23 +51,20 @@ impl Tiling {
     /// The cheapest tiling by a rough count of multiply-adds and packed values.
     pub(crate) fn new(work: &Work<'_>) -> Self {
         let [depth, rows, columns] = work.axes.each_ref().map(|axis| axis.indices().max(1));
-        let mut best = (usize::MAX, Self { tile: [1, 1], depth: 1, planes: 1 });
-        let mut parts = 1;
-        while parts <= columns {
-            // Whole vectors, where there is one row, so that long rows are divided well.
-            let width = columns.div_ceil(parts);
-            let width = if parts > 1 { width.next_multiple_of(LANES).min(columns) } else { width };
-            for height in 1..=rows {
-                let tile = [height, width];
-                let chunk = work.depth_of_chunk(tile, depth);
-                for planes in [1, 2, 3, 4, 6, 8, 12, 16].map(|planes| planes * work.axes[0].phases()) {
-                    if planes <= chunk {
-                        let tiling = Self { tile, depth: chunk, planes };
-                        best = std::cmp::min_by_key(best, (work.cost(&tiling), tiling), |(cost, _)| *cost);
+        let (count, phases) = (Count::new(work), work.axes[0].phases());
+        let mut best = (usize::MAX, Self { tile: [1, 1], depth: phases, planes: phases });
+        // Whole vectors, where there is one row, so that long rows are divided well.
+        for width in divisions(columns).map(|width| width.next_multiple_of(LANES).min(columns)) {
+            for height in divisions(rows) {
+                let tiles = rows.div_ceil(height) * columns.div_ceil(width) * work.pieces.max(1);
+                let most = (8 * count.threads).div_ceil(tiles);
+                for chunk in divisions(depth).take_while(|chunk| depth.div_ceil(*chunk) <= most) {
+                    for planes in count.planes().iter().take_while(|planes| **planes <= chunk) {
+                        let tiling = Self { tile: [height, width], depth: chunk * phases, planes: planes * phases };
+                        best = std::cmp::min_by_key(best, (count.cost(&tiling), tiling), |(cost, _)| *cost);
                     }
                 }
             }
-            parts = (parts + 1).max(parts * 5 / 4);
         }
         best.1
     }
@@ -97,45 +97,87 @@ pub(crate) fn lanes(axes: &[Axis; 3], channels: [usize; 2], vector: usize) -> La
     if many && padded * 21 < flat * 20 { Lanes::Channels } else { Lanes::Positions }
 }
 
-impl Work<'_> {
+/// The parts of `len` when it is divided by one, two, .., the longest first, each length once; fewer of the short ones.
+fn divisions(len: usize) -> impl Iterator<Item = usize> {
+    let next = move |parts: &usize| {
+        let part = len.div_ceil(*parts);
+        // The next number of parts that makes them shorter.
+        (part > 1).then(|| (len.div_ceil(part - 1)).max(parts * 9 / 8))
+    };
+    std::iter::successors(Some(1), next).map(move |parts| len.div_ceil(parts))
+}
+
+/// What a tiling costs.
+struct Count<'a> {
+    work: &'a Work<'a>,
+    threads: usize,
+    /// Elements of the kernel.
+    elements: usize,
+    /// What reading all weights costs, if they are far.
+    far: usize,
+    /// Phases of the output's rows and columns.
+    phases: usize,
+    /// Phases of the input's rows and columns.
+    packed_phases: usize,
+    /// Rows and columns that are read beside those of the tile.
+    more: [usize; 2],
+    span: usize,
+}
+
+impl<'a> Count<'a> {
+    fn new(work: &'a Work<'a>) -> Self {
+        let axes = &work.axes[1..];
+        let elements: usize = work.axes.iter().map(|axis| axis.kernel).product();
+        let weights = elements * work.channels[0] * work.channels[1];
+        Self {
+            work,
+            threads: rayon::current_num_threads(),
+            elements,
+            far: if weights > MANY_WEIGHTS { weights * WEIGHT_COST } else { 0 },
+            phases: axes.iter().map(Axis::phases).product(),
+            packed_phases: axes.iter().map(|axis| axis.step.min(axis.span())).product(),
+            more: [0, 1].map(|axis: usize| (axes[axis].span() - 1) / axes[axis].step),
+            span: work.axes[0].span(),
+        }
+    }
+
+    /// Planes (of each phase) that may be worth computing together.
+    fn planes(&self) -> &'static [usize] {
+        if self.far > 0 || self.work.lanes == Lanes::Channels { &[1, 2, 3, 4, 6, 8, 12, 16] } else { &[1] }
+    }
+
     /// Values that are packed of a plane's channel for a tile, and its flat positions.
     fn packed(&self, tile: [usize; 2]) -> [usize; 2] {
-        let axes = &self.axes[1..];
-        let more = [0, 1].map(|axis: usize| (axes[axis].span() - 1) / axes[axis].step);
-        let phases: usize = axes.iter().map(|axis| axis.step.min(axis.span())).product();
-        let shared = if tile[1] == axes[1].indices() && axes[1].step == 1 { more[1] / 2 } else { 0 };
-        let [height, width] = [tile[0] + more[0], tile[1] + more[1] - shared];
-        [height * width * phases, (tile[0] - 1) * width + tile[1]]
+        let axis = &self.work.axes[2];
+        let shared = if tile[1] == axis.indices() && axis.step == 1 { self.more[1] / 2 } else { 0 };
+        let [height, width] = [tile[0] + self.more[0], tile[1] + self.more[1] - shared];
+        [height * width * self.packed_phases, (tile[0] - 1) * width + tile[1]]
     }
 
-    /// Output planes of a chunk, such that there are at least four tasks per thread.
-    fn depth_of_chunk(&self, tile: [usize; 2], indices: usize) -> usize {
-        let tiles = self.axes[1].indices().div_ceil(tile[0]) * self.axes[2].indices().div_ceil(tile[1]);
-        let tasks = 4 * rayon::current_num_threads();
-        let chunks = tasks.div_ceil((tiles * self.pieces).max(1)).min(indices);
-        self.axes[0].phases() * indices.div_ceil(chunks)
-    }
-
-    /// Cost of one piece, in multiply-adds.
+    /// Multiply-adds of the thread that has most tasks. The last tasks do not end at the same time: some of one is added.
     fn cost(&self, tiling: &Tiling) -> usize {
-        let axis = &self.axes[0];
-        let [chunks, high, wide] = tiling.counts(self.axes);
+        let Work { axes, channels, lanes, widest, pieces } = self.work;
+        let axis = &axes[0];
         let [packed, positions] = self.packed(tiling.tile);
-        let elements: usize = self.axes.iter().map(|axis| axis.kernel).product();
-        let phases: usize = self.axes[1..].iter().map(Axis::phases).product();
-        let planes = (axis.indices() * axis.step + chunks * (axis.span() - 1)).min(chunks * axis.input);
-        let (positions, kept) = match self.lanes {
+        let (positions, kept) = match lanes {
             Lanes::Positions => (positions.next_multiple_of(LANES), 1),
             Lanes::Channels => (tiling.tile[0] * tiling.tile[1], tiling.planes),
         };
-        let computed = axis.indices() * positions * elements * self.channels[1];
-        let weights = elements * self.channels[1];
-        let far = if weights * self.channels[0] > MANY_WEIGHTS { WEIGHT_COST } else { 0 };
-        let read = axis.indices().div_ceil(tiling.planes.div_ceil(axis.phases())) * weights * far;
-        let cost = high * wide * self.channels[0] * (computed + planes * packed * PACK_COST + read);
-        let ring = tiling.slots(axis) * self.channels[0] * packed;
-        let scratch = ring + self.widest * phases * positions * kept;
+        let (depth, together) = (tiling.depth / axis.phases(), tiling.planes / axis.phases());
+        let read = ((depth - 1) * axis.step + self.span).min(axis.input);
+        let computed = depth * positions * self.elements * channels[1];
+        let rows = read * (tiling.tile[0] + self.more[0]) * channels[0]
+            + depth * tiling.tile[0] * self.phases * axis.phases() * channels[1];
+        let task = channels[0] * (computed + read * packed * PACK_COST)
+            + depth.div_ceil(together) * self.far
+            + rows * ROW_COST;
+        let slots = (self.span + (together - 1) * axis.step).min(axis.input);
+        let scratch = slots * channels[0] * packed + widest * self.phases * positions * kept;
         // A scratch that is too large is the last resort, the smallest first.
-        if scratch > MOST_SCRATCH { usize::MAX / 2 + scratch } else { cost }
+        if scratch > MOST_SCRATCH {
+            return usize::MAX / 2 + scratch;
+        }
+        let tasks = tiling.counts(axes).iter().product::<usize>() * pieces;
+        task * tasks.div_ceil(self.threads) + task / 8
     }
 }

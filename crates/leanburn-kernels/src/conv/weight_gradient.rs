@@ -2,7 +2,8 @@
 //!
 //! `gw[o][i][k] = sum over positions p of g[o][p] * x[i][p + offset(k)]`: each element of the weight is the dot product of
 //! two packed rows, a channel of the output gradient and a channel of the input, shifted (see [`pack`](super::pack)).
-//! Nothing is transposed and no channel is padded, so that few channels cost as little as many.
+//! Either the lanes of a vector are positions: nothing is transposed and no channel is padded, so that few channels cost
+//! as little as many. Or they are output channels ([`Lanes`]): no lanes are added up, and no position is wasted.
 
 use pulp::Arch;
 use rayon::prelude::*;
@@ -10,7 +11,7 @@ use rayon::prelude::*;
 use super::{
     ConvShape, Input,
     check::{check_input, check_shape},
-    weight_plan::WeightPlan,
+    weight_plan::{Lanes, WeightPlan},
     weight_task::WeightTask,
 };
 use crate::{Element, simd};
@@ -30,20 +31,22 @@ use crate::{Element, simd};
 ///
 /// # Numerics
 ///
-/// About a thousand float32 products are added up in the lanes of four vectors, and these sums in float32 over a march of
-/// a few planes; marches likewise, parts in float64: within 1e-6 of the exact sum, relative. A product of an infinite
-/// input and a gradient outside of the volume may give no number. The result does not depend on the number of threads.
+/// Float32 products are added up in registers, over about a thousand positions in the lanes of four vectors or over about
+/// a hundred positions of each channel, these sums in float32 over some thousand positions, and such sums in float32
+/// again; parts in float64: within 1e-6 of the exact sum, relative. A product of an infinite input and a gradient outside
+/// of the volume may give no number. The result does not depend on the number of threads.
 ///
 /// # Panics
 ///
 /// If a slice does not have the length that the shape says.
 pub fn weight_gradient<E: Element>(shape: &ConvShape, input: Input<E>, gradient: Input<E>, target: &mut [f32]) {
-    weight_gradient_on(simd::best(), shape, input, gradient, target);
+    weight_gradient_on(simd::best(), Lanes::of(shape), shape, input, gradient, target);
 }
 
-/// [`weight_gradient`] by these instructions.
+/// [`weight_gradient`] by these instructions, with these lanes.
 fn weight_gradient_on<E: Element>(
     arch: Arch,
+    lanes: Lanes,
     shape: &ConvShape,
     input: Input<E>,
     gradient: Input<E>,
@@ -56,7 +59,7 @@ fn weight_gradient_on<E: Element>(
     if target.is_empty() || shape.output_len() == 0 {
         return target.fill(0.0);
     }
-    let plan = WeightPlan::new(shape);
+    let plan = WeightPlan::new(shape, lanes);
     let mut partial = vec![0.0; (plan.parts - 1) * target.len()];
     target.fill(0.0);
     let weights = std::iter::once(&mut *target).chain(partial.chunks_exact_mut(shape.weight_len()));
@@ -115,6 +118,12 @@ mod tests {
         },
     };
 
+    /// Every instruction set with either lanes.
+    fn every_kernel() -> impl Iterator<Item = (Arch, Lanes)> {
+        let lanes = [Lanes::Positions, Lanes::Channels];
+        simd::available().into_iter().flat_map(move |arch| lanes.map(|lanes| (arch, lanes)))
+    }
+
     /// Compares with the definition for every instruction set, by the relative error of the whole weight.
     fn compare<E: Element>(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
         let rows = [shape.channels_in, shape.channels_out].map(|channels| shape.batch_size * channels);
@@ -134,12 +143,16 @@ mod tests {
         for_each_product(shape, |output, weight, input| {
             exact[weight] += exact_gradient[output].value * exact_input[input].value;
         });
-        for arch in simd::available() {
+        for (arch, lanes) in every_kernel() {
             let mut found = vec![f32::NAN; shape.weight_len()];
-            weight_gradient_on(arch, shape, input, gradient, &mut found);
+            weight_gradient_on(arch, lanes, shape, input, gradient, &mut found);
             let error: f64 = found.iter().zip(&exact).map(|(found, exact)| (f64::from(*found) - exact).powi(2)).sum();
             let size: f64 = exact.iter().map(|exact| exact * exact).sum();
-            assert!(error.sqrt() <= 1e-5 * size.sqrt() + 1e-30, "{arch:?} {shape:?} {}", (error / size).sqrt());
+            assert!(
+                error.sqrt() <= 1e-5 * size.sqrt() + 1e-30,
+                "{arch:?} {lanes:?} {shape:?} {}",
+                (error / size).sqrt()
+            );
         }
     }
 
@@ -225,7 +238,9 @@ mod tests {
     #[test]
     fn parts_add_up() {
         let shape = ConvShape { input: [20, 40, 40], batch_size: 2, ..cube([6, 5], 1, 3, 1, 1) };
-        assert!(WeightPlan::new(&shape).parts > 1);
+        for lanes in [Lanes::Positions, Lanes::Channels] {
+            assert!(WeightPlan::new(&shape, lanes).parts > 1);
+        }
         compare::<f32>(&shape, [None, None], 5);
     }
 
@@ -236,10 +251,10 @@ mod tests {
         let [input, gradient] = [1, 2].map(|seed| random(shape.input_len(), seed).into_iter().map(f32::abs));
         let (input, gradient): (Vec<f32>, Vec<f32>) = (input.collect(), gradient.collect());
         let exact: f64 = input.iter().zip(&gradient).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
-        for arch in simd::available() {
+        for (arch, lanes) in every_kernel() {
             let mut found = [f32::NAN];
-            weight_gradient_on(arch, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
-            assert!((f64::from(found[0]) / exact - 1.0).abs() < 1e-6, "{arch:?} {found:?} {exact}");
+            weight_gradient_on(arch, lanes, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
+            assert!((f64::from(found[0]) / exact - 1.0).abs() < 1e-6, "{arch:?} {lanes:?} {found:?} {exact}");
         }
     }
 
@@ -249,9 +264,12 @@ mod tests {
         let [input, gradient] = [shape.input_len(), shape.output_len()].map(|len| random(len, 6));
         let results = [1, 2, 3, 7].map(|threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let mut target = vec![f32::NAN; shape.weight_len()];
-            pool.install(|| weight_gradient(&shape, Input::plain(&input), Input::plain(&gradient), &mut target));
-            target
+            [Lanes::Positions, Lanes::Channels].map(|lanes| {
+                let mut target = vec![f32::NAN; shape.weight_len()];
+                let (input, gradient) = (Input::plain(&input[..]), Input::plain(&gradient[..]));
+                pool.install(|| weight_gradient_on(simd::best(), lanes, &shape, input, gradient, &mut target));
+                target
+            })
         });
         results.iter().for_each(|result| assert!(*result == results[0]));
     }

@@ -20,6 +20,48 @@ const TASKS: usize = 64;
 const PARTIAL: usize = 1 << 20;
 /// Columns of the packed gradient begin at multiples of this.
 const COLUMN_ALIGNMENT: usize = 16;
+/// Positions that are added up in registers, at least, where the lanes are channels.
+const CHANNEL_LANES_POSITIONS: usize = 128;
+/// Positions of a plane of a tile there, about.
+const CHANNEL_LANES_TILE: usize = 512;
+/// Output channels of a block there, at most.
+const CHANNEL_LANES_OUT: usize = 128;
+/// Elements of the weight of a task there, about (384 KiB of sums).
+const CHANNEL_LANES_BLOCK: usize = 96 * 1024;
+/// Positions of a part there, at least: fewer would cost less than adding up their sums.
+const CHANNEL_LANES_PART: usize = 2048;
+/// Tasks that are enough there, where positions are few.
+const CHANNEL_LANES_TASKS: usize = 4;
+/// Positions without strides from which on dot products are as fast, or faster.
+const MANY_POSITIONS: usize = 16 * 1024;
+/// Input channels, without a kernel that uses each more than once, from which on transposing the gradient pays.
+const MANY_CHANNELS: usize = 96;
+
+/// What the lanes of a vector hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lanes {
+    /// Positions: a sum is a dot product, of [`DotProducts`](super::dot_products::DotProducts).
+    Positions,
+    /// Output channels: sums are those of [`OuterProducts`](super::outer_products::OuterProducts).
+    Channels,
+}
+
+impl Lanes {
+    /// Channels, where they fill vectors, and where dot products would be short or of strided rows.
+    pub(crate) fn of(shape: &ConvShape) -> Self {
+        let [channels_in, channels_out] = [shape.channels_in, shape.channels_out].map(|all| all / shape.groups);
+        let vectors = channels_out.div_ceil(COLUMN_ALIGNMENT);
+        let empty = vectors * COLUMN_ALIGNMENT - channels_out;
+        let positions = shape.batch_size * shape.output().iter().product::<usize>();
+        let channels = if shape.stride.iter().product::<usize>() > 1 {
+            empty <= vectors * COLUMN_ALIGNMENT / 4
+        } else {
+            let reused = shape.kernel != [1; 3] || channels_in >= MANY_CHANNELS;
+            reused && positions < MANY_POSITIONS && vectors > 1 && empty <= vectors * COLUMN_ALIGNMENT / 8
+        };
+        if channels { Self::Channels } else { Self::Positions }
+    }
+}
 
 /// The positions that one task marches through: a tile of rows, over a range of the depth, of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +81,8 @@ pub(crate) struct WeightPlan {
     pub shape: ConvShape,
     /// Its output size.
     pub output: [usize; 3],
+    /// What the lanes hold.
+    pub lanes: Lanes,
     /// Output rows of a tile.
     pub rows: usize,
     /// Output planes that are packed, and added up in registers, at a time.
@@ -55,29 +99,65 @@ pub(crate) struct WeightPlan {
 
 impl WeightPlan {
     /// The cut of this convolution, whose output is not empty.
-    pub(crate) fn new(shape: &ConvShape) -> Self {
+    pub(crate) fn new(shape: &ConvShape, lanes: Lanes) -> Self {
         let shape = flattened(shape);
         let output = shape.output();
         let mut plan =
-            Self { shape, output, rows: 1, planes: 1, depths: output[0], block_in: 1, block_out: 1, parts: 1 };
-        // How often each value of the input is used for one output channel: what pays for packing it.
-        let uses = plan.elements() / shape.stride.iter().product::<usize>();
+            Self { shape, output, lanes, rows: 1, planes: 1, depths: output[0], block_in: 1, block_out: 1, parts: 1 };
+        match lanes {
+            Lanes::Positions => plan.cut_for_positions(),
+            Lanes::Channels => plan.cut_for_channels(),
+        }
+        // Marches are long enough that packing the planes between two of them twice does not matter.
+        plan.depths = balanced(output[0], (4 * plan.slots()).max(8)).next_multiple_of(plan.planes);
+        plan.parts = plan.parts_of_positions();
+        plan
+    }
+
+    /// Tiles and blocks where the lanes are positions.
+    fn cut_for_positions(&mut self) {
+        let uses = self.uses();
         let positions = if uses < 2 { FEW_POSITIONS } else { POSITIONS };
-        let width = plan.window(0).size[1];
-        plan.rows = balanced(output[1], positions.div_ceil(width));
-        plan.planes = balanced(output[0], positions.div_ceil(plan.rows * width));
-        let (channels_in, channels_out) = plan.channels();
+        let width = self.window(0).size[1];
+        self.rows = balanced(self.output[1], positions.div_ceil(width));
+        self.planes = balanced(self.output[0], positions.div_ceil(self.rows * width));
+        let (channels_in, channels_out) = self.channels();
         let most_out = match uses {
             0..2 => 128,
             2..8 => 64,
             _ => 32,
         };
-        plan.block_out = balanced(channels_out, most_out);
-        plan.block_in = balanced(channels_in, plan.most_in());
-        // Marches are long enough that packing the planes between two of them twice does not matter.
-        plan.depths = balanced(output[0], (4 * plan.slots()).max(8)).next_multiple_of(plan.planes);
-        plan.parts = plan.parts_of_positions();
-        plan
+        self.block_out = balanced(channels_out, most_out);
+        self.block_in = balanced(channels_in, self.most_in());
+    }
+
+    /// Tiles and blocks where the lanes are output channels: the input is packed once for all of a block, the gradient
+    /// once for all of a block of the input.
+    fn cut_for_channels(&mut self) {
+        self.rows = balanced(self.output[1], CHANNEL_LANES_TILE.div_ceil(self.output[2]));
+        self.planes = balanced(self.output[0], CHANNEL_LANES_POSITIONS.div_ceil(self.rows * self.output[2]));
+        let (channels_in, channels_out) = self.channels();
+        let blocks_out = channels_out.div_ceil(CHANNEL_LANES_OUT);
+        self.block_out = channels_out.div_ceil(blocks_out).next_multiple_of(COLUMN_ALIGNMENT).min(channels_out);
+        let left = PACKED.saturating_sub(self.block_out * self.positions());
+        let packed = left / (self.slots() * self.window(0).channel_len());
+        let most = packed.min(CHANNEL_LANES_BLOCK / (self.block_out * self.elements())).max(1);
+        // Where positions are few, parts of them cost more than packing them once more for another block.
+        let tasks = if self.all_positions() < 2 * CHANNEL_LANES_PART { CHANNEL_LANES_TASKS } else { 1 };
+        let wanted = (self.work(channels_in, channels_out) / TASK_WORK).min(tasks) / (blocks_out * self.shape.groups);
+        // Blocks of which there are as many as a power of two keep two, four, .. threads busy alike.
+        let blocks_in = channels_in.div_ceil(most).max(wanted).next_power_of_two();
+        self.block_in = channels_in.div_ceil(blocks_in);
+    }
+
+    /// Output positions of a step, at most.
+    pub(crate) fn positions(&self) -> usize {
+        self.planes * self.rows * self.output[2]
+    }
+
+    /// How often each value of the input is used for one output channel: what pays for packing it.
+    fn uses(&self) -> usize {
+        self.elements() / self.shape.stride.iter().product::<usize>()
     }
 
     /// As many input channels in a block as the packed values and the partial sums may take.
@@ -99,14 +179,18 @@ impl WeightPlan {
 
     /// What a tile at this output row reads of an input plane.
     ///
-    /// Where a row's zeros at its end and those at the next row's begin are neighbours, as many as both have are kept
-    /// once.
+    /// Phases are not parted where the lanes are channels. Otherwise, where a row's zeros at its end and those at the
+    /// next row's begin are neighbours, as many as both have are kept once.
     pub(crate) fn window(&self, row: usize) -> Window {
         let shape = &self.shape;
         let reads = |axis: usize| -> Vec<usize> { (0..shape.kernel[axis]).map(|k| k * shape.dilation[axis]).collect() };
         let first = [(row * shape.stride[1]) as isize - shape.padding[1][0] as isize, -(shape.padding[2][0] as isize)];
-        let tile = [self.rows, self.output[2]];
-        let mut window = Window::new(first, [shape.stride[1], shape.stride[2]], tile, [&reads(1), &reads(2)]);
+        let (tile, stride) = ([self.rows, self.output[2]], [shape.stride[1], shape.stride[2]]);
+        if self.lanes == Lanes::Channels {
+            let tile = [0, 1].map(|axis| (tile[axis] - 1) * stride[axis] + 1);
+            return Window::new(first, [1, 1], tile, [&reads(1), &reads(2)]);
+        }
+        let mut window = Window::new(first, stride, tile, [&reads(1), &reads(2)]);
         window.size[1] -= self.shared_zeros();
         window
     }
@@ -114,7 +198,7 @@ impl WeightPlan {
     /// Zeros between two rows that belong to the padding of both.
     pub(crate) fn shared_zeros(&self) -> usize {
         let shape = &self.shape;
-        if shape.stride[2] > 1 {
+        if shape.stride[2] > 1 || self.lanes == Lanes::Channels {
             return 0;
         }
         let reach = (shape.kernel[2] - 1) * shape.dilation[2];
@@ -166,11 +250,24 @@ impl WeightPlan {
     /// As many parts as there is work for, as the partial results may take, and as there are marches.
     fn parts_of_positions(&self) -> usize {
         let (blocks_in, blocks_out) = self.blocks();
-        let positions = self.shape.batch_size * self.output.iter().product::<usize>();
-        let work = positions * self.block_in * self.block_out * self.elements();
+        let work = self.work(self.block_in, self.block_out);
         let weight = self.shape.weight_len();
         let most = (PARTIAL.max(2 * weight) / weight).min(TASKS.div_ceil(blocks_in * blocks_out * self.shape.groups));
+        let most = match self.lanes {
+            Lanes::Positions => most,
+            Lanes::Channels => most.min(self.all_positions() / CHANNEL_LANES_PART),
+        };
         (work / TASK_WORK).clamp(1, most.max(1)).min(self.marches())
+    }
+
+    /// Output positions of the whole batch.
+    fn all_positions(&self) -> usize {
+        self.shape.batch_size * self.output.iter().product::<usize>()
+    }
+
+    /// Multiply-adds of a block, over all positions.
+    fn work(&self, block_in: usize, block_out: usize) -> usize {
+        self.all_positions() * block_in * block_out * self.elements()
     }
 }
 

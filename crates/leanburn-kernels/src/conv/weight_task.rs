@@ -5,32 +5,36 @@ use pulp::Arch;
 use super::{
     Input,
     dot_products::{AddUp, DotProducts, PlanePair, SumsLen},
+    outer_products::Tiles,
     pack::{Packer, SLACK, Source, Window},
-    weight_plan::{March, WeightPlan},
+    weight_plan::{Lanes, March, WeightPlan},
 };
 use crate::Element;
+
+/// Positions whose sums are added to the target at once, about: more in float32 would not be as exact.
+const MOST_POSITIONS: usize = 8192;
 
 /// The task and its workspace.
 #[derive(Debug)]
 pub(crate) struct WeightTask<'a> {
-    arch: Arch,
-    plan: &'a WeightPlan,
+    pub(super) arch: Arch,
+    pub(super) plan: &'a WeightPlan,
     /// First input channel and first output channel, of all groups.
-    first: [usize; 2],
+    pub(super) first: [usize; 2],
     /// Input channels and output channels.
-    channels: [usize; 2],
+    pub(super) channels: [usize; 2],
     /// Where each `[channel in][kernel height][kernel width]` begins in a packed plane.
-    rows: Vec<usize>,
+    pub(super) rows: Vec<usize>,
     /// Ring of packed input planes, `[slot][channel][..]`.
-    planes: Vec<f32>,
+    pub(super) planes: Vec<f32>,
     /// The depth that each slot of the ring holds.
-    held: Vec<Option<usize>>,
-    /// Packed gradient, `[plane][channel][..]`.
-    gradient: Vec<f32>,
-    /// Partial sums of a march for each depth of the kernel, see [`DotProducts`].
-    sums: Vec<f32>,
+    pub(super) held: Vec<Option<usize>>,
+    /// Packed gradient, `[plane][channel][..]`, or as [`OuterProducts`](super::outer_products::OuterProducts) says.
+    pub(super) gradient: Vec<f32>,
+    /// Partial sums for each depth of the kernel, see [`DotProducts`]; or `[channel in][kernel..][column]`.
+    pub(super) sums: Vec<f32>,
     /// The block of the weight, `[channel out]`, each `[channel in][kernel..]`.
-    target: Vec<&'a mut [f32]>,
+    pub(super) target: Vec<&'a mut [f32]>,
 }
 
 impl<'a> WeightTask<'a> {
@@ -45,6 +49,11 @@ impl<'a> WeightTask<'a> {
         let window = plan.window(0);
         let rows = rows(plan, channels[0], &window);
         let sums_len = arch.dispatch(SumsLen { rows: rows.len(), columns: channels[1] });
+        let columns = arch.dispatch(Tiles(channels[1])).columns();
+        let (gradient_len, sums_len) = match plan.lanes {
+            Lanes::Positions => (plan.planes * channels[1] * plan.column_len(), sums_len),
+            Lanes::Channels => (plan.positions() * columns, rows.len() * columns),
+        };
         let slack = plan.shared_zeros() + SLACK;
         Self {
             arch,
@@ -54,7 +63,7 @@ impl<'a> WeightTask<'a> {
             rows,
             planes: vec![0.0; plan.slots() * channels[0] * window.channel_len() + slack],
             held: vec![None; plan.slots()],
-            gradient: vec![0.0; plan.planes * channels[1] * plan.column_len()],
+            gradient: vec![0.0; gradient_len],
             sums: vec![0.0; plan.shape.kernel[0] * sums_len],
             target,
         }
@@ -67,15 +76,32 @@ impl<'a> WeightTask<'a> {
         let mut input = Packer::new(self.arch, source);
         let source = Source { input: gradient, channels: shape.channels_out, size: plan.output };
         let mut gradient = Packer::new(self.arch, source);
+        // Positions whose sums are not yet added to the target.
+        let mut positions = 0;
         for march in plan.marches_of(part) {
             let window = plan.window(march.row);
             self.held.fill(None);
             for start in march.depths.clone().step_by(plan.planes) {
                 let step = March { depths: start..march.depths.end.min(start + plan.planes), ..march };
                 self.pack_input(&mut input, &window, &step);
-                self.pack_gradient(&mut gradient, &window, &step);
-                self.add(&window, &step);
+                match plan.lanes {
+                    Lanes::Positions => {
+                        self.pack_gradient(&mut gradient, &window, &step);
+                        self.add(&window, &step);
+                    }
+                    Lanes::Channels => {
+                        self.pack_channels(&source, &step);
+                        self.add_channels(&window, &step);
+                    }
+                }
             }
+            positions += march.depths.len() * plan.rows * plan.output[2];
+            if positions >= MOST_POSITIONS {
+                self.add_up();
+                positions = 0;
+            }
+        }
+        if positions > 0 {
             self.add_up();
         }
     }
@@ -109,7 +135,7 @@ impl<'a> WeightTask<'a> {
         }
     }
 
-    /// Adds the dot products of this step's planes to the sums of the march.
+    /// Adds the dot products of this step's planes to the sums.
     fn add(&mut self, window: &Window, step: &March) {
         let column_len = self.plan.column_len();
         let (slot_len, plane_len) = (self.channels[0] * window.channel_len(), self.channels[1] * column_len);
@@ -134,8 +160,11 @@ impl<'a> WeightTask<'a> {
         }
     }
 
-    /// Adds the sums of the march to the target.
+    /// Adds the sums to the target.
     fn add_up(&mut self) {
+        if self.plan.lanes == Lanes::Channels {
+            return self.add_up_channels();
+        }
         let [depth, height, width] = self.plan.shape.kernel;
         let (area, sums_len) = (height * width, self.sums.len() / depth);
         for (kernel_depth, sums) in self.sums.chunks_exact_mut(sums_len).enumerate() {
@@ -146,7 +175,7 @@ impl<'a> WeightTask<'a> {
     }
 
     /// The input plane that an element of the kernel reads for an output plane.
-    fn input_depth(&self, depth: usize, kernel_depth: usize) -> Option<usize> {
+    pub(super) fn input_depth(&self, depth: usize, kernel_depth: usize) -> Option<usize> {
         let shape = &self.plan.shape;
         let depth = (depth * shape.stride[0] + kernel_depth * shape.dilation[0]).checked_sub(shape.padding[0][0])?;
         (depth < shape.input[0]).then_some(depth)

@@ -1,9 +1,16 @@
 //! Weights in the order in which the register tiles read them.
 
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::axis::Axis;
-use super::tile::Block;
+use super::tile::{Block, LANES};
+use super::transpose::transposed;
+
+/// Weights that lie together and are packed by one job, about.
+const RUN: usize = 2048;
 
 /// Where the weight of an element of the kernel lies in the caller's weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,7 @@ pub(crate) struct PackedWeights {
 impl PackedWeights {
     /// Packs `weight` for `groups` of `channels_in` channels each to `blocks` of output channels.
     pub(crate) fn new(
+        arch: Arch,
         blocks: Vec<Block>,
         weight: &[f32],
         groups: usize,
@@ -41,30 +49,40 @@ impl PackedWeights {
         strides: WeightStrides,
     ) -> Self {
         let channels_computed: usize = blocks.iter().map(|block| block.width).sum();
-        let elements = elements(axes);
         let (mut phases, mut len) = (Vec::new(), 0);
-        for elements in &elements {
+        let mut places = vec![Place::default(); axes.iter().map(|axis| axis.kernel).product()];
+        for elements in &elements(axes) {
             phases.push((len, elements.len()));
+            for (index, element) in elements.iter().enumerate() {
+                places[*element] = Place { start: len, elements: elements.len(), index };
+            }
             len += groups * channels_computed * channels_in * elements.len();
         }
-        let mut values = vec![0.0; len];
-        let mut jobs = Vec::new();
-        let mut rest = &mut values[..];
-        for elements in &elements {
-            for group in 0..groups {
-                for block in &blocks {
-                    let (target, others) = rest.split_at_mut(channels_in * elements.len() * block.width);
-                    rest = others;
-                    jobs.push((target, elements, group, block));
-                }
-            }
-        }
+        let mut values = Vec::with_capacity(len);
+        let target = Target(values.as_mut_ptr());
+        let kernel = places.len();
+        // Weights that lie together: of one input channel, or of all.
+        let run = if strides.input == kernel { channels_in } else { 1 };
+        let together = if run > 1 { (RUN / kernel).clamp(1, run) } else { 1 };
+        let parts = channels_in.div_ceil(together);
+        let jobs = if strides.output == 0 || len == 0 { 0 } else { groups * blocks.len() * parts };
         let group_len = weight.len() / groups;
-        jobs.into_par_iter().filter(|(target, ..)| !target.is_empty()).for_each(|(target, elements, group, block)| {
+        (0..jobs).into_par_iter().with_min_len(jobs.div_ceil(4 * rayon::current_num_threads())).for_each(|job| {
+            let (part, job) = (job % parts, job / parts);
+            let (block, group) = (&blocks[job % blocks.len()], job / blocks.len());
+            let inputs = part * together..((part + 1) * together).min(channels_in);
             let weight = &weight[group * group_len..][..group_len];
-            pack_block(weight, elements, block, strides, target);
+            let first = group * channels_computed + block.first;
+            arch.dispatch(PackBlock { weight, strides, places: &places, block, first, channels_in, inputs, target });
         });
+        // SAFETY: each element of the kernel belongs to one phase, so the jobs have written all values.
+        unsafe { values.set_len(len) };
         Self { values, phases, blocks, channels_in, channels_computed }
+    }
+
+    /// Output channels of a group that are computed.
+    pub(crate) fn channels(&self) -> usize {
+        self.channels_computed
     }
 
     /// Blocks of output channels, of each group.
@@ -100,13 +118,78 @@ fn elements(axes: &[Axis; 3]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Packs one block from the weights of its group. The elements of a kernel lie together there, hence the order.
-fn pack_block(weight: &[f32], elements: &[usize], block: &Block, strides: WeightStrides, target: &mut [f32]) {
-    for (input, target) in target.chunks_exact_mut(elements.len() * block.width).enumerate() {
-        for output in 0..block.channels {
-            let kernel = &weight[(block.first + output) * strides.output + input * strides.input..];
-            let places = target[output..].iter_mut().step_by(block.width);
-            places.zip(elements).for_each(|(place, element)| *place = kernel[*element]);
+/// Where the weights of an element of the kernel go.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// Start of the phase.
+    start: usize,
+    /// Elements of the phase.
+    elements: usize,
+    /// Number of the element in its phase.
+    index: usize,
+}
+
+/// Packed weights that several threads write, each its own.
+#[derive(Clone, Copy)]
+struct Target(*mut f32);
+
+// SAFETY: the pointer stands for an exclusive borrow, of which each job writes its own part.
+unsafe impl Send for Target {}
+// SAFETY: as above.
+unsafe impl Sync for Target {}
+
+/// Packs some input channels of one block.
+struct PackBlock<'a> {
+    /// Of the group.
+    weight: &'a [f32],
+    strides: WeightStrides,
+    /// Of each element of the kernel.
+    places: &'a [Place],
+    block: &'a Block,
+    /// Channels computed before the block's.
+    first: usize,
+    channels_in: usize,
+    /// Weights of these lie together, if they are more than one.
+    inputs: Range<usize>,
+    target: Target,
+}
+
+impl WithSimd for PackBlock<'_> {
+    type Output = ();
+
+    /// By blocks of sixteen output channels and sixteen weights that lie together.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { weight, strides, places, block, inputs, .. } = &self;
+        let len = inputs.len() * places.len();
+        for first in (0..block.width).step_by(LANES) {
+            let width = LANES.min(block.width - first);
+            let outputs = width.min(block.channels.saturating_sub(first));
+            let source = inputs.start * strides.input + (block.first + first) * strides.output;
+            for column in (0..len).step_by(LANES) {
+                let columns = LANES.min(len - column);
+                let values = if outputs > 0 {
+                    transposed(simd, &weight[source + column..], strides.output, [outputs, columns])
+                } else {
+                    [[0.0; LANES]; LANES]
+                };
+                let (mut input, mut element) = (inputs.start + column / places.len(), column % places.len());
+                for mut values in values.into_iter().take(columns) {
+                    let place = &places[element];
+                    let start = place.start
+                        + self.first * self.channels_in * place.elements
+                        + (input * place.elements + place.index) * block.width
+                        + first;
+                    values[outputs..].fill(0.0);
+                    // SAFETY: the block's part of the phase is this job's for these input channels, and `width` of its
+                    // channels are from here on.
+                    unsafe { self.target.0.add(start).copy_from_nonoverlapping(values.as_ptr(), width) };
+                    element += 1;
+                    if element == places.len() {
+                        (input, element) = (input + 1, 0);
+                    }
+                }
+            }
         }
     }
 }
