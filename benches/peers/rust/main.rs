@@ -31,6 +31,7 @@ enum Program {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    leanburn::ops::keep_freed_memory();
     match Program::parse() {
         Program::ResidualChain(arguments) => residual_chain::run(&arguments),
         Program::AutoencoderStep(arguments) => autoencoder_step::run(&arguments),

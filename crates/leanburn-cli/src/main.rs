@@ -19,6 +19,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    leanburn_ops::keep_freed_memory();
     // a path stays in one piece: the terminal breaks lines where it must
     let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
         Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())

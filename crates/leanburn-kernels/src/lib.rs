@@ -13,10 +13,13 @@ pub mod axis_map;
 mod buffer;
 pub mod conv;
 pub mod element;
+mod heap;
 pub mod max_pool;
 pub mod norm;
+mod parallel;
 pub mod resample;
 pub mod simd;
 
 pub use activation::Activation;
 pub use element::Element;
+pub use heap::keep_freed_memory;

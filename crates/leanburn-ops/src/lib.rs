@@ -32,7 +32,7 @@ pub use conv_transpose3d::{conv_transpose3d, upsample_conv3d};
 pub use conv3d::{Convolution, conv3d, norm_act_conv3d};
 pub use gradients::{Gradients, backward};
 pub use group_norm_act::{activate, group_norm_act};
-pub use leanburn_kernels::Activation;
+pub use leanburn_kernels::{Activation, keep_freed_memory};
 pub use max_pool3d::{MaxPool3d, adaptive_max_pool3d, max_pool3d};
 pub use norm::Norm;
 pub use recompute::{Tensors, recompute};

@@ -1,9 +1,8 @@
 //! Gradient of a convolution's bias.
 
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 
-use crate::{Element, simd};
+use crate::{Element, parallel::for_each, simd};
 
 /// Values that one task adds up.
 const PIECE: usize = 1 << 16;
@@ -47,7 +46,7 @@ fn bias_gradient_on<E: Element>(arch: Arch, batch_size: usize, channels: usize, 
     let positions = gradient.len() / rows;
     let pieces = positions.div_ceil(PIECE);
     let mut sums = vec![0.0; rows * pieces];
-    sums.par_iter_mut().enumerate().for_each(|(index, sum)| {
+    for_each(sums.iter_mut().enumerate().collect(), gradient.len(), |(index, sum): (usize, &mut f64)| {
         let (row, start) = (index / pieces, index % pieces * PIECE);
         let values = &gradient[row * positions..][start..positions.min(start + PIECE)];
         *sum = arch.dispatch(Sum { values });

@@ -9,7 +9,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pulp::Arch;
-use rayon::prelude::*;
 
 use super::axis::{Axis, AxisTap};
 use super::fill::FillPlane;
@@ -19,7 +18,7 @@ use super::tile::{Block, LANES, Lanes, Registers, Tap, blocks};
 use super::tiling::{Tiling, Work, lanes};
 use super::weights::{PackedWeights, WeightStrides};
 use super::{Input, Output};
-use crate::Element;
+use crate::{Element, parallel::for_each};
 
 /// A convolution or a data gradient.
 #[derive(Debug)]
@@ -39,7 +38,8 @@ pub(crate) struct Gather {
 impl Gather {
     /// Computes the whole output.
     pub(crate) fn run<E: Element>(&self, arch: Arch, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-        if output.values.is_empty() {
+        let output_len = output.values.len();
+        if output_len == 0 {
             return;
         }
         let apart = self.elements_apart().then(|| self.of_elements(weight));
@@ -76,7 +76,9 @@ impl Gather {
                 pass.task(scratch, piece, [row, column], chunk);
             }
         };
-        (0..rayon::current_num_threads().min(tasks)).into_par_iter().with_max_len(1).for_each(work);
+        let elements = self.axes.iter().map(|axis| axis.kernel).product::<usize>();
+        let multiplications = output_len * self.channels[0] * elements;
+        for_each((0..rayon::current_num_threads().min(tasks)).collect(), multiplications, work);
     }
 }
 

@@ -47,6 +47,11 @@ impl ConvShape {
         self.batch_size * self.channels_out * self.output().iter().product::<usize>()
     }
 
+    /// Multiplications of the forward pass, and of either gradient.
+    pub fn multiplications(&self) -> usize {
+        self.output_len() * (self.channels_in / self.groups) * self.kernel.iter().product::<usize>()
+    }
+
     /// Number of elements of the weight, `[channels_out, channels_in / groups, kernel..]`.
     pub fn weight_len(&self) -> usize {
         self.channels_out * self.channels_in / self.groups * self.kernel.iter().product::<usize>()

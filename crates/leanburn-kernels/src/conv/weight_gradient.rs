@@ -14,7 +14,7 @@ use super::{
     weight_plan::{Lanes, WeightPlan},
     weight_task::WeightTask,
 };
-use crate::{Element, simd};
+use crate::{Element, parallel::for_each, simd};
 
 /// Gradient of the weight of a convolution, `[channels_out, channels_in / groups, kernel..]`, into `target`.
 ///
@@ -69,7 +69,7 @@ fn weight_gradient_on<E: Element>(
             blocks(&plan, weight).into_iter().enumerate().map(move |(block, columns)| (part, block, columns))
         })
         .collect();
-    tasks.into_par_iter().for_each(|(part, block, columns)| {
+    for_each(tasks, shape.multiplications(), |(part, block, columns)| {
         WeightTask::new(arch, &plan, block, columns).run(input, gradient, part);
     });
     add_parts(target, &partial);

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::axis::Axis;
 use super::tile::{Block, LANES};
 use super::transpose::transposed;
+use crate::parallel::for_each;
 
 /// Weights that lie together and are packed by one job, about.
 const RUN: usize = 2048;
@@ -67,14 +67,17 @@ impl PackedWeights {
         let parts = channels_in.div_ceil(together);
         let jobs = if strides.output == 0 || len == 0 { 0 } else { groups * blocks.len() * parts };
         let group_len = weight.len() / groups;
-        (0..jobs).into_par_iter().with_min_len(jobs.div_ceil(4 * rayon::current_num_threads())).for_each(|job| {
+        let pack = |job: usize| {
             let (part, job) = (job % parts, job / parts);
             let (block, group) = (&blocks[job % blocks.len()], job / blocks.len());
             let inputs = part * together..((part + 1) * together).min(channels_in);
             let weight = &weight[group * group_len..][..group_len];
             let first = group * channels_computed + block.first;
             arch.dispatch(PackBlock { weight, strides, places: &places, block, first, channels_in, inputs, target });
-        });
+        };
+        let each = jobs.div_ceil(4 * rayon::current_num_threads()).max(1);
+        let runs = (0..jobs).step_by(each).map(|first| first..(first + each).min(jobs)).collect();
+        for_each(runs, len, |run: Range<usize>| run.for_each(&pack));
         // SAFETY: each element of the kernel belongs to one phase, so the jobs have written all values.
         unsafe { values.set_len(len) };
         Self { values, phases, blocks, channels_in, channels_computed }
