@@ -9,6 +9,6 @@ const SMALL: usize = 1 << 18;
 pub(crate) fn for_each<T: Send>(tasks: Vec<T>, work: usize, run: impl Fn(T) + Sync + Send) {
     match work < SMALL || tasks.len() < 2 {
         true => tasks.into_iter().for_each(run),
-        false => tasks.into_par_iter().with_max_len(1).for_each(run),
+        false => tasks.into_par_iter().for_each(run),
     }
 }

@@ -61,8 +61,8 @@ impl PackedWeights {
         let mut values = Vec::with_capacity(len);
         let target = Target(values.as_mut_ptr());
         let kernel = places.len();
-        // Weights that lie together: of one input channel, or of all.
-        let run = if strides.input == kernel { channels_in } else { 1 };
+        // Weights that lie together: of one input channel, or of all. Of a kernel of one they are copied as they lie.
+        let run = if strides.input == kernel || kernel == 1 { channels_in } else { 1 };
         let together = if run > 1 { (RUN / kernel).clamp(1, run) } else { 1 };
         let parts = channels_in.div_ceil(together);
         let jobs = if strides.output == 0 || len == 0 { 0 } else { groups * blocks.len() * parts };
@@ -157,6 +157,23 @@ struct PackBlock<'a> {
     target: Target,
 }
 
+impl PackBlock<'_> {
+    /// Of a kernel of one element whose output channels lie together.
+    fn copy(&self) {
+        let start = self.places[0].start + self.first * self.channels_in;
+        let outputs = self.block.width.min(self.block.channels);
+        for input in self.inputs.clone() {
+            let values = &self.weight[input * self.strides.input + self.block.first..][..outputs];
+            // SAFETY: the block's part of the phase is this job's for this input channel, and `width` values long.
+            unsafe {
+                let target = self.target.0.add(start + input * self.block.width);
+                target.copy_from_nonoverlapping(values.as_ptr(), outputs);
+                target.add(outputs).write_bytes(0, self.block.width - outputs);
+            }
+        }
+    }
+}
+
 impl WithSimd for PackBlock<'_> {
     type Output = ();
 
@@ -164,6 +181,9 @@ impl WithSimd for PackBlock<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { weight, strides, places, block, inputs, .. } = &self;
+        if strides.output == 1 && places.len() == 1 {
+            return self.copy();
+        }
         let len = inputs.len() * places.len();
         for first in (0..block.width).step_by(LANES) {
             let width = LANES.min(block.width - first);
