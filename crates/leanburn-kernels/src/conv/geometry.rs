@@ -85,6 +85,17 @@ impl<'a, E: Element> Input<'a, E> {
     pub fn plain(values: &'a [E]) -> Self {
         Self { values, prologue: None }
     }
+
+    /// One item of a batch.
+    pub(crate) fn item(&self, item: usize, batch_size: usize) -> Self {
+        let part = |values: usize| item * (values / batch_size)..(item + 1) * (values / batch_size);
+        let prologue = self.prologue.map(|prologue| Prologue {
+            scale: &prologue.scale[part(prologue.scale.len())],
+            shift: &prologue.shift[part(prologue.shift.len())],
+            ..prologue
+        });
+        Self { values: &self.values[part(self.values.len())], prologue }
+    }
 }
 
 /// What a result is added to.

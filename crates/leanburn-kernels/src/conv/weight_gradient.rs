@@ -27,7 +27,7 @@ use crate::{Element, parallel::for_each, simd};
 ///
 /// Per thread about 768 KiB for the packed rows of a tile and about 512 KiB for partial sums (more only for a single row
 /// of many thousand columns, or a kernel of many thousand elements). Where the positions are cut into parts, the parts'
-/// results: 4 MiB, or twice the weight if that is more.
+/// results: 4 MiB, or twice the weight if that is more. With several items 8 bytes for each weight.
 ///
 /// # Numerics
 ///
@@ -40,7 +40,23 @@ use crate::{Element, parallel::for_each, simd};
 ///
 /// If a slice does not have the length that the shape says.
 pub fn weight_gradient<E: Element>(shape: &ConvShape, input: Input<E>, gradient: Input<E>, target: &mut [f32]) {
-    weight_gradient_on(simd::best(), Lanes::of(shape), shape, input, gradient, target);
+    let one = |shape: &ConvShape, input, gradient, target: &mut [f32]| {
+        weight_gradient_on(simd::best(), Lanes::of(shape), shape, input, gradient, target);
+    };
+    let batch_size = shape.batch_size;
+    if batch_size < 2 || shape.output_len() == 0 {
+        return one(shape, input, gradient, target);
+    }
+    check_input(shape, &input, shape.channels_in, shape.input_len());
+    check_input(shape, &gradient, shape.channels_out, shape.output_len());
+    // Item by item, in float64: a large batch gives what its micro-batches add up to.
+    let mut sums = vec![0.0f64; target.len()];
+    for item in 0..batch_size {
+        let (input, gradient) = (input.item(item, batch_size), gradient.item(item, batch_size));
+        one(&ConvShape { batch_size: 1, ..*shape }, input, gradient, target);
+        sums.iter_mut().zip(&*target).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    target.iter_mut().zip(sums).for_each(|(target, sum)| *target = sum as f32);
 }
 
 /// [`weight_gradient`] by these instructions, with these lanes.
