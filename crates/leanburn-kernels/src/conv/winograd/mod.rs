@@ -74,7 +74,8 @@ fn pays(gather: &Gather) -> bool {
     let elements = gather.axes[0].kernel * gather.axes[2].kernel;
     let [least, most] = [gather.channels.iter().min(), gather.channels.iter().max()].map(|channels| *channels.unwrap());
     let weights = gather.groups * least * most * elements * COMPONENTS;
-    let positions = gather.batch_size * depth * rows * columns;
+    // Of one item: what is computed of it must not depend on how many others there are.
+    let positions = depth * rows * columns;
     // The transforms of the values are shared by enough products, the last group has enough rows, ..
     least >= LEAST_CHANNELS && least * elements >= LEAST_PRODUCTS && 3 * rows * 4 >= COMPONENTS * rows.div_ceil(OUTPUTS) * 5
         // .. and the transformed weights serve enough positions.
