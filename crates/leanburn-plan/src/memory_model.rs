@@ -1,0 +1,52 @@
+//! What a device does with memory: the seam between a recording and its timeline.
+
+use std::fmt;
+
+use burn::backend::ir::{OperationIr, TensorIr};
+
+/// An input of an operation, as it stands when the operation runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    /// Id, shape and dtype.
+    pub tensor: &'a TensorIr,
+    /// Whether its values lie in row-major order without gaps.
+    pub is_contiguous: bool,
+    /// Whether nobody else holds its memory, nor will: the operation may write over it.
+    pub is_unique: bool,
+}
+
+/// Where an output's values go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// New memory.
+    New,
+    /// The memory of this input, in the order of [`OperationIr::inputs`], seen another way or written over.
+    Input(usize),
+}
+
+/// What an operation does with memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// Where each output goes and whether it is contiguous, in the order of [`OperationIr::outputs`].
+    pub outputs: Vec<(Place, bool)>,
+    /// Bytes that are there only while the operation runs.
+    pub workspace: u64,
+}
+
+impl Effect {
+    /// One new contiguous output for each of the operation's, and no workspace.
+    pub fn new_outputs(operation: &OperationIr) -> Self {
+        Self { outputs: operation.outputs().map(|_| (Place::New, true)).collect(), workspace: 0 }
+    }
+}
+
+/// How a device allocates.
+pub trait MemoryModel: fmt::Debug {
+    /// What an operation does with memory; `operands` are its inputs in the order of [`OperationIr::inputs`].
+    fn effect(&self, operation: &OperationIr, operands: &[Operand<'_>]) -> Effect;
+
+    /// Bytes that an allocation of `bytes` takes.
+    fn allocated(&self, bytes: u64) -> u64 {
+        bytes
+    }
+}

@@ -1,0 +1,164 @@
+//! What lives when: the memory of a step from its first operation to its last.
+
+use std::fmt;
+
+/// What a block of memory is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Trained weights and running statistics.
+    Weights,
+    /// Gradients of weights.
+    Gradients,
+    /// States of optimizers.
+    Optimizer,
+    /// Averages of weights.
+    Average,
+    /// Micro-batches.
+    Batch,
+    /// Made in forward and kept for backward.
+    Kept,
+    /// Made and freed within one part of the step, gradients of activations among them.
+    Passing,
+    /// Needed by an operation while it runs.
+    Workspace,
+}
+
+impl Cause {
+    /// All causes, in the order of tables and charts.
+    pub const ALL: [Self; 8] = [
+        Self::Weights,
+        Self::Gradients,
+        Self::Optimizer,
+        Self::Average,
+        Self::Batch,
+        Self::Kept,
+        Self::Passing,
+        Self::Workspace,
+    ];
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Weights => "weights",
+            Self::Gradients => "gradients",
+            Self::Optimizer => "optimizer states",
+            Self::Average => "average of weights",
+            Self::Batch => "batch",
+            Self::Kept => "kept for backward",
+            Self::Passing => "passing tensors",
+            Self::Workspace => "workspace",
+        })
+    }
+}
+
+/// A part of the training step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Phase {
+    /// From the batch to the loss.
+    Forward,
+    /// From the loss to the gradients, second runs of segments included.
+    Backward,
+    /// From the gradients to new weights.
+    Update,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Update => "update",
+        })
+    }
+}
+
+/// One operation of the step and the memory around it, in bytes.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// Name of the operation, such as `conv3d` or `matmul`.
+    pub operation: String,
+    /// Part of the step.
+    pub phase: Phase,
+    /// Segment that it belongs to, if any: an index into [`Timeline::segments`].
+    pub segment: Option<usize>,
+    /// Floating-point operations.
+    pub flops: u64,
+    /// Bytes read and written.
+    pub bytes_moved: u64,
+    /// Held while it runs: what was there, its outputs, its workspace.
+    pub during: u64,
+    /// Held after it, when what was used for the last time is gone.
+    pub after: u64,
+    /// Part of `during` that is workspace.
+    pub workspace: u64,
+}
+
+/// A piece of memory that tensors share.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Size as allocated.
+    pub bytes: u64,
+    /// What it is there for.
+    pub cause: Cause,
+    /// Segment that made it: an index into [`Timeline::segments`].
+    pub segment: Option<usize>,
+    /// Index of the moment that made it; 0 also for what was there before.
+    pub born: usize,
+    /// Index of the last moment that sees it.
+    pub last: usize,
+}
+
+/// The memory of a step from its first operation to its last.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// The operations in order.
+    pub moments: Vec<Moment>,
+    /// The blocks in the order in which they were made.
+    pub blocks: Vec<Block>,
+    /// Names of the segments, in the order in which they first ran.
+    pub segments: Vec<String>,
+}
+
+impl Timeline {
+    /// Index of the moment that holds the most, the first of several; 0 for an empty timeline.
+    pub fn peak_index(&self) -> usize {
+        let order = |&(a, x): &(usize, &Moment), &(b, y): &(usize, &Moment)| x.during.cmp(&y.during).then(b.cmp(&a));
+        self.moments.iter().enumerate().max_by(order).map_or(0, |(index, _)| index)
+    }
+
+    /// The most that is held at once, in bytes.
+    pub fn peak(&self) -> u64 {
+        self.moments.get(self.peak_index()).map_or(0, |moment| moment.during)
+    }
+
+    /// The blocks that are there at a moment.
+    pub fn blocks_at(&self, index: usize) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter(move |block| (block.born..=block.last).contains(&index))
+    }
+
+    /// Bytes by cause at a moment, workspace included, in the order of [`Cause::ALL`], without those that are nothing.
+    pub fn causes_at(&self, index: usize) -> Vec<(Cause, u64)> {
+        let workspace = self.moments.get(index).map_or(0, |moment| moment.workspace);
+        let sum = |cause| {
+            let blocks = self.blocks_at(index).filter(|block| block.cause == cause).map(|block| block.bytes);
+            blocks.sum::<u64>() + if cause == Cause::Workspace { workspace } else { 0 }
+        };
+        Cause::ALL.map(|cause| (cause, sum(cause))).into_iter().filter(|(_, bytes)| *bytes > 0).collect()
+    }
+
+    /// Bytes by segment at a moment, largest first; blocks that belong to no segment are left out.
+    pub fn segments_at(&self, index: usize) -> Vec<(&str, u64)> {
+        let mut sums = vec![0; self.segments.len()];
+        for block in self.blocks_at(index) {
+            if let Some(segment) = block.segment {
+                sums[segment] += block.bytes;
+            }
+        }
+        let mut named: Vec<_> = self.segments.iter().map(String::as_str).zip(sums).filter(|(_, sum)| *sum > 0).collect();
+        named.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
+        named
+    }
+}
