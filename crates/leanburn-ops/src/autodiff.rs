@@ -2,7 +2,8 @@
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
-    Autodiff, Backend, BackendTensor, DispatchDevice, DispatchKindConversion, DispatchTensor, tensor::FloatTensor,
+    Autodiff, Backend, BackendTensor, DispatchAutodiffContext, DispatchDevice, DispatchKindConversion, DispatchTensor,
+    tensor::FloatTensor,
 };
 use burn::tensor::Device;
 
@@ -63,6 +64,21 @@ where
         Ok(BackendTensor::Float(primitive)) => primitive,
         _ => panic!("leanburn-ops: the tensors of one operation are float tensors of one device"),
     }
+}
+
+/// The tensor without autodiff, on the recording device as well (which refuses Burn's own `inner`).
+pub(crate) fn inner(tensor: DispatchTensor) -> DispatchTensor {
+    if tensor.autodiff == DispatchAutodiffContext::Disabled {
+        return tensor;
+    }
+    on_backend_of!(&tensor, inner_on(&tensor))
+}
+
+fn inner_on<B: Backend, C: CheckpointStrategy>(tensor: &DispatchTensor) -> DispatchTensor
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    raise_plain::<B>(lower::<B, C>(tensor).expect("on_backend_of chose this backend").into_primitive())
 }
 
 /// Whether the device records operations instead of running them.

@@ -103,3 +103,8 @@ impl CpuTensor {
 pub(crate) fn to_f32<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     CpuTensor::of(tensor.clone()).to_f32()
 }
+
+/// Bytes of the copy that [`to_f32`] makes.
+pub(crate) fn float32_bytes<const D: usize>(tensor: &Tensor<D>) -> usize {
+    tensor.shape().num_elements() * size_of::<f32>()
+}

@@ -12,6 +12,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 
 use crate::autodiff::{Reachable, lower, on_backend_of, raise_plain};
+use crate::recording::{Pass, in_pass};
 
 /// Gradients of a loss, by tensor or by the parameters of a module.
 pub struct Gradients {
@@ -33,8 +34,9 @@ impl fmt::Debug for Gradients {
 ///
 /// Panics if `loss` is not an autodiff tensor.
 pub fn backward(loss: Tensor<1>) -> Gradients {
+    let device = loss.device();
     let loss = loss.into_dispatch();
-    on_backend_of!(&loss.clone(), backward_on(loss))
+    in_pass(Pass::Backward, &device, || on_backend_of!(&loss.clone(), backward_on(loss)))
 }
 
 fn backward_on<B: Backend, C: CheckpointStrategy>(loss: DispatchTensor) -> Gradients

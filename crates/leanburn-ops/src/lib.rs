@@ -8,6 +8,7 @@
 //! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model are kept and which are run again.
 //! - [`random`]: the random stream that makes the second run draw the same numbers as the first.
 //! - [`numerics`]: the dtype of the activation decides, the one rule of mixed precision.
+//! - [`recording`]: what a recording device is told beyond Burn's operations.
 //! - [`backward`]: gradients of a loss by parameter, on every device, the recording one included.
 
 mod attention3d;
@@ -24,6 +25,7 @@ pub mod numerics;
 mod operation;
 pub mod random;
 mod recompute;
+pub mod recording;
 mod resample3d;
 mod residency;
 

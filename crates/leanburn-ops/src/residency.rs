@@ -6,6 +6,7 @@
 use burn::module::Module;
 use serde::{Deserialize, Serialize};
 
+use crate::recording::in_segment;
 use crate::{Tensors, recompute, recompute::keep};
 
 /// Where the intermediate results of a segment live between forward and backward.
@@ -95,6 +96,11 @@ impl ResidencyPolicy {
         O: Tensors,
         F: Fn(&M, I) -> O + Send + Sync + 'static,
     {
+        let segment = name.to_string();
+        let forward = move |module: &M, inputs: I| {
+            let device = inputs.device();
+            in_segment(&segment, device.as_ref(), || forward(module, inputs))
+        };
         match self.of(name) {
             Residency::Keep => keep(module, inputs, forward),
             Residency::Recompute => recompute(module, inputs, forward),

@@ -6,10 +6,12 @@
 
 mod flex;
 mod memory_model;
+mod operation;
 mod recording;
+mod simulation;
 mod timeline;
 
 pub use flex::FlexMemory;
 pub use memory_model::{Effect, MemoryModel, Operand, Place};
-pub use recording::{RecordError, Recording, record};
+pub use recording::{RecordError, Recording, Target, record};
 pub use timeline::{Block, Cause, Moment, Phase, Timeline};

@@ -1,9 +1,11 @@
 //! A training step as a list of operations.
 
-use std::collections::HashMap;
-
-use burn::backend::ir::{OperationIr, TensorId};
+use burn::backend::ir::OperationIr;
 use burn::tensor::Device;
+use leanburn_ops::recording::as_on_cpu;
+
+use crate::simulation::simulate;
+use crate::{MemoryModel, Timeline};
 
 /// A step that cannot be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +18,16 @@ pub struct RecordError {
 #[derive(Clone, Debug)]
 pub struct Recording {
     operations: Vec<OperationIr>,
+}
+
+/// What a recording stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// The CPU, where the operations of `leanburn-ops` are kernels of our own.
+    #[default]
+    Cpu,
+    /// A device where they are made of Burn's operations.
+    Gpu,
 }
 
 /// Runs `step` on a recording device with autodiff. It builds modules on that device, computes a loss, and runs backward
@@ -35,22 +47,30 @@ pub struct Recording {
 /// use burn::nn::LinearConfig;
 /// use burn::prelude::*;
 ///
-/// let recording = leanburn_plan::record(|device| {
+/// use leanburn_plan::{FlexMemory, Target};
+///
+/// let (recording, ()) = leanburn_plan::record(Target::Cpu, |device| {
 ///     let layer = LinearConfig::new(1024, 1024).init(device);
 ///     let x = Tensor::<2>::zeros([65536, 1024], device);
 ///     let _ = leanburn_ops::backward(layer.forward(x).sum()).take_module(&layer);
 /// })?;
-/// assert!(recording.peak_live_bytes() > 2 * 65536 * 1024 * 4); // and no gigabyte was touched
+/// let peak = recording.timeline(&FlexMemory).peak();
+/// assert!(peak > 2 * 65536 * 1024 * 4); // and no gigabyte was touched
 /// # Ok::<(), leanburn_plan::RecordError>(())
 /// ```
-pub fn record(step: impl FnOnce(&Device)) -> Result<Recording, RecordError> {
+pub fn record<T>(target: Target, step: impl FnOnce(&Device) -> T) -> Result<(Recording, T), RecordError> {
     let device = Device::capture();
+    let mut result = None;
     let captured = device.capture_scope(|scope| {
-        step(&device.clone().autodiff());
+        let step = || step(&device.clone().autodiff());
+        result = Some(match target {
+            Target::Cpu => as_on_cpu(step),
+            Target::Gpu => step(),
+        });
         scope.complete([], [])
     });
     match captured {
-        Ok(captured) => Ok(Recording { operations: captured.graph.operations }),
+        Ok(captured) => Ok((Recording { operations: captured.graph.operations }, result.expect("the step has run"))),
         Err(error) => Err(RecordError { reason: format!("{error:?}") }),
     }
 }
@@ -61,30 +81,11 @@ impl Recording {
         &self.operations
     }
 
-    /// The most bytes of tensors that are alive at once. A tensor lives from the operation that makes it to the last one
-    /// that reads it; every tensor counts for itself.
-    pub fn peak_live_bytes(&self) -> u64 {
-        let mut last_use: HashMap<TensorId, usize> = HashMap::new();
-        for (index, operation) in self.operations.iter().enumerate() {
-            last_use.extend(operation.inputs().chain(operation.outputs()).map(|tensor| (tensor.id, index)));
-        }
-        let mut alive: HashMap<TensorId, u64> = HashMap::new();
-        let (mut live, mut peak) = (0, 0);
-        for (index, operation) in self.operations.iter().enumerate() {
-            for tensor in operation.outputs() {
-                let bytes = (tensor.shape.num_elements() * tensor.dtype.size()) as u64;
-                if alive.insert(tensor.id, bytes).is_none() {
-                    live += bytes;
-                }
-            }
-            peak = peak.max(live);
-            for tensor in operation.inputs().chain(operation.outputs()) {
-                if last_use[&tensor.id] == index {
-                    live -= alive.remove(&tensor.id).unwrap_or(0);
-                }
-            }
-        }
-        peak
+    /// What lives when, on a device that allocates as `memory` says.
+    ///
+    /// If [training steps](leanburn_ops::recording::step_begins) are noted, the last of them; else everything.
+    pub fn timeline(&self, memory: &dyn MemoryModel) -> Timeline {
+        simulate(&self.operations, memory)
     }
 }
 
@@ -95,12 +96,13 @@ mod tests {
     use leanburn_ops::{Residency, ResidencyPolicy, backward};
 
     use super::*;
+    use crate::FlexMemory;
 
     const LAYERS: usize = 8;
     const ACTIVATION: u64 = 4096 * 64 * 4;
 
     fn peak(residency: Residency) -> u64 {
-        let recording = record(|device| {
+        let recording = record(Target::Cpu, |device| {
             let policy = ResidencyPolicy { default: residency, rules: Vec::new() };
             let layers: Vec<Linear> = (0..LAYERS).map(|_| LinearConfig::new(64, 64).init(device)).collect();
             let x = Tensor::<2>::zeros([4096, 64], device);
@@ -109,7 +111,7 @@ mod tests {
             });
             assert_eq!(backward(y.sum()).take_module(&layers).len(), 2 * LAYERS);
         });
-        recording.unwrap().peak_live_bytes()
+        recording.unwrap().0.timeline(&FlexMemory).peak()
     }
 
     #[test]

@@ -157,7 +157,8 @@ impl Timeline {
                 sums[segment] += block.bytes;
             }
         }
-        let mut named: Vec<_> = self.segments.iter().map(String::as_str).zip(sums).filter(|(_, sum)| *sum > 0).collect();
+        let mut named: Vec<_> =
+            self.segments.iter().map(String::as_str).zip(sums).filter(|(_, sum)| *sum > 0).collect();
         named.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
         named
     }

@@ -9,6 +9,7 @@ use leanburn_data::Batch;
 use leanburn_nn::losses::{AdversarialCriterion, PatchAdversarialLoss, kl_divergence, l1_loss, l2_loss};
 use leanburn_nn::models::{AutoencoderKl, MultiScalePatchDiscriminator, PatchDiscriminator};
 use leanburn_nn::numerics::widen;
+use leanburn_ops::recording::without_autodiff;
 use serde::{Deserialize, Serialize};
 
 use crate::{AnyLearner, Learner, Losses, Moment, Precision, Workload};
@@ -143,7 +144,7 @@ impl<D: Critic> AutoencoderWorkload<D> {
 }
 
 fn losses(total: Tensor<1>, parts: Vec<(&'static str, Tensor<1>)>) -> Losses {
-    let parts = parts.into_iter().map(|(name, part)| (name, part.without_autodiff())).collect();
+    let parts = parts.into_iter().map(|(name, part)| (name, without_autodiff(part))).collect();
     Losses { total, parts }
 }
 

@@ -2,6 +2,7 @@
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, kind::BridgeTensor};
+use leanburn_ops::recording::valid;
 
 /// A module whose weights follow another's: `average = decay * average + (1 - decay) * weights`.
 ///
@@ -19,7 +20,7 @@ pub struct WeightAverage<M> {
 impl<M: Module> WeightAverage<M> {
     /// Starts at the module's weights. `decay` is in [0, 1).
     pub fn new(module: &M, decay: f64) -> Self {
-        Self { decay, average: Some(module.valid()) }
+        Self { decay, average: Some(valid(module)) }
     }
 
     /// The module with averaged weights, without autodiff.
@@ -49,7 +50,7 @@ impl<M: Module> WeightAverage<M> {
             }
         }
         let mut take = Take(Vec::new());
-        module.valid().visit(&mut take); // with its running statistics settled
+        valid(module).visit(&mut take); // with its running statistics settled
         let average = self.average.take().expect("only absent during an update");
         self.average = Some(average.map(&mut Move(take.0.into_iter(), self.decay)));
     }

@@ -2,6 +2,7 @@
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, kind::BridgeTensor};
+use leanburn_ops::recording::is_recording;
 
 /// Values of a module's tensors that no gradient reaches, at one time.
 ///
@@ -48,8 +49,12 @@ impl Buffers {
 }
 
 /// Makes running statistics take up what forward left for later.
+///
+/// A recording device refuses the detour, and has no values to settle.
 fn settle<M: Module>(module: &M) {
-    drop(module.valid());
+    if !module.devices().iter().any(is_recording) {
+        drop(module.valid());
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::Tensor;
+use leanburn_ops::recording::value_or;
 
 /// Sums the gradients of micro-batches.
 ///
@@ -74,6 +75,9 @@ pub fn prepare_gradients<M: Module>(
     Prepared { gradients, norm }
 }
 
+/// The square of the norm where there are no values: a recorded step clips if the real one may.
+const STAND_IN: f32 = f32::MAX;
+
 fn global_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
     struct Squares<'a>(&'a GradientsParams, Option<Tensor<1>>);
     impl ModuleVisitor for Squares<'_> {
@@ -89,7 +93,7 @@ fn global_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
     }
     let mut squares = Squares(gradients, None);
     module.visit(&mut squares);
-    squares.1.map_or(0.0, |sum| f64::from(sum.into_scalar::<f32>()).sqrt())
+    squares.1.map_or(0.0, |sum| f64::from(value_or(sum, STAND_IN)).sqrt())
 }
 
 fn multiplied<M: Module>(module: &M, gradients: GradientsParams, factor: f64) -> GradientsParams {

@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
+use burn::backend::DispatchTensor;
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::optim::ModuleOptimizer;
+use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
+use leanburn_ops::recording::{self, Purpose, is_recording};
 use serde::{Deserialize, Serialize};
 
 use crate::buffers::Buffers;
 use crate::learner_files::{AVERAGE, LearnerFiles, WEIGHTS};
+use crate::recorded_optimizer::RecordedOptimizer;
 use crate::{
     Accumulator, LossScale, LossScaler, OptimizerConfig, Schedule, ScheduleConfig, TrainError, WeightAverage,
     prepare_gradients,
@@ -41,6 +44,8 @@ pub struct Learner<M: Module> {
     average: Option<WeightAverage<M>>,
     /// Running statistics at the beginning of the step.
     buffers: Option<Buffers>,
+    /// Stands in for the optimizer on a recording device.
+    recorded: Option<RecordedOptimizer>,
 }
 
 impl<M: Module> std::fmt::Debug for Learner<M> {
@@ -131,6 +136,7 @@ impl<M: Module> Learner<M> {
             scaler: LossScaler::new(config.loss_scale),
             accumulator: Accumulator::default(),
             average: config.average_decay.map(|decay| WeightAverage::new(&module, decay)),
+            recorded: is_recorded(&module).then(|| RecordedOptimizer::new(&config.optimizer)),
             module: Some(module),
             buffers: None,
             config,
@@ -151,14 +157,17 @@ impl<M: Module> Learner<M> {
     }
 
     /// The accumulated gradients, as the optimizer would see them before clipping; empties the accumulator.
-    pub fn take_gradients(&mut self) -> Option<burn::optim::GradientsParams> {
+    pub fn take_gradients(&mut self) -> Option<GradientsParams> {
         let gradients = self.accumulator.take()?;
         Some(prepare_gradients(self.module(), gradients, self.scaler.scale(), None).gradients)
     }
 
-    fn update(&mut self, learning_rate: f64, gradients: burn::optim::GradientsParams) {
+    fn update(&mut self, learning_rate: f64, gradients: GradientsParams) {
         let module = self.module.take().expect("only absent during a step");
-        self.module = Some(self.optimizer.step(learning_rate, module, gradients));
+        self.module = Some(match &mut self.recorded {
+            None => self.optimizer.step(learning_rate, module, gradients),
+            Some(recorded) => recorded.step(learning_rate, module, gradients),
+        });
         if let (Some(average), Some(module)) = (&mut self.average, &self.module) {
             average.update(module);
         }
@@ -179,12 +188,15 @@ impl<M: Module> AnyLearner for Learner<M> {
     fn begin(&mut self) {
         self.accumulator = Accumulator::default();
         self.buffers = Some(Buffers::of(self.module()));
+        recording::serves(Purpose::Weights, self.module());
+        self.average.iter().for_each(|average| recording::serves(Purpose::Average, average.module()));
     }
 
     fn accumulate(&mut self, loss: Tensor<1>, share: f64) {
         let factor = share * self.scaler.scale();
         let loss = if factor == 1.0 { loss } else { loss.mul_scalar(factor) };
         let gradients = leanburn_ops::backward(loss).take_module(self.module());
+        note_gradients(self.module(), &gradients);
         let module = self.module.as_ref().expect("only absent during a step");
         self.accumulator.add(module, gradients);
     }
@@ -246,6 +258,26 @@ impl<M: Module> AnyLearner for Learner<M> {
                 here.set(average);
             }
         }))
+    }
+}
+
+/// Whether the module is on a recording device.
+fn is_recorded<M: Module>(module: &M) -> bool {
+    module.devices().iter().any(is_recording)
+}
+
+/// Tells a recording device which tensors are gradients of weights.
+fn note_gradients<M: Module>(module: &M, gradients: &GradientsParams) {
+    struct Collect<'a>(&'a GradientsParams, Vec<DispatchTensor>);
+    impl ModuleVisitor for Collect<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.1.extend(self.0.get::<D>(param.id).map(Tensor::into_dispatch));
+        }
+    }
+    if is_recorded(module) {
+        let mut collect = Collect(gradients, Vec::new());
+        module.visit(&mut collect);
+        recording::tensors_serve(Purpose::Gradients, collect.1);
     }
 }
 

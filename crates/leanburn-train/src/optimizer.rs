@@ -1,6 +1,6 @@
 //! Which of Burn's optimizers, and what its states cost.
 
-use burn::optim::{AdamConfig, AdamWConfig, ModuleOptimizer, decay::WeightDecayConfig};
+use burn::optim::{AdamConfig, AdamWConfig, DynOptimizer, ModuleOptimizer, decay::WeightDecayConfig};
 use serde::{Deserialize, Serialize};
 
 /// An optimizer of Burn.
@@ -37,19 +37,31 @@ impl Default for OptimizerConfig {
 impl OptimizerConfig {
     /// The optimizer, without states yet.
     pub fn init(&self) -> ModuleOptimizer {
-        let [beta_1, beta_2] = self.betas.map(|beta| beta as f32);
-        let (epsilon, weight_decay) = (self.epsilon as f32, self.weight_decay as f32);
         match self.kind {
-            OptimizerKind::Adam => {
-                let decay = (weight_decay > 0.0).then(|| WeightDecayConfig::new(weight_decay));
-                let config = AdamConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(epsilon);
-                config.with_weight_decay(decay).init()
-            }
-            OptimizerKind::AdamW => {
-                let config = AdamWConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(epsilon);
-                config.with_weight_decay(weight_decay).init()
-            }
+            OptimizerKind::Adam => self.adam().init(),
+            OptimizerKind::AdamW => self.adamw().init(),
         }
+    }
+
+    /// The optimizer of a single parameter, without the module around it.
+    pub(crate) fn build(&self) -> Box<dyn DynOptimizer> {
+        match self.kind {
+            OptimizerKind::Adam => Box::new(self.adam().build()),
+            OptimizerKind::AdamW => Box::new(self.adamw().build()),
+        }
+    }
+
+    fn adam(&self) -> AdamConfig {
+        let [beta_1, beta_2] = self.betas.map(|beta| beta as f32);
+        let config = AdamConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(self.epsilon as f32);
+        let decay = (self.weight_decay > 0.0).then(|| WeightDecayConfig::new(self.weight_decay as f32));
+        config.with_weight_decay(decay)
+    }
+
+    fn adamw(&self) -> AdamWConfig {
+        let [beta_1, beta_2] = self.betas.map(|beta| beta as f32);
+        let config = AdamWConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(self.epsilon as f32);
+        config.with_weight_decay(self.weight_decay as f32)
     }
 
     /// Bytes of the states for this many bytes of weights: two moments.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Tensor};
 use leanburn_ops::random;
+use leanburn_ops::recording::{Pass, in_pass, value_or};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -118,11 +119,14 @@ impl<W: Workload> Trainer<W> {
             let batch = batches.next().ok_or(TrainError::OutOfBatches { step })??;
             self.micro_step(&batch, Moment { step, micro_batch }, &mut sums);
         }
-        let learners: Vec<_> = self.workload.learners().into_iter().filter_map(|learner| learner.step(step)).collect();
+        let device = self.device.clone();
+        let learners = self.workload.learners().into_iter();
+        let learners: Vec<_> =
+            in_pass(Pass::Update, &device, || learners.filter_map(|learner| learner.step(step)).collect());
         self.position.step += 1;
         let memory = self.monitor.read();
         let mean = |(name, (sum, count)): (&str, (Tensor<1>, u64))| {
-            (name.to_string(), f64::from(sum.into_scalar::<f32>()) / count as f64)
+            (name.to_string(), f64::from(value_or(sum, 0.0)) / count as f64)
         };
         let report = StepReport { step, losses: sums.into_iter().map(mean).collect(), learners, memory };
         self.count_bad_steps(&report)?;

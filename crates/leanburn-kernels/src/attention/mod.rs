@@ -49,6 +49,11 @@ impl AttentionShape {
         self.batch_size * self.heads * self.head_channels * self.key_positions
     }
 
+    /// Floating-point operations of forward: the scores, and the sum of values.
+    pub fn flops(&self) -> u64 {
+        4 * self.query_len() as u64 * self.key_positions as u64
+    }
+
     /// Panics unless slices along queries and along keys have these lengths.
     fn check(&self, along_queries: &[usize], along_keys: &[usize]) {
         assert!(self.query_len() > 0 && self.key_len() > 0, "attention over nothing: {self:?}");
@@ -66,6 +71,16 @@ impl AttentionShape {
         let panels = self.batch_size * self.heads * positions.div_ceil(LANES);
         LANES * (panels / tasks).clamp(1, most)
     }
+}
+
+/// Bytes that [`forward`] takes at most, beside its inputs and outputs.
+pub fn forward_workspace(_shape: &AttentionShape) -> usize {
+    0
+}
+
+/// Bytes that [`backward`] takes at most, beside its inputs and outputs.
+pub fn backward_workspace(_shape: &AttentionShape) -> usize {
+    0
 }
 
 #[cfg(test)]

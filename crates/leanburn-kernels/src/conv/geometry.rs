@@ -52,6 +52,11 @@ impl ConvShape {
         self.output_len() * (self.channels_in / self.groups) * self.kernel.iter().product::<usize>()
     }
 
+    /// Floating-point operations of one pass: a product and a sum for each multiplication.
+    pub fn flops(&self) -> u64 {
+        2 * self.multiplications() as u64
+    }
+
     /// Number of elements of the weight, `[channels_out, channels_in / groups, kernel..]`.
     pub fn weight_len(&self) -> usize {
         self.channels_out * self.channels_in / self.groups * self.kernel.iter().product::<usize>()

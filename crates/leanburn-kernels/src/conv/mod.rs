@@ -27,6 +27,7 @@ mod weight_plan;
 mod weight_task;
 mod weights;
 mod winograd;
+mod workspace;
 
 pub use bias_gradient::bias_gradient;
 pub use data_gradient::data_gradient;
@@ -34,3 +35,4 @@ pub use forward::forward;
 pub use fresh::{data_gradient_fresh, forward_fresh};
 pub use geometry::{ConvShape, Input, Output, Prologue, Residual};
 pub use weight_gradient::weight_gradient;
+pub use workspace::{data_gradient_workspace, forward_workspace, weight_gradient_workspace};

@@ -5,9 +5,13 @@ use leanburn_kernels::attention::{self, AttentionShape};
 
 use crate::cpu::{CpuTensor, Stored, with_element};
 use crate::numerics::cast_to;
+use crate::recording::Call;
 
 /// Scores that the composition holds at a time, in elements.
 const SCORES_AT_A_TIME: usize = 1 << 22;
+
+/// Products of backward where forward has two: the scores are made again, then four gradients.
+const FLOPS_OF_GRADIENTS: u64 = 5;
 
 /// Queries, keys and values, each `[batch_size * heads, head_channels, positions]`.
 pub(crate) type Projections = [Tensor<3>; 3];
@@ -15,11 +19,19 @@ pub(crate) type Projections = [Tensor<3>; 3];
 /// The output, and the logarithm of each query's sum of exponentials, `[batch_size * heads, positions]`, where backward
 /// needs it.
 pub(crate) fn forward([query, key, value]: Projections, scale: f64) -> (Tensor<3>, Option<Tensor<2>>) {
+    let dims = query.dims();
+    let shape = shape(&query, &key, scale);
+    if let Some(call) = Call::on("attention3d", &query) {
+        let dtype = query.dtype();
+        let call = call.costs(shape.flops(), attention::forward_workspace(&shape));
+        let call = [query, key, value].into_iter().fold(call, Call::takes);
+        let mut outputs = call.gives(dims, dtype).gives([dims[0], dims[2]], DType::F32).record();
+        let mut next = || outputs.next().expect("two outputs were asked for");
+        return (Tensor::from_dispatch(next()), Some(Tensor::from_dispatch(next())));
+    }
     if !CpuTensor::holds(&query) {
         return (composed_forward([query, key, value], scale), None);
     }
-    let dims = query.dims();
-    let shape = shape(&query, &key, scale);
     let [query, key, value] = [query, key, value].map(CpuTensor::of);
     with_element!(query.dtype(), E => {
         let mut output = CpuTensor::zeros::<E, 3>(dims);
@@ -39,6 +51,14 @@ pub(crate) fn backward(
     let Some((output, log_sum_exp)) = kept else { return composed_backward(projections, gradient, scale) };
     let shape = shape(&projections[0], &projections[1], scale);
     let dims = projections.each_ref().map(Tensor::dims);
+    if let Some(call) = Call::on("attention3d_gradient", &gradient) {
+        let call = call.costs(FLOPS_OF_GRADIENTS * shape.flops() / 2, attention::backward_workspace(&shape));
+        let call = projections.into_iter().fold(call, Call::takes).takes(output).takes(log_sum_exp);
+        let dtype = gradient.dtype();
+        let call = dims.into_iter().fold(call.takes(gradient), |call, dims| call.gives(dims, dtype));
+        let mut outputs = call.record();
+        return [(); 3].map(|()| Tensor::from_dispatch(outputs.next().expect("three outputs were asked for")));
+    }
     let projections = projections.map(CpuTensor::of);
     let [output, gradient] = [output, gradient].map(CpuTensor::of);
     let log_sum_exp = CpuTensor::of(log_sum_exp);

@@ -9,8 +9,9 @@ use leanburn_kernels::{
 };
 
 use super::norm::{self, Normalization};
-use crate::cpu::{CpuTensor, to_f32, with_element};
+use crate::cpu::{CpuTensor, float32_bytes, to_f32, with_element};
 use crate::numerics::cast_to;
+use crate::recording::Call;
 
 /// What happens to a volume on its way into a convolution.
 #[derive(Clone, Debug)]
@@ -83,6 +84,12 @@ pub(crate) fn forward(
     options: &ConvOptions<3>,
 ) -> Tensor<5> {
     let shape = shape(x.dims(), weight.dims(), options);
+    if let Some(call) = Call::on("conv3d", x) {
+        let workspace = float32_bytes(weight) + conv::forward_workspace(&shape, x.dtype().size());
+        let call = call.reads(x).reads(weight).costs(shape.flops(), workspace);
+        let call = residual.into_iter().fold(call, Call::writes_over);
+        return call.record_one(output_dims(&shape), x.dtype());
+    }
     if !CpuTensor::holds(x) {
         return composed_forward(entry.apply(x.clone()), weight, bias, residual, options, &shape);
     }
@@ -111,10 +118,15 @@ pub(crate) fn data_gradient(
     input: [usize; 5],
     options: &ConvOptions<3>,
 ) -> Tensor<5> {
+    let shape = shape(input, weight.dims(), options);
+    if let Some(call) = Call::on("conv3d_data_gradient", gradient) {
+        let workspace = float32_bytes(weight) + conv::data_gradient_workspace(&shape, gradient.dtype().size());
+        let call = call.reads(gradient).reads(weight).costs(shape.flops(), workspace);
+        return call.record_one(input, gradient.dtype());
+    }
     if !CpuTensor::holds(gradient) {
         return composed_data_gradient(gradient.clone(), weight, input, options);
     }
-    let shape = shape(input, weight.dims(), options);
     let gradient = CpuTensor::of(gradient.clone());
     let weight = to_f32(weight);
     with_element!(gradient.dtype(), E => {
@@ -131,10 +143,15 @@ pub(crate) fn weight_gradient(
     weight: &Tensor<5>,
     options: &ConvOptions<3>,
 ) -> Tensor<5> {
+    let shape = shape(x.dims(), weight.dims(), options);
+    if let Some(call) = Call::on("conv3d_weight_gradient", x) {
+        let call = call.reads(x).reads(gradient);
+        let call = call.costs(shape.flops(), conv::weight_gradient_workspace(&shape, x.dtype().size()));
+        return call.record_one(weight.dims(), weight.dtype());
+    }
     if !CpuTensor::holds(x) {
         return composed_weight_gradient(entry.apply(x.clone()), gradient.clone(), weight, options);
     }
-    let shape = shape(x.dims(), weight.dims(), options);
     let map = norm::channel_map(x.dims(), entry.normalization.as_ref(), entry.activation);
     let (x, gradient) = (CpuTensor::of(x.clone()), CpuTensor::of(gradient.clone()));
     let mut sums = vec![0.0; shape.weight_len()];
@@ -148,6 +165,9 @@ pub(crate) fn weight_gradient(
 /// The gradient of the bias: the sum of each channel.
 pub(crate) fn bias_gradient(gradient: &Tensor<5>, dtype: DType) -> Tensor<1> {
     let [batch_size, channels, ..] = gradient.dims();
+    if let Some(call) = Call::on("conv3d_bias_gradient", gradient) {
+        return call.reads(gradient).costs(gradient.shape().num_elements() as u64, 0).record_one([channels], dtype);
+    }
     if !CpuTensor::holds(gradient) {
         let rows: Tensor<3> = gradient.clone().reshape([batch_size as i64, channels as i64, -1]);
         return cast_to(rows.sum_dim(2).sum_dim(0).reshape([channels]), dtype);

@@ -6,8 +6,9 @@ use burn::tensor::{Tensor, module, ops::ConvOptions, ops::ConvTransposeOptions};
 use leanburn_kernels::conv::{self, ConvShape, Input};
 
 use super::conv::shape;
-use crate::cpu::{CpuTensor, to_f32, with_element};
+use crate::cpu::{CpuTensor, float32_bytes, to_f32, with_element};
 use crate::numerics::cast_to;
+use crate::recording::Call;
 
 /// The dimensions of the output.
 pub(crate) fn output_dims(input: [usize; 5], weight: [usize; 5], options: &ConvTransposeOptions<3>) -> [usize; 5] {
@@ -51,6 +52,9 @@ pub(crate) fn forward(
     options: &ConvTransposeOptions<3>,
 ) -> Tensor<5> {
     let shape = convolution(x.dims(), weight.dims(), options);
+    if let Some(call) = Call::on("conv_transpose3d", x) {
+        return recorded(call, &shape, x, weight, float32_bytes(weight));
+    }
     if !CpuTensor::holds(x) {
         let dtype = x.dtype();
         let bias = bias.map(|bias| cast_to(bias.clone(), dtype));
@@ -66,12 +70,16 @@ pub(crate) fn data_gradient(
     input: [usize; 5],
     options: &ConvTransposeOptions<3>,
 ) -> Tensor<5> {
+    let shape = convolution(input, weight.dims(), options);
+    if let Some(call) = Call::on("conv_transpose3d_data_gradient", gradient) {
+        return recorded_data_gradient(call, &shape, gradient, weight, float32_bytes(weight));
+    }
     if !CpuTensor::holds(gradient) {
         let weight = cast_to(weight.clone(), gradient.dtype()).into_dispatch();
         let gradient = gradient.clone().into_dispatch();
         return Tensor::from_dispatch(Dispatch::conv_transpose3d_x_backward(weight, gradient, options.clone()));
     }
-    transposed_data_gradient(&convolution(input, weight.dims(), options), gradient, &to_f32(weight))
+    transposed_data_gradient(&shape, gradient, &to_f32(weight))
 }
 
 /// The gradient of the weight, in the weight's shape and dtype.
@@ -81,6 +89,10 @@ pub(crate) fn weight_gradient(
     weight: &Tensor<5>,
     options: &ConvTransposeOptions<3>,
 ) -> Tensor<5> {
+    let shape = convolution(x.dims(), weight.dims(), options);
+    if let Some(call) = Call::on("conv_transpose3d_weight_gradient", x) {
+        return recorded_weight_gradient(call, &shape, x, gradient, weight, 0);
+    }
     if !CpuTensor::holds(x) {
         let sums = Tensor::from_dispatch(Dispatch::conv_transpose3d_weight_backward(
             x.clone().into_dispatch(),
@@ -90,9 +102,43 @@ pub(crate) fn weight_gradient(
         ));
         return cast_to(sums, weight.dtype());
     }
-    let shape = convolution(x.dims(), weight.dims(), options);
     let sums = transposed_weight_gradient(&shape, x, gradient);
     cast_to(CpuTensor::from_vec(sums, weight.dims()).into_tensor(), weight.dtype())
+}
+
+/// On a recording device: [`transposed`], with `copies` bytes of weights beside it.
+pub(super) fn recorded(call: Call, shape: &ConvShape, x: &Tensor<5>, weight: &Tensor<5>, copies: usize) -> Tensor<5> {
+    let [depth, height, width] = shape.input;
+    let workspace = copies + conv::data_gradient_workspace(shape, x.dtype().size());
+    let call = call.reads(x).reads(weight).costs(shape.flops(), workspace);
+    call.record_one([shape.batch_size, shape.channels_in, depth, height, width], x.dtype())
+}
+
+/// On a recording device: [`transposed_data_gradient`], with `copies` bytes of weights beside it.
+pub(super) fn recorded_data_gradient(
+    call: Call,
+    shape: &ConvShape,
+    gradient: &Tensor<5>,
+    weight: &Tensor<5>,
+    copies: usize,
+) -> Tensor<5> {
+    let workspace = copies + conv::forward_workspace(shape, gradient.dtype().size());
+    let call = call.reads(gradient).reads(weight).costs(shape.flops(), workspace);
+    call.record_one(super::conv::output_dims(shape), gradient.dtype())
+}
+
+/// On a recording device: [`transposed_weight_gradient`], with `copies` bytes of weights beside it.
+pub(super) fn recorded_weight_gradient(
+    call: Call,
+    shape: &ConvShape,
+    x: &Tensor<5>,
+    gradient: &Tensor<5>,
+    weight: &Tensor<5>,
+    copies: usize,
+) -> Tensor<5> {
+    let workspace = copies + conv::weight_gradient_workspace(shape, x.dtype().size());
+    let call = call.reads(x).reads(gradient).costs(shape.flops(), workspace);
+    call.record_one(weight.dims(), weight.dtype())
 }
 
 /// On the CPU: the transpose of the convolution of `shape`.

@@ -4,17 +4,22 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 use leanburn_kernels::max_pool::{self, PoolWindows};
 
 use crate::cpu::{CpuTensor, with_element};
+use crate::recording::Call;
 
 /// The largest value of each window.
 pub(crate) fn forward(x: &Tensor<5>, windows: &PoolWindows) -> Tensor<5> {
+    let [batch_size, channels, ..] = x.dims();
+    let [depth, height, width] = windows.output();
+    let dims = [batch_size, channels, depth, height, width];
+    if let Some(call) = Call::on("max_pool3d", x) {
+        return call.reads(x).costs(x.shape().num_elements() as u64, 0).record_one(dims, x.dtype());
+    }
     if !CpuTensor::holds(x) {
         return (0..3).rev().fold(x.clone(), |x, axis| largest(&x, windows, axis));
     }
-    let [batch_size, channels, ..] = x.dims();
-    let [depth, height, width] = windows.output();
     let x = CpuTensor::of(x.clone());
     with_element!(x.dtype(), E => {
-        let mut y = CpuTensor::zeros::<E, 5>([batch_size, channels, depth, height, width]);
+        let mut y = CpuTensor::zeros::<E, 5>(dims);
         max_pool::max_pool(windows, x.values::<E>(), y.values_mut::<E>());
         y.into_tensor()
     })
@@ -23,6 +28,10 @@ pub(crate) fn forward(x: &Tensor<5>, windows: &PoolWindows) -> Tensor<5> {
 /// The gradient of the input: that of each output goes to the first maximum of its window.
 pub(crate) fn backward(x: Tensor<5>, windows: &PoolWindows, gradient: Tensor<5>) -> Tensor<5> {
     let dims = x.dims();
+    if let Some(call) = Call::on("max_pool3d_gradient", &x) {
+        let (flops, dtype) = (x.shape().num_elements() as u64, x.dtype());
+        return call.takes(x).takes(gradient).costs(flops, 0).record_one(dims, dtype);
+    }
     if CpuTensor::holds(&x) {
         let (x, gradient) = (CpuTensor::of(x), CpuTensor::of(gradient));
         return with_element!(x.dtype(), E => {

@@ -1,6 +1,6 @@
 //! Group normalisation and activation: statistics, forward, backward.
 
-use burn::tensor::{Tensor, activation};
+use burn::tensor::{DType, Tensor, activation};
 use leanburn_kernels::{
     Activation,
     conv::Prologue,
@@ -10,6 +10,12 @@ use leanburn_kernels::{
 use crate::Norm;
 use crate::cpu::{CpuTensor, to_f32, with_element};
 use crate::numerics::{cast_to, widen};
+use crate::recording::Call;
+
+/// Floating-point operations for each value, roughly: sums and squares; a scale, a shift and an exponential; both again.
+const FLOPS_OF_STATISTICS: u64 = 4;
+const FLOPS_OF_NORM_ACT: u64 = 8;
+const FLOPS_OF_NORM_ACT_GRADIENT: u64 = 20;
 
 /// A norm with the statistics of one volume.
 #[derive(Clone, Debug)]
@@ -47,6 +53,13 @@ impl Normalization {
         let dims @ [batch_size, channels, ..] = x.dims();
         norm.check(channels);
         let groups = norm.num_groups;
+        if let Some(call) = Call::on("group_statistics", x) {
+            let call = call.reads(x).costs(FLOPS_OF_STATISTICS * x.shape().num_elements() as u64, 0);
+            let call = call.gives([batch_size, groups], DType::F32).gives([batch_size, groups], DType::F32);
+            let mut statistics = call.record().map(Tensor::from_dispatch);
+            let mut next = || statistics.next().expect("two outputs were asked for");
+            return Self { norm, mean: next(), deviation_reciprocal: next() };
+        }
         let (mean, deviation_reciprocal) = match CpuTensor::holds(x) {
             true => {
                 let x = CpuTensor::of(x.clone());
@@ -108,12 +121,20 @@ pub(crate) fn channel_map(
 
 /// The normalised and activated volume.
 pub(crate) fn apply(x: Tensor<5>, normalization: Option<&Normalization>, activation: Activation) -> Tensor<5> {
+    if normalization.is_none() && activation == Activation::None {
+        return x;
+    }
+    if let Some(call) = Call::on("norm_act", &x) {
+        let (dims, dtype) = (x.dims(), x.dtype());
+        let call = call.costs(FLOPS_OF_NORM_ACT * x.shape().num_elements() as u64, 0);
+        return call.writes_over(x).record_one(dims, dtype);
+    }
     if !CpuTensor::holds(&x) {
         let dtype = x.dtype();
         return cast_to(activate(normalize(widen(x), normalization), activation), dtype);
     }
     let dims = x.dims();
-    let Some(map) = channel_map(dims, normalization, activation) else { return x };
+    let map = channel_map(dims, normalization, activation).expect("there is something to do");
     let mut x = CpuTensor::of(x);
     let shape = norm_shape(dims, 1);
     with_element!(x.dtype(), E => match x.is_unique() {
@@ -136,6 +157,9 @@ pub(crate) fn backward(
     activation: Activation,
     gradient: Tensor<5>,
 ) -> NormGradients {
+    if let Some(call) = Call::on("norm_act_gradient", &x) {
+        return recorded_backward(call, x, normalization, gradient);
+    }
     if !CpuTensor::holds(&x) {
         return composed_backward(x, normalization, activation, gradient);
     }
@@ -163,6 +187,31 @@ pub(crate) fn backward(
         x: gradient.into_tensor(),
         weight: like(&norm.weight, weight_gradient),
         bias: like(&norm.bias, bias_gradient),
+    }
+}
+
+/// On a recording device: the gradient is written over where nobody else holds it.
+fn recorded_backward(
+    call: Call,
+    x: Tensor<5>,
+    normalization: Option<Normalization>,
+    gradient: Tensor<5>,
+) -> NormGradients {
+    let (dims, dtype) = (x.dims(), x.dtype());
+    let call = call.costs(FLOPS_OF_NORM_ACT_GRADIENT * x.shape().num_elements() as u64, 0);
+    let call = call.takes(x).writes_over(gradient).gives(dims, dtype);
+    let norm = normalization.map(|normalization| normalization.norm);
+    let dtype_of = |parameter: Option<&Option<Tensor<1>>>| Some(parameter?.as_ref()?.dtype());
+    let weight = dtype_of(norm.as_ref().map(|norm| &norm.weight));
+    let bias = dtype_of(norm.as_ref().map(|norm| &norm.bias));
+    let call = [weight, bias].into_iter().flatten().fold(call, |call, dtype| call.gives([dims[1]], dtype));
+    let mut outputs = call.record();
+    let mut next = || outputs.next().expect("as many outputs as were asked for");
+    let x = Tensor::from_dispatch(next());
+    NormGradients {
+        x,
+        weight: weight.map(|_| Tensor::from_dispatch(next())),
+        bias: bias.map(|_| Tensor::from_dispatch(next())),
     }
 }
 

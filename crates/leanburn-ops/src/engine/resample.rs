@@ -5,15 +5,21 @@ use leanburn_kernels::{axis_map::AxisMap, resample};
 
 use crate::cpu::{CpuTensor, with_element};
 use crate::numerics::cast_to;
+use crate::recording::Call;
 
 /// Applies one map to each axis, depth first.
 pub(crate) fn resample3d(x: Tensor<5>, maps: &[AxisMap; 3]) -> Tensor<5> {
     let [batch_size, channels, ..] = x.dims();
+    let [depth, height, width] = maps.each_ref().map(AxisMap::output_len);
+    if let Some(call) = Call::on("resample3d", &x) {
+        let (dims, dtype) = ([batch_size, channels, depth, height, width], x.dtype());
+        let flops = 8 * dims.iter().product::<usize>().max(x.shape().num_elements()) as u64;
+        return call.takes(x).costs(flops, 0).record_one(dims, dtype);
+    }
     if !CpuTensor::holds(&x) {
         return composed(x, maps);
     }
     let x = CpuTensor::of(x);
-    let [depth, height, width] = maps.each_ref().map(AxisMap::output_len);
     with_element!(x.dtype(), E => {
         let mut y = CpuTensor::zeros::<E, 5>([batch_size, channels, depth, height, width]);
         resample::resample(batch_size * channels, maps.each_ref(), x.values::<E>(), y.values_mut::<E>());

@@ -9,9 +9,13 @@ use burn::tensor::{Tensor, ops::ConvOptions};
 use leanburn_kernels::conv::ConvShape;
 
 use super::conv::{self, Entry};
-use super::conv_transpose::{transposed, transposed_data_gradient, transposed_weight_gradient};
-use crate::cpu::{CpuTensor, to_f32};
+use super::conv_transpose::{
+    recorded, recorded_data_gradient, recorded_weight_gradient, transposed, transposed_data_gradient,
+    transposed_weight_gradient,
+};
+use crate::cpu::{CpuTensor, float32_bytes, to_f32};
 use crate::numerics::{cast_to, widen};
+use crate::recording::Call;
 
 /// Enlargement and convolution: what both paths need to know.
 #[derive(Clone, Debug)]
@@ -114,6 +118,9 @@ impl UpsampleConv {
 
     /// `conv3d(nearest(x), weight) + bias`.
     pub(crate) fn forward(&self, x: &Tensor<5>, weight: &Tensor<5>, bias: Option<&Tensor<1>>) -> Tensor<5> {
+        if let (Some(call), Some(shape)) = (Call::on("upsample_conv3d", x), self.folded()) {
+            return recorded(call, &shape, x, weight, float32_bytes(weight) + folded_bytes(&shape));
+        }
         match self.folded().filter(|_| CpuTensor::holds(x)) {
             Some(shape) => transposed(&shape, x, &self.fold(&to_f32(weight), &shape), bias),
             None => conv::forward(&self.repeat(x), &Entry::plain(), weight, bias, None, &self.options),
@@ -122,6 +129,10 @@ impl UpsampleConv {
 
     /// The gradient of the small volume.
     pub(crate) fn data_gradient(&self, gradient: &Tensor<5>, weight: &Tensor<5>) -> Tensor<5> {
+        if let (Some(call), Some(shape)) = (Call::on("upsample_conv3d_data_gradient", gradient), self.folded()) {
+            let copies = float32_bytes(weight) + folded_bytes(&shape);
+            return recorded_data_gradient(call, &shape, gradient, weight, copies);
+        }
         match self.folded().filter(|_| CpuTensor::holds(gradient)) {
             Some(shape) => transposed_data_gradient(&shape, gradient, &self.fold(&to_f32(weight), &shape)),
             None => self.repeat_backward(conv::data_gradient(gradient, weight, self.enlarged(), &self.options)),
@@ -130,6 +141,9 @@ impl UpsampleConv {
 
     /// The gradient of the weight, in the weight's shape and dtype.
     pub(crate) fn weight_gradient(&self, x: &Tensor<5>, gradient: &Tensor<5>, weight: &Tensor<5>) -> Tensor<5> {
+        if let (Some(call), Some(shape)) = (Call::on("upsample_conv3d_weight_gradient", x), self.folded()) {
+            return recorded_weight_gradient(call, &shape, x, gradient, weight, folded_bytes(&shape));
+        }
         match self.folded().filter(|_| CpuTensor::holds(x)) {
             Some(shape) => {
                 let sums = self.unfold(&transposed_weight_gradient(&shape, x, gradient), &shape);
@@ -156,4 +170,9 @@ impl UpsampleConv {
         let apart: Tensor<7> = widen(gradient).reshape([batch_size * channels, depth, d, height, h, width, w]);
         cast_to(apart.sum_dim(6).sum_dim(4).sum_dim(2).reshape(self.input), dtype)
     }
+}
+
+/// Bytes of the folded weight.
+fn folded_bytes(shape: &ConvShape) -> usize {
+    shape.weight_len() * size_of::<f32>()
 }

@@ -1,0 +1,73 @@
+//! What is read off a single recorded operation.
+
+use burn::backend::ir::{ModuleOperationIr, NumericOperationIr, OperationIr, TensorIr};
+use leanburn_ops::recording::Note;
+
+/// Bytes of a tensor's values.
+pub(crate) fn bytes_of(tensor: &TensorIr) -> u64 {
+    (tensor.shape.num_elements() * tensor.dtype.size()) as u64
+}
+
+/// A short name, such as `conv3d` or `mul_scalar`.
+pub(crate) fn name_of(operation: &OperationIr) -> String {
+    if let OperationIr::Custom(custom) = operation {
+        return match Note::of(custom) {
+            Some(Note::Kernel { name, .. }) => name.to_string(),
+            _ => custom.id.clone(),
+        };
+    }
+    // The variants are named for Burn's operations: NumericFloat(F32, Add(..)).
+    let text = format!("{operation:?}");
+    let is_name = |part: &&str| part.chars().next().is_some_and(char::is_alphabetic) && !is_dtype(part);
+    let mut parts = text.split(['(', ' ', ',', '{']).filter(|part| !part.is_empty()).skip(1);
+    let name = parts.find(is_name).unwrap_or("operation");
+    snake_case(name)
+}
+
+fn is_dtype(part: &str) -> bool {
+    matches!(
+        part,
+        "F64" | "F32" | "F16" | "BF16" | "I64" | "I32" | "I16" | "I8" | "U64" | "U32" | "U16" | "U8" | "Bool"
+    )
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for (index, letter) in name.char_indices() {
+        if letter.is_uppercase() && index > 0 {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}
+
+/// Floating-point operations: exact for products, one for each value otherwise.
+pub(crate) fn flops_of(operation: &OperationIr) -> u64 {
+    if let OperationIr::Custom(custom) = operation {
+        return match Note::of(custom) {
+            Some(Note::Kernel { flops, .. }) => flops,
+            _ => 0,
+        };
+    }
+    let values = |tensor: &TensorIr| tensor.shape.num_elements() as u64;
+    let last = |tensor: &TensorIr| tensor.shape.last().copied().unwrap_or(1) as u64;
+    // Each output of a convolution is a sum over the input channels of its group and the kernel.
+    let taps = |weight: &TensorIr| values(weight) / weight.shape.first().copied().unwrap_or(1).max(1) as u64;
+    let largest = || operation.inputs().chain(operation.outputs()).map(values).max().unwrap_or(0);
+    match operation {
+        OperationIr::BaseFloat(_) => 0,
+        OperationIr::Float(_, burn::backend::ir::FloatOperationIr::Matmul(matmul)) => {
+            2 * values(&matmul.out) * last(&matmul.lhs)
+        }
+        OperationIr::NumericFloat(_, NumericOperationIr::Full(_)) => 0,
+        OperationIr::Module(ModuleOperationIr::Conv3d(conv)) => 2 * values(&conv.out) * taps(&conv.weight),
+        OperationIr::Module(ModuleOperationIr::Conv3dXBackward(conv)) => {
+            2 * values(&conv.output_grad) * taps(&conv.weight)
+        }
+        OperationIr::Module(ModuleOperationIr::Conv3dWeightBackward(conv)) => {
+            2 * values(&conv.output_grad) * taps(&conv.weight)
+        }
+        _ => largest(),
+    }
+}

@@ -1,0 +1,252 @@
+//! From a recording to its timeline: who holds what, and when it is let go.
+//!
+//! A tensor lives from the operation that makes it to the last one that mentions it; its memory as long as any tensor
+//! sees it. What is there when the step begins (weights, states of optimizers) is there when it ends.
+
+use std::collections::HashMap;
+
+use burn::backend::ir::{OperationIr, TensorId, TensorIr, TensorStatus};
+use leanburn_ops::recording::{Note, Pass, Purpose};
+
+use crate::memory_model::{Effect, MemoryModel, Operand, Place};
+use crate::operation::{bytes_of, flops_of, name_of};
+use crate::timeline::{Block, Cause, Moment, Phase, Timeline};
+
+/// Runs through the operations and keeps account.
+pub(crate) fn simulate(operations: &[OperationIr], memory: &dyn MemoryModel) -> Timeline {
+    let mut account = Account::new(operations, memory);
+    for (index, operation) in operations.iter().enumerate() {
+        account.take(index, operation);
+    }
+    account.finish()
+}
+
+/// A tensor that somebody holds.
+#[derive(Clone, Copy)]
+struct Holder {
+    /// Index of its block.
+    block: usize,
+    is_contiguous: bool,
+}
+
+/// A block while the account is kept.
+struct Held {
+    block: Block,
+    /// Tensors that see it.
+    tensors: usize,
+    /// Whether it was there when the step began.
+    is_lasting: bool,
+    /// The phase in which it was made, unless it was there before.
+    made_in: Option<Phase>,
+}
+
+struct Account<'a> {
+    memory: &'a dyn MemoryModel,
+    last_mention: HashMap<TensorId, usize>,
+    tensors: HashMap<TensorId, Holder>,
+    held: Vec<Held>,
+    live: u64,
+    moments: Vec<Moment>,
+    segments: Vec<String>,
+    /// Segments around the operation, innermost last.
+    within: Vec<usize>,
+    passes: Vec<Phase>,
+}
+
+impl<'a> Account<'a> {
+    fn new(operations: &[OperationIr], memory: &'a dyn MemoryModel) -> Self {
+        let mut last_mention = HashMap::new();
+        for (index, operation) in operations.iter().enumerate() {
+            last_mention.extend(operation.inputs().chain(operation.outputs()).map(|tensor| (tensor.id, index)));
+        }
+        Self {
+            memory,
+            last_mention,
+            tensors: HashMap::new(),
+            held: Vec::new(),
+            live: 0,
+            moments: Vec::new(),
+            segments: Vec::new(),
+            within: Vec::new(),
+            passes: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, index: usize, operation: &OperationIr) {
+        for tensor in operation.inputs() {
+            self.meet(tensor);
+        }
+        let note = match operation {
+            OperationIr::Custom(custom) => Note::of(custom),
+            _ => None,
+        };
+        match note {
+            None | Some(Note::Kernel { .. }) => self.run(index, operation, note),
+            Some(note) => self.note(operation, note),
+        }
+        let mentioned: Vec<TensorId> = operation.inputs().chain(operation.outputs()).map(|tensor| tensor.id).collect();
+        for id in mentioned {
+            if self.last_mention[&id] == index {
+                self.let_go(id);
+            }
+        }
+        if let Some(moment) = self.moments.last_mut() {
+            moment.after = self.live;
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        self.passes.last().copied().unwrap_or(Phase::Forward)
+    }
+
+    /// A tensor that no operation has made (a constant, a loaded weight) is there from its first mention on.
+    fn meet(&mut self, tensor: &TensorIr) {
+        if !self.tensors.contains_key(&tensor.id) {
+            let block = self.allocate(bytes_of(tensor), None);
+            self.tensors.insert(tensor.id, Holder { block, is_contiguous: true });
+            self.held[block].tensors += 1;
+        }
+    }
+
+    fn note(&mut self, operation: &OperationIr, note: Note<'_>) {
+        match note {
+            Note::SegmentBegins(name) => {
+                let known = self.segments.iter().position(|segment| segment == name);
+                let segment = known.unwrap_or_else(|| {
+                    self.segments.push(name.to_string());
+                    self.segments.len() - 1
+                });
+                self.within.push(segment);
+            }
+            Note::SegmentEnds => drop(self.within.pop()),
+            Note::PassBegins(Pass::Backward) => self.passes.push(Phase::Backward),
+            Note::PassBegins(_) => self.passes.push(Phase::Update),
+            Note::PassEnds => drop(self.passes.pop()),
+            Note::StepBegins => self.begin_step(),
+            Note::Serves(purpose) => {
+                for tensor in operation.inputs() {
+                    let block = self.tensors[&tensor.id].block;
+                    self.held[block].block.cause = cause_of(purpose);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets what was before, except what is still there.
+    fn begin_step(&mut self) {
+        self.moments.clear();
+        let mut places = HashMap::new();
+        let held = std::mem::take(&mut self.held);
+        for (place, mut held) in held.into_iter().enumerate().filter(|(_, held)| held.tensors > 0) {
+            places.insert(place, self.held.len());
+            (held.is_lasting, held.made_in, held.block.born) = (true, None, 0);
+            if matches!(held.block.cause, Cause::Passing | Cause::Kept | Cause::Gradients) {
+                held.block.cause = Cause::Optimizer; // weights and averages have said what they are
+            }
+            self.held.push(held);
+        }
+        for holder in self.tensors.values_mut() {
+            holder.block = places[&holder.block];
+        }
+    }
+
+    fn run(&mut self, index: usize, operation: &OperationIr, note: Option<Note<'_>>) {
+        let operands: Vec<Operand<'_>> = operation.inputs().map(|tensor| self.operand(index, tensor)).collect();
+        let effect = match &note {
+            Some(Note::Kernel { workspace, over, .. }) => kernel_effect(operation, &operands, *workspace, *over),
+            _ => self.memory.effect(operation, &operands),
+        };
+        let segment = self.within.last().copied().or_else(|| self.segment_of_inputs(operation));
+        for (tensor, (place, is_contiguous)) in operation.outputs().zip(&effect.outputs) {
+            let block = match place {
+                Place::New => self.allocate(bytes_of(tensor), segment),
+                Place::Input(input) => self.tensors[&operands[*input].tensor.id].block,
+            };
+            self.held[block].tensors += 1;
+            self.tensors.insert(tensor.id, Holder { block, is_contiguous: *is_contiguous });
+        }
+        let moved = operation.inputs().chain(operation.outputs()).map(bytes_of).sum();
+        self.moments.push(Moment {
+            operation: name_of(operation),
+            phase: self.phase(),
+            segment,
+            flops: flops_of(operation),
+            bytes_moved: moved,
+            during: self.live + effect.workspace,
+            after: self.live,
+            workspace: effect.workspace,
+        });
+    }
+
+    fn operand<'t>(&self, index: usize, tensor: &'t TensorIr) -> Operand<'t> {
+        let holder = self.tensors[&tensor.id];
+        let is_last = tensor.status == TensorStatus::ReadWrite && self.last_mention[&tensor.id] == index;
+        let is_unique = is_last && self.held[holder.block].tensors == 1;
+        Operand { tensor, is_contiguous: holder.is_contiguous, is_unique }
+    }
+
+    /// Operations of backward belong to the segment whose tensors they read.
+    fn segment_of_inputs(&self, operation: &OperationIr) -> Option<usize> {
+        operation.inputs().find_map(|tensor| self.held[self.tensors[&tensor.id].block].block.segment)
+    }
+
+    fn allocate(&mut self, bytes: u64, segment: Option<usize>) -> usize {
+        let bytes = self.memory.allocated(bytes);
+        self.live += bytes;
+        let now = self.moments.len();
+        let block = Block { bytes, cause: Cause::Passing, segment, born: now, last: now };
+        self.held.push(Held { block, tensors: 0, is_lasting: false, made_in: Some(self.phase()) });
+        self.held.len() - 1
+    }
+
+    fn let_go(&mut self, id: TensorId) {
+        let Some(holder) = self.tensors.remove(&id) else { return };
+        let phase = self.phase();
+        let held = &mut self.held[holder.block];
+        held.tensors -= 1;
+        if held.tensors > 0 || held.is_lasting {
+            return;
+        }
+        held.block.last = self.moments.len().saturating_sub(1).max(held.block.born);
+        if held.made_in == Some(Phase::Forward) && phase != Phase::Forward && held.block.cause == Cause::Passing {
+            held.block.cause = Cause::Kept;
+        }
+        self.live -= held.block.bytes;
+    }
+
+    fn finish(self) -> Timeline {
+        let end = self.moments.len().saturating_sub(1);
+        let blocks = self.held.into_iter().map(|held| match held.is_lasting || held.tensors > 0 {
+            true => Block { last: end, ..held.block },
+            false => held.block,
+        });
+        Timeline { blocks: blocks.collect(), moments: self.moments, segments: self.segments }
+    }
+}
+
+/// A kernel reads contiguous inputs, and copies those that are not.
+fn kernel_effect(operation: &OperationIr, operands: &[Operand<'_>], workspace: u64, over: Option<usize>) -> Effect {
+    let mut effect = Effect::new_outputs(operation);
+    let copies: u64 =
+        operands.iter().filter(|operand| !operand.is_contiguous).map(|operand| bytes_of(operand.tensor)).sum();
+    effect.workspace = workspace + copies;
+    let fits = |operand: &Operand<'_>| {
+        operand.is_unique
+            && operation.outputs().next().is_some_and(|output| bytes_of(output) == bytes_of(operand.tensor))
+    };
+    if let (Some(input), Some(output)) = (over.filter(|&input| fits(&operands[input])), effect.outputs.first_mut()) {
+        *output = (Place::Input(input), true);
+    }
+    effect
+}
+
+fn cause_of(purpose: Purpose) -> Cause {
+    match purpose {
+        Purpose::Weights => Cause::Weights,
+        Purpose::Gradients => Cause::Gradients,
+        Purpose::Average => Cause::Average,
+        Purpose::Batch => Cause::Batch,
+        _ => Cause::Optimizer,
+    }
+}
