@@ -1,15 +1,157 @@
 //! What Burn's CPU backend, Flex 0.22, does with memory.
+//!
+//! Read off its sources and checked against the heap (`tests/flex_memory.rs`). Three rules make most of it: views cost
+//! nothing; an element-wise operation writes over an operand that nobody else holds and that lies in row-major order, the
+//! left one first; whatever needs row-major values copies those that are not. What is known and not modelled: an output
+//! that is a part of a larger buffer counts as not contiguous, and a reversed axis as a permuted one.
 
-use burn::backend::ir::OperationIr;
+mod convolution;
+mod elementwise;
+mod gemm;
+mod index;
+mod inputs;
+mod matmul;
+mod reduce;
+mod view;
+
+use burn::backend::ir::{
+    ActivationOperationIr, BaseOperationIr, BoolOperationIr, FloatOperationIr, IntOperationIr, ModuleOperationIr,
+    NumericOperationIr, OperationIr,
+};
 
 use crate::memory_model::{Effect, MemoryModel, Operand};
+use elementwise::{binary, mask_fill, mask_where, scalar, unary};
+use inputs::{Inputs, fresh};
 
 /// The heap of Burn's CPU backend.
+///
+/// Scratch memory of matrix products is that of a CPU with AVX2, 1 MiB of second-level and 32 MiB of third-level cache; it
+/// is a small part of the whole. Not counted: one second-level cache's size for each thread, which matrix products keep
+/// from the first one on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlexMemory;
 
 impl MemoryModel for FlexMemory {
-    fn effect(&self, operation: &OperationIr, _operands: &[Operand<'_>]) -> Effect {
-        Effect::new_outputs(operation)
+    fn effect(&self, operation: &OperationIr, operands: &[Operand<'_>]) -> Effect {
+        let inputs = Inputs::new(operands);
+        let effect = match operation {
+            OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => {
+                base_effect(base, &inputs)
+            }
+            OperationIr::NumericFloat(_, numeric) | OperationIr::NumericInt(_, numeric) => {
+                numeric_effect(numeric, &inputs)
+            }
+            OperationIr::Float(_, float) => float_effect(float, &inputs),
+            OperationIr::Int(int) => int_effect(int, &inputs),
+            OperationIr::Bool(bool) => bool_effect(bool, &inputs),
+            OperationIr::Activation(activation) => activation_effect(activation, &inputs),
+            OperationIr::Module(module) => module_effect(module, &inputs),
+            _ => None,
+        };
+        match effect {
+            Some(effect) => effect,
+            None => Effect { workspace: 0, ..Effect::new_outputs(operation) },
+        }
     }
+}
+
+/// `None`: a new output for each of the operation's, and no workspace.
+fn base_effect(operation: &BaseOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
+    use BaseOperationIr::*;
+    Some(match operation {
+        Reshape(_) => view::reshape(inputs),
+        SwapDims(swap) => view::swap_dims(inputs, swap.dim1, swap.dim2),
+        Permute(permute) => view::permute(inputs, &permute.axes),
+        Flip(_) | Unfold(_) => view::strided(),
+        Expand(expand) => view::same_or_strided(inputs, &expand.out),
+        Slice(slice) => view::same_or_strided(inputs, &slice.out),
+        SliceAssign(_) => index::assign(inputs, inputs.copy(1), 0),
+        Cat(_) => index::cat(inputs),
+        Select(_) | Gather(_) => fresh(inputs.copies() + inputs.as_index(1)),
+        SelectAssign(_) | Scatter(_) => {
+            index::assign(inputs, inputs.copy(1) + inputs.copy(2) + inputs.as_index(1), inputs.copy(0))
+        }
+        MaskWhere(mask) => mask_where(inputs, &mask.out),
+        MaskFill(mask) => mask_fill(inputs, &mask.out),
+        RepeatDim(repeat) if repeat.times == 1 => view::same(inputs),
+        Cast(cast) if cast.input.dtype == cast.out.dtype => view::same(inputs),
+        RepeatDim(_) | Cast(_) => fresh(inputs.copies()),
+        _ => return None,
+    })
+}
+
+fn numeric_effect(operation: &NumericOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
+    use NumericOperationIr::*;
+    Some(match operation {
+        Add(op) | Sub(op) | Mul(op) | Div(op) | Rem(op) => binary(inputs, &op.out),
+        AddScalar(_) | SubScalar(_) | MulScalar(_) | DivScalar(_) | RemScalar(_) | PowiScalar(_) => scalar(inputs),
+        Abs(_) | Neg(_) | Sign(_) | Clamp(_) | ClampMin(_) | ClampMax(_) => unary(inputs),
+        Mean(_) => fresh(reduce::mean(inputs)),
+        SumDim(op) => fresh(reduce::sum_dim(inputs, op.axis, &op.out)),
+        MeanDim(op) => fresh(reduce::mean_dim(inputs, op.axis, &op.out)),
+        SumDims(op) => fresh(reduce::sum_dims(inputs, &op.axes, &op.out)),
+        MaxDim(_) | MinDim(_) | CumSum(_) | CumProd(_) | CumMin(_) | CumMax(_) | Pad(_) => fresh(inputs.copies()),
+        MaxAbs(_) | MaxAbsDim(_) => fresh(if inputs.writable(0) { 0 } else { inputs.bytes(0) }),
+        ArgMax(op) | ArgMin(op) => fresh(reduce::arg(inputs, op.axis, &op.out)),
+        _ => return None,
+    })
+}
+
+fn float_effect(operation: &FloatOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
+    use FloatOperationIr::*;
+    Some(match operation {
+        Exp(_) | Log(_) | Log1p(_) | Erf(_) | Sqrt(_) | Recip(_) | Tanh(_) => unary(inputs),
+        Cos(_) | Cosh(_) | Sin(_) | Sinh(_) | Tan(_) => unary(inputs),
+        ArcCos(_) | ArcCosh(_) | ArcSin(_) | ArcSinh(_) | ArcTan(_) | ArcTanh(_) => unary(inputs),
+        Round(_) | Floor(_) | Ceil(_) | Trunc(_) => unary(inputs),
+        PowfScalar(_) => scalar(inputs),
+        Powf(op) | Hypot(op) | ArcTan2(op) => binary(inputs, &op.out),
+        Matmul(_) => fresh(matmul::matmul(inputs)),
+        IntoInt(_) | IsNan(_) | IsInf(_) => fresh(inputs.copies()),
+        _ => return None,
+    })
+}
+
+fn int_effect(operation: &IntOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
+    use IntOperationIr::*;
+    Some(match operation {
+        IntoFloat(_) => fresh(inputs.copies()),
+        BitwiseAnd(op) | BitwiseOr(op) | BitwiseXor(op) => binary(inputs, &op.out),
+        BitwiseAndScalar(_) | BitwiseOrScalar(_) | BitwiseXorScalar(_) => scalar(inputs),
+        _ => return None,
+    })
+}
+
+fn bool_effect(operation: &BoolOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
+    use BoolOperationIr::*;
+    Some(match operation {
+        IntoFloat(_) | IntoInt(_) => fresh(inputs.copies()),
+        Not(_) => scalar(inputs),
+        And(op) | Or(op) | Xor(op) => binary(inputs, &op.out),
+    })
+}
+
+fn activation_effect(operation: &ActivationOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
+    use ActivationOperationIr::*;
+    Some(match operation {
+        Relu(_) | LeakyRelu(_) | Gelu(_) | Sigmoid(_) | HardSigmoid(_) | LogSigmoid(_) => unary(inputs),
+        ReluBackward(op) | GeluBackward(op) | SigmoidBackward(op) | LogSigmoidBackward(op) | PRelu(op) => {
+            binary(inputs, &op.out)
+        }
+        Softmax(op) => elementwise::softmax(inputs, op.axis),
+        LogSoftmax(_) => elementwise::log_softmax(inputs),
+        _ => return None,
+    })
+}
+
+fn module_effect(operation: &ModuleOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
+    use ModuleOperationIr::*;
+    Some(match operation {
+        Linear(_) => fresh(matmul::linear(inputs)),
+        LinearXBackward(_) => fresh(matmul::linear_x_backward(inputs)),
+        LinearWeightBackward(_) => fresh(matmul::linear_weight_backward(inputs)),
+        LinearBiasBackward(op) => fresh(matmul::linear_bias_backward(inputs, &op.out)),
+        LayerNorm(_) | AdaptiveAvgPool1d(_) | AdaptiveAvgPool2d(_) | AdaptiveAvgPool3d(_) => fresh(inputs.copies()),
+        _ => return convolution::effect(operation, inputs),
+    })
 }

@@ -1,11 +1,18 @@
 //! What is read off a single recorded operation.
 
 use burn::backend::ir::{ModuleOperationIr, NumericOperationIr, OperationIr, TensorIr};
+use burn::tensor::DType;
 use leanburn_ops::recording::Note;
 
 /// Bytes of a tensor's values.
 pub(crate) fn bytes_of(tensor: &TensorIr) -> u64 {
     (tensor.shape.num_elements() * tensor.dtype.size()) as u64
+}
+
+/// Whether the largest tensor of an operation is in half precision.
+pub(crate) fn is_half(operation: &OperationIr) -> bool {
+    let largest = operation.inputs().chain(operation.outputs()).max_by_key(|tensor| tensor.shape.num_elements());
+    largest.is_some_and(|tensor| matches!(tensor.dtype, DType::F16 | DType::BF16))
 }
 
 /// A short name, such as `conv3d` or `mul_scalar`.

@@ -9,7 +9,7 @@ use burn::backend::ir::{OperationIr, TensorId, TensorIr, TensorStatus};
 use leanburn_ops::recording::{Note, Pass, Purpose};
 
 use crate::memory_model::{Effect, MemoryModel, Operand, Place};
-use crate::operation::{bytes_of, flops_of, name_of};
+use crate::operation::{bytes_of, flops_of, is_half, name_of};
 use crate::timeline::{Block, Cause, Moment, Phase, Timeline};
 
 /// Runs through the operations and keeps account.
@@ -48,6 +48,7 @@ struct Account<'a> {
     live: u64,
     moments: Vec<Moment>,
     segments: Vec<String>,
+    parents: Vec<Option<usize>>,
     /// Segments around the operation, innermost last.
     within: Vec<usize>,
     passes: Vec<Phase>,
@@ -67,6 +68,7 @@ impl<'a> Account<'a> {
             live: 0,
             moments: Vec::new(),
             segments: Vec::new(),
+            parents: Vec::new(),
             within: Vec::new(),
             passes: Vec::new(),
         }
@@ -114,6 +116,7 @@ impl<'a> Account<'a> {
                 let known = self.segments.iter().position(|segment| segment == name);
                 let segment = known.unwrap_or_else(|| {
                     self.segments.push(name.to_string());
+                    self.parents.push(self.within.last().copied());
                     self.segments.len() - 1
                 });
                 self.within.push(segment);
@@ -172,6 +175,7 @@ impl<'a> Account<'a> {
             phase: self.phase(),
             segment,
             flops: flops_of(operation),
+            is_half: is_half(operation),
             bytes_moved: moved,
             during: self.live + effect.workspace,
             after: self.live,
@@ -221,7 +225,7 @@ impl<'a> Account<'a> {
             true => Block { last: end, ..held.block },
             false => held.block,
         });
-        Timeline { blocks: blocks.collect(), moments: self.moments, segments: self.segments }
+        Timeline { blocks: blocks.collect(), moments: self.moments, segments: self.segments, parents: self.parents }
     }
 }
 

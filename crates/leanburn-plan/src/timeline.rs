@@ -86,6 +86,8 @@ pub struct Moment {
     pub segment: Option<usize>,
     /// Floating-point operations.
     pub flops: u64,
+    /// Whether its largest tensor is in half precision.
+    pub is_half: bool,
     /// Bytes read and written.
     pub bytes_moved: u64,
     /// Held while it runs: what was there, its outputs, its workspace.
@@ -120,6 +122,8 @@ pub struct Timeline {
     pub blocks: Vec<Block>,
     /// Names of the segments, in the order in which they first ran.
     pub segments: Vec<String>,
+    /// For each segment the one around it, if any.
+    pub parents: Vec<Option<usize>>,
 }
 
 impl Timeline {
@@ -147,6 +151,11 @@ impl Timeline {
             blocks.sum::<u64>() + if cause == Cause::Workspace { workspace } else { 0 }
         };
         Cause::ALL.map(|cause| (cause, sum(cause))).into_iter().filter(|(_, bytes)| *bytes > 0).collect()
+    }
+
+    /// The outermost segment around a segment.
+    pub fn outermost(&self, segment: usize) -> usize {
+        self.parents[segment].map_or(segment, |parent| self.outermost(parent))
     }
 
     /// Bytes by segment at a moment, largest first; blocks that belong to no segment are left out.

@@ -1,0 +1,61 @@
+//! What each segment of a recorded step keeps, needs and takes: the numbers that [`chain`](crate::chain) plans with.
+
+use crate::chain::Choice;
+use crate::{Cause, Rates, Timeline};
+
+/// The outermost segments of a step run in one way.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    /// Each segment's name and numbers, in the order in which they first ran.
+    pub segments: Vec<(String, Choice)>,
+    /// The most bytes while no segment runs, beside what segments have kept.
+    pub outside: u64,
+}
+
+impl Profile {
+    pub fn of(timeline: &Timeline, rates: &Rates) -> Self {
+        let tops: Vec<usize> =
+            (0..timeline.segments.len()).filter(|&index| timeline.parents[index].is_none()).collect();
+        let place = |segment: usize| tops.iter().position(|&top| top == timeline.outermost(segment));
+        let moments = timeline.moments.len();
+        let mut kept = vec![vec![0i64; moments + 1]; tops.len()];
+        for block in timeline.blocks.iter().filter(|block| block.cause == Cause::Kept) {
+            if let Some(segment) = block.segment.and_then(place) {
+                kept[segment][block.born.min(moments)] += block.bytes as i64;
+                kept[segment][(block.last + 1).min(moments)] -= block.bytes as i64;
+            }
+        }
+        for changes in &mut kept {
+            let mut sum = 0;
+            changes.iter_mut().for_each(|change| {
+                sum += *change;
+                *change = sum;
+            });
+        }
+        let mut choices = vec![Choice::default(); tops.len()];
+        let mut outside = 0;
+        for (at, moment) in timeline.moments.iter().enumerate() {
+            let running = moment.segment.and_then(place);
+            let others = |segment: &usize| Some(*segment) != running;
+            let around: i64 = (0..tops.len()).filter(others).map(|segment| kept[segment][at]).sum();
+            let own = moment.during.saturating_sub(around as u64);
+            match running {
+                None => outside = outside.max(own),
+                Some(segment) => {
+                    choices[segment].own = choices[segment].own.max(own);
+                    choices[segment].seconds += rates.seconds_of(moment);
+                }
+            }
+            for segment in (0..tops.len()).filter(others) {
+                choices[segment].kept = choices[segment].kept.max(kept[segment][at] as u64);
+            }
+        }
+        let names = tops.iter().map(|&top| timeline.segments[top].clone());
+        Self { segments: names.zip(choices).collect(), outside }
+    }
+
+    /// The numbers of the segment called `name`.
+    pub fn choice(&self, name: &str) -> Option<Choice> {
+        self.segments.iter().find(|(segment, _)| segment == name).map(|(_, choice)| *choice)
+    }
+}

@@ -1,0 +1,155 @@
+//! Plans within a budget, on chains of segments small enough to try every assignment.
+
+use burn::module::{Module, Param};
+use burn::prelude::*;
+use burn::tensor::ops::ConvOptions;
+use leanburn_ops::{
+    Activation, Convolution, Norm, Residency, ResidencyPolicy, backward, norm_act_conv3d, recording::step_begins,
+};
+use leanburn_plan::{
+    Candidate, Class, FlexMemory, Frontier, Machine, Rates, RecordError, Recording, Space, Target, Variant, frontier,
+    record,
+};
+
+/// Two convolutions, wider or narrower inside.
+#[derive(Module, Debug)]
+struct Block {
+    weights: [Param<Tensor<5>>; 2],
+}
+
+impl Block {
+    fn new(channels: usize, inside: usize, device: &Device) -> Self {
+        let weight = |shape: [usize; 5]| Param::from_tensor(Tensor::zeros(shape, device).require_grad());
+        Self { weights: [weight([inside, channels, 3, 3, 3]), weight([channels, inside, 3, 3, 3])] }
+    }
+
+    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let convolve = |x: Tensor<5>, weight: &Param<Tensor<5>>, residual| {
+            let norm = Norm { num_groups: 1, epsilon: 1e-5, weight: None, bias: None };
+            let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+            let convolution = Convolution { weight: weight.val(), bias: None, options };
+            norm_act_conv3d(x, Some(norm), Activation::Silu, convolution, residual)
+        };
+        convolve(convolve(x.clone(), &self.weights[0], None), &self.weights[1], Some(x))
+    }
+}
+
+/// A chain of blocks on a volume that may be halved in batch.
+struct Chain {
+    /// Channels inside of each block.
+    inside: Vec<usize>,
+}
+
+impl Space for Chain {
+    type Error = RecordError;
+
+    fn variants(&self) -> Vec<Variant> {
+        vec![Variant { change: String::new(), class: Class::Lossless, cost: String::new() }]
+    }
+
+    fn splits(&self) -> Vec<(usize, u64)> {
+        vec![(2, 1), (1, 2)]
+    }
+
+    fn record(&self, candidate: &Candidate) -> Result<Recording, RecordError> {
+        let recompute = |policy: ResidencyPolicy, name: &String| policy.with_rule(name, Residency::Recompute);
+        let policy = candidate.recompute.iter().fold(ResidencyPolicy::keep(), recompute);
+        let step = |device: &Device| {
+            let blocks: Vec<Block> = self.inside.iter().map(|&inside| Block::new(8, inside, device)).collect();
+            step_begins(device);
+            for _ in 0..candidate.recorded() {
+                let mut x = Tensor::<5>::zeros([candidate.micro_batch, 8, 16, 16, 16], device);
+                for (index, block) in blocks.iter().enumerate() {
+                    x = policy.run(&format!("block_{index}"), block, x, |block: &Block, x| block.forward(x));
+                }
+                let _ = backward(x.sum()).take_module(&blocks);
+            }
+        };
+        record(Target::Cpu, step).map(|(recording, ())| recording)
+    }
+}
+
+const MACHINE: Machine<'_> = Machine {
+    memory: &FlexMemory,
+    rates: Rates { flops: 1e11, half_flops: 1e11, bandwidth: 1e10, overhead: 1e-6 },
+    beside: 1 << 20,
+};
+
+fn plans(chain: &Chain) -> Frontier {
+    frontier(chain, &MACHINE, Class::Lossless).unwrap()
+}
+
+/// Peak and seconds of every assignment.
+fn every_assignment(chain: &Chain) -> Vec<(u64, f64)> {
+    let assignment = |bits: u32, (micro_batch, accumulation): (usize, u64)| {
+        let is_chosen = |index: &usize| bits >> index & 1 == 1;
+        let recompute = (0..chain.inside.len()).filter(is_chosen).map(|index| format!("block_{index}")).collect();
+        let candidate = Candidate { variant: 0, micro_batch, accumulation, recompute };
+        let timeline = chain.record(&candidate).unwrap().timeline(MACHINE.memory);
+        (timeline.peak() + MACHINE.beside, MACHINE.rates.seconds(&timeline, accumulation, candidate.recorded()))
+    };
+    let bits = 0..1 << chain.inside.len();
+    bits.flat_map(|bits| chain.splits().into_iter().map(move |split| assignment(bits, split))).collect()
+}
+
+/// The fastest of all assignments within a budget.
+fn fastest(assignments: &[(u64, f64)], budget: u64) -> Option<f64> {
+    let within = assignments.iter().filter(|(peak, _)| *peak <= budget);
+    within.map(|(_, seconds)| *seconds).min_by(f64::total_cmp)
+}
+
+/// Budgets from less than anything needs to plenty.
+fn budgets(assignments: &[(u64, f64)]) -> Vec<u64> {
+    let (low, high) =
+        (assignments.iter().map(|(peak, _)| *peak).min(), assignments.iter().map(|(peak, _)| *peak).max());
+    let (low, high) = (low.unwrap(), high.unwrap());
+    [low - 1, low].into_iter().chain((1..=30).map(|rung| low + (high - low) / 30 * rung)).chain([2 * high]).collect()
+}
+
+#[test]
+fn of_a_short_chain_nothing_within_the_budget_is_faster() {
+    let chain = Chain { inside: vec![4, 24, 8, 2] };
+    let (plans, assignments) = (plans(&chain), every_assignment(&chain));
+    for budget in budgets(&assignments) {
+        let found = plans.within(budget).map(|plan| plan.seconds);
+        assert_eq!(found, fastest(&assignments, budget), "budget {budget}");
+    }
+}
+
+#[test]
+fn of_a_chain_of_eight_nothing_within_the_budget_is_faster() {
+    let chain = Chain { inside: vec![8; 8] };
+    let (plans, assignments) = (plans(&chain), every_assignment(&chain));
+    for budget in budgets(&assignments) {
+        let found = plans.within(budget).map(|plan| plan.seconds);
+        assert_eq!(found, fastest(&assignments, budget), "budget {budget}");
+    }
+}
+
+#[test]
+fn of_a_long_chain_the_plan_is_nearly_the_fastest() {
+    let chain = Chain { inside: vec![8, 2, 16, 4, 8, 24, 2, 8, 4, 12] };
+    let (plans, assignments) = (plans(&chain), every_assignment(&chain));
+    for budget in budgets(&assignments).into_iter().skip(2) {
+        let (found, best) = (plans.within(budget).map(|plan| plan.seconds), fastest(&assignments, budget));
+        let ratio = found.unwrap_or(f64::INFINITY) / best.unwrap();
+        println!("{budget} {ratio:.3}");
+        assert!((1.0..1.05).contains(&ratio), "budget {budget}: {ratio} times the fastest");
+    }
+}
+
+#[test]
+fn a_larger_budget_is_never_slower_and_never_exceeded() {
+    let chain = Chain { inside: vec![8, 2, 16, 4, 8, 24, 2, 8, 4, 12] };
+    let plans = plans(&chain);
+    let smallest = plans.smallest().unwrap().peak;
+    assert!(plans.within(smallest - 1).is_none());
+    let mut before = f64::INFINITY;
+    for budget in (0..300).map(|rung| smallest + rung * smallest / 50) {
+        let plan = plans.within(budget).unwrap();
+        assert!(plan.peak <= budget && plan.seconds <= before, "budget {budget}: {plan:?}");
+        let again = chain.record(&plan.candidate).unwrap().timeline(MACHINE.memory);
+        assert_eq!(again.peak() + MACHINE.beside, plan.peak, "a plan's peak is that of its recording");
+        before = plan.seconds;
+    }
+}
