@@ -73,6 +73,18 @@ pub enum CommandError {
         /// What to do.
         remedy: String,
     },
+    /// Arguments that are wrong, missing or contradict each other.
+    #[error("{} in the arguments:\n{}", count(mistakes), lines(mistakes))]
+    #[diagnostic(help("{remedy}"))]
+    Arguments {
+        /// Argument and what is wrong with it.
+        mistakes: Vec<(String, String)>,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// What was asked about does not fit; the command has said so.
+    #[error("over the budget")]
+    OverBudget,
     /// Volumes cannot be read or written.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -110,20 +122,30 @@ pub enum CommandError {
 pub type Result<T> = std::result::Result<T, CommandError>;
 
 impl CommandError {
-    /// The exit code: 2 for input that can be corrected before a run, 1 for a run that failed.
+    /// The exit code: 2 for input that can be corrected before a run, 1 for a run that failed or would not fit.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Train(TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. }) => 2,
             Self::Data(DataError::Io { action: "write", .. }) | Self::Weights(WeightsError::NotWritten { .. }) => 1,
-            Self::Train(_) | Self::Report(_) | Self::Write { .. } => 1,
+            Self::Train(_) | Self::Report(_) | Self::Write { .. } | Self::OverBudget => 1,
             _ => 2,
         }
+    }
+
+    /// Whether this is a verdict that the command has printed already, rather than a failure to report.
+    pub fn is_over_budget(&self) -> bool {
+        matches!(self, Self::OverBudget)
     }
 
     pub(crate) fn writing(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Write { path, source }
     }
+}
+
+fn count(mistakes: &[(String, String)]) -> String {
+    let plural = if mistakes.len() == 1 { "" } else { "s" };
+    format!("{} mistake{plural}", mistakes.len())
 }
 
 fn lines(mistakes: &[(String, String)]) -> String {

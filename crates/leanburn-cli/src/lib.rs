@@ -5,6 +5,8 @@ pub mod config;
 pub mod console;
 pub mod device;
 pub mod error;
+pub mod planning;
+pub mod guide_config;
 pub mod progress;
 pub mod report;
 pub mod run_folder;

@@ -29,7 +29,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = error.exit_code();
-            print_remark(format_args!("{:?}", miette::Report::new(error)));
+            if !error.is_over_budget() {
+                print_remark(format_args!("{:?}", miette::Report::new(error)));
+            }
             ExitCode::from(code)
         }
     }

@@ -2,7 +2,6 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_data::Sample;
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig,
     PatchDiscriminator, PatchDiscriminatorConfig,
@@ -182,12 +181,12 @@ fn init_discriminator(
     Ok(Discriminator::MultiScale(several.init(device).with_residency(policy.clone())))
 }
 
-/// Checks that something is left of a sample to judge after the discriminator's convolutions.
+/// Checks that something is left of a volume to judge after the discriminator's convolutions.
 ///
 /// # Errors
 ///
 /// [`CommandError::Input`].
-pub fn check_discriminator(config: &Config, sample: &Sample) -> Result<()> {
+pub fn check_discriminator(config: &Config, name: &str, extent: [usize; 3]) -> Result<()> {
     let Some(section) = &config.autoencoder.training.discriminator else {
         return Ok(());
     };
@@ -207,13 +206,12 @@ pub fn check_discriminator(config: &Config, sample: &Sample) -> Result<()> {
             .and_then(|size| convolve(size, last_kernel, (last_kernel - 1) / 2, 1))
             .is_some()
     };
-    let [_, extent @ ..] = sample.shape;
     if extent.iter().all(is_enough) {
         return Ok(());
     }
     let least = (1..=1 << 20).find(is_enough).map_or("more".to_string(), |least| least.to_string());
     Err(CommandError::Input {
-        subject: sample.name.clone(),
+        subject: name.to_string(),
         expected: format!("at least {least} voxels along each axis, for autoencoder.training.discriminator to judge"),
         found: format!("{extent:?}"),
         remedy: "lower its num_layers_d, or enlarge data.patch_size or data.voxel_size".into(),

@@ -16,12 +16,13 @@ mod view;
 
 use burn::backend::ir::{
     ActivationOperationIr, BaseOperationIr, BoolOperationIr, FloatOperationIr, IntOperationIr, ModuleOperationIr,
-    NumericOperationIr, OperationIr,
+    NumericOperationIr, OperationIr, TensorIr,
 };
+use burn::tensor::DType;
 
 use crate::memory_model::{Effect, MemoryModel, Operand};
-use elementwise::{binary, mask_fill, mask_where, scalar, unary};
-use inputs::{Inputs, fresh};
+use elementwise::{binary, mask_where, over_first, scalar, unary};
+use inputs::{Inputs, bytes, elements, fresh, is_half};
 
 /// The heap of Burn's CPU backend.
 ///
@@ -72,10 +73,13 @@ fn base_effect(operation: &BaseOperationIr, inputs: &Inputs<'_>) -> Option<Effec
             index::assign(inputs, inputs.copy(1) + inputs.copy(2) + inputs.as_index(1), inputs.copy(0))
         }
         MaskWhere(mask) => mask_where(inputs, &mask.out),
-        MaskFill(mask) => mask_fill(inputs, &mask.out),
+        MaskFill(mask) => over_first(inputs, &mask.out),
         RepeatDim(repeat) if repeat.times == 1 => view::same(inputs),
         Cast(cast) if cast.input.dtype == cast.out.dtype => view::same(inputs),
-        RepeatDim(_) | Cast(_) => fresh(inputs.copies()),
+        RepeatDim(repeat) => fresh(inputs.copies() + bytes(&repeat.out)),
+        Cast(_) => fresh(inputs.copies()),
+        // Zeros are made as bytes and copied to where numbers may lie.
+        Zeros(op) | Empty(op) => fresh(bytes(&op.out)),
         _ => return None,
     })
 }
@@ -91,7 +95,9 @@ fn numeric_effect(operation: &NumericOperationIr, inputs: &Inputs<'_>) -> Option
         MeanDim(op) => fresh(reduce::mean_dim(inputs, op.axis, &op.out)),
         SumDims(op) => fresh(reduce::sum_dims(inputs, &op.axes, &op.out)),
         MaxDim(_) | MinDim(_) | CumSum(_) | CumProd(_) | CumMin(_) | CumMax(_) | Pad(_) => fresh(inputs.copies()),
-        MaxAbs(_) | MaxAbsDim(_) => fresh(if inputs.writable(0) { 0 } else { inputs.bytes(0) }),
+        MaxAbs(_) | MaxAbsDim(_) => fresh(scalar_workspace(inputs)),
+        MaxDimWithIndices(op) => reduce::with_indices(inputs, &op.out_indices),
+        MinDimWithIndices(op) => reduce::with_indices(inputs, &op.out_indices),
         ArgMax(op) | ArgMin(op) => fresh(reduce::arg(inputs, op.axis, &op.out)),
         _ => return None,
     })
@@ -140,18 +146,36 @@ fn activation_effect(operation: &ActivationOperationIr, inputs: &Inputs<'_>) -> 
         }
         Softmax(op) => elementwise::softmax(inputs, op.axis),
         LogSoftmax(_) => elementwise::log_softmax(inputs),
+        Softmin(op) if op.axis + 1 == op.input.shape.num_dims() => fresh(scalar_workspace(inputs)),
         _ => return None,
     })
+}
+
+/// The input changed in place is not the result but on the way to it: a copy of it where somebody else holds it.
+fn scalar_workspace(inputs: &Inputs<'_>) -> u64 {
+    if inputs.writable(0) { 0 } else { inputs.bytes(0) }
 }
 
 fn module_effect(operation: &ModuleOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
     use ModuleOperationIr::*;
     Some(match operation {
+        BatchNorm(op) => over_first(inputs, &op.out),
+        Embedding(_) => fresh(inputs.copies() + inputs.as_index(1)),
+        EmbeddingBackward(op) => fresh(bytes(&op.out).max(inputs.copies() + inputs.as_index(2))),
         Linear(_) => fresh(matmul::linear(inputs)),
         LinearXBackward(_) => fresh(matmul::linear_x_backward(inputs)),
         LinearWeightBackward(_) => fresh(matmul::linear_weight_backward(inputs)),
         LinearBiasBackward(op) => fresh(matmul::linear_bias_backward(inputs, &op.out)),
-        LayerNorm(_) | AdaptiveAvgPool1d(_) | AdaptiveAvgPool2d(_) | AdaptiveAvgPool3d(_) => fresh(inputs.copies()),
+        LayerNorm(op) if is_half(op.out.dtype) => fresh(widened(inputs, &op.out)),
+        AdaptiveAvgPool2d(op) if op.out.dtype == DType::BF16 => fresh(widened(inputs, &op.out)),
+        AdaptiveAvgPool3d(op) if op.out.dtype == DType::BF16 => fresh(widened(inputs, &op.out)),
+        LayerNorm(_) | AdaptiveAvgPool2d(_) | AdaptiveAvgPool3d(_) => fresh(inputs.copies()),
         _ => return convolution::effect(operation, inputs),
     })
+}
+
+/// Inputs and output in f32, before the output is narrowed.
+fn widened(inputs: &Inputs<'_>, output: &TensorIr) -> u64 {
+    let wide = |input| 4 * inputs.elements(input);
+    (0..inputs.count()).map(wide).sum::<u64>() + 4 * elements(output) - bytes(output)
 }

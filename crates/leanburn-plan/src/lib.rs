@@ -7,6 +7,7 @@
 pub mod calc;
 pub mod catalogue;
 mod chain;
+mod cube;
 mod fit;
 mod flex;
 mod memory_model;
@@ -17,6 +18,7 @@ mod recording;
 mod simulation;
 mod timeline;
 
+pub use cube::CubeMemory;
 pub use fit::{Candidate, Class, Frontier, Machine, Plan, Space, Variant, frontier};
 pub use flex::FlexMemory;
 pub use memory_model::{Effect, MemoryModel, Operand, Place};

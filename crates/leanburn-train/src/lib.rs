@@ -34,7 +34,7 @@ pub use error::TrainError;
 pub use gradients::{Accumulator, Prepared, prepare_gradients};
 pub use learner::{AnyLearner, Learner, LearnerConfig, LearnerMemory, LearnerReport, Restore};
 pub use loss_scale::{LossScale, LossScaler};
-pub use memory::{CountingAllocator, MemoryMonitor, MemoryUse};
+pub use memory::{CountingAllocator, MemoryMonitor, MemoryUse, PhasePeaks};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use precision::Precision;
 pub use recorded_step::{RecordStepError, record_step};

@@ -25,25 +25,47 @@ pub struct MemoryUse {
     pub reserved: u64,
 }
 
+/// The most that each part of a step held, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhasePeaks {
+    /// From batches to losses.
+    pub forward: u64,
+    /// From losses to gradients.
+    pub backward: u64,
+    /// From gradients to new weights.
+    pub update: u64,
+}
+
 /// Reads the memory of a device: the counted heap on the CPU, the allocator's pool on a GPU.
 #[derive(Debug)]
 pub struct MemoryMonitor {
     device: Device,
-    pool_peak: Mutex<u64>,
+    /// The largest of the readings of a pool, and of the laps of the heap.
+    peak: Mutex<u64>,
 }
 
 impl MemoryMonitor {
     /// A monitor of `device`.
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), pool_peak: Mutex::new(0) }
+        Self { device: device.clone(), peak: Mutex::new(0) }
     }
 
     /// Starts a new peak from what is live now.
     pub fn start(&self) {
-        match self.pool() {
-            Some(pool) => *self.lock_peak() = pool.live,
-            None => PeakAlloc.reset_peak_usage(),
-        }
+        *self.lock_peak() = self.pool().map_or(0, |pool| pool.live);
+        PeakAlloc.reset_peak_usage();
+    }
+
+    /// The most held since the start or the last lap; 0 where nothing counts.
+    pub fn lap(&self) -> u64 {
+        let lap = match self.pool() {
+            Some(pool) => pool.live,
+            None => PeakAlloc.peak_usage() as u64,
+        };
+        let mut peak = self.lock_peak();
+        *peak = (*peak).max(lap);
+        PeakAlloc.reset_peak_usage();
+        lap
     }
 
     /// What is in use; `None` on a CPU whose program has not installed the [`CountingAllocator`].
@@ -57,7 +79,8 @@ impl MemoryMonitor {
             return Some(MemoryUse { peak: *peak, ..pool });
         }
         let live = PeakAlloc.current_usage() as u64;
-        (live > 0).then(|| MemoryUse { live, peak: PeakAlloc.peak_usage() as u64, reserved: live })
+        let peak = (*self.lock_peak()).max(PeakAlloc.peak_usage() as u64);
+        (live > 0).then_some(MemoryUse { live, peak, reserved: live })
     }
 
     fn pool(&self) -> Option<MemoryUse> {
@@ -66,6 +89,6 @@ impl MemoryMonitor {
     }
 
     fn lock_peak(&self) -> std::sync::MutexGuard<'_, u64> {
-        self.pool_peak.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.peak.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

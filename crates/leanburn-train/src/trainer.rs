@@ -10,7 +10,7 @@ use leanburn_ops::recording::{Pass, in_pass, value_or};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, Restore, TrainError, Workload,
+    CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, PhasePeaks, Restore, TrainError, Workload,
     manifest,
 };
 
@@ -36,6 +36,9 @@ pub struct StepReport {
     pub learners: Vec<LearnerReport>,
     /// Memory after the step, with its peak since the step began.
     pub memory: Option<MemoryUse>,
+    /// The most that each part of the step held; zeros where nothing counts.
+    #[serde(default)]
+    pub phases: PhasePeaks,
 }
 
 /// Trains a workload on a device, one step at a time.
@@ -115,25 +118,33 @@ impl<W: Workload> Trainer<W> {
         self.monitor.start();
         self.workload.learners().into_iter().for_each(|learner| learner.begin());
         let mut sums: BTreeMap<&'static str, (Tensor<1>, u64)> = BTreeMap::new();
+        let mut phases = PhasePeaks::default();
         for micro_batch in 0..self.config.accumulation_steps {
             let batch = batches.next().ok_or(TrainError::OutOfBatches { step })??;
-            self.micro_step(&batch, Moment { step, micro_batch }, &mut sums);
+            self.micro_step(&batch, Moment { step, micro_batch }, &mut sums, &mut phases);
         }
         let device = self.device.clone();
         let learners = self.workload.learners().into_iter();
         let learners: Vec<_> =
             in_pass(Pass::Update, &device, || learners.filter_map(|learner| learner.step(step)).collect());
         self.position.step += 1;
+        phases.update = self.monitor.lap();
         let memory = self.monitor.read();
         let mean = |(name, (sum, count)): (&str, (Tensor<1>, u64))| {
             (name.to_string(), f64::from(value_or(sum, 0.0)) / count as f64)
         };
-        let report = StepReport { step, losses: sums.into_iter().map(mean).collect(), learners, memory };
+        let report = StepReport { step, losses: sums.into_iter().map(mean).collect(), learners, memory, phases };
         self.count_bad_steps(&report)?;
         Ok(report)
     }
 
-    fn micro_step(&mut self, batch: &W::Batch, moment: Moment, sums: &mut BTreeMap<&'static str, (Tensor<1>, u64)>) {
+    fn micro_step(
+        &mut self,
+        batch: &W::Batch,
+        moment: Moment,
+        sums: &mut BTreeMap<&'static str, (Tensor<1>, u64)>,
+        phases: &mut PhasePeaks,
+    ) {
         let share = 1.0 / self.config.accumulation_steps as f64;
         for turn in 0..self.workload.learners().len() {
             let path = [moment.step, moment.micro_batch, turn as u64];
@@ -145,8 +156,9 @@ impl<W: Workload> Trainer<W> {
                 let (sum, count) = sums.remove(name).map_or((part.clone(), 1), |(sum, count)| (sum + part, count + 1));
                 sums.insert(name, (sum, count));
             }
-            self.monitor.read(); // the most is held between forward and backward
+            phases.forward = phases.forward.max(self.monitor.lap()); // on a GPU the most is held here
             self.workload.learners()[turn].accumulate(losses.total, share);
+            phases.backward = phases.backward.max(self.monitor.lap());
         }
     }
 

@@ -1,9 +1,17 @@
 //! The commands, one file each.
 
 mod account;
+mod advice;
+mod calc;
+mod calc_report;
+mod calibrate;
 mod codec;
 mod devices;
+mod fit;
+mod forecast;
+mod measure;
 mod outcome;
+mod plan;
 mod recipes;
 mod reconstruct;
 mod session;
@@ -19,12 +27,22 @@ use crate::error::Result;
 pub enum Command {
     /// Train a model from a configuration.
     Train(train::Train),
+    /// Say what a training step will need, without running it.
+    Plan(plan::Plan),
+    /// Find the fastest way to train within a budget, and write its configuration.
+    Fit(fit::Fit),
+    /// Run steps and print the measured peak beside the planned one.
+    Measure(measure::Measure),
+    /// Measure this processor's rates, for the plans' times.
+    Calibrate,
     /// Reconstruct a volume with a trained autoencoder.
     Reconstruct(reconstruct::Reconstruct),
     /// Turn a volume into its latent.
     Encode(codec::Encode),
     /// Turn a latent into a volume.
     Decode(codec::Decode),
+    /// Estimate a network's memory by the classic rule of thumb.
+    Calc(calc::Calc),
     /// List the devices that can compute.
     Devices,
     /// List the configurations that come with the command.
@@ -42,9 +60,14 @@ impl Command {
     pub fn run(self) -> Result<()> {
         match self {
             Self::Train(train) => train.run(),
+            Self::Plan(plan) => plan.run(),
+            Self::Fit(fit) => fit.run(),
+            Self::Measure(measure) => measure.run(),
+            Self::Calibrate => calibrate::run(),
             Self::Reconstruct(reconstruct) => reconstruct.run(),
             Self::Encode(encode) => encode.run(),
             Self::Decode(decode) => decode.run(),
+            Self::Calc(calc) => calc.run(),
             Self::Devices => devices::run(),
             Self::Recipes => recipes::run(),
             Self::Init(init) => init.run(),

@@ -87,7 +87,8 @@ fn open_dataset(config: &Config) -> Result<Dataset> {
 /// Checks that the models can take what the data gives, before anything is written.
 fn check_shapes(config: &Config, dataset: &Dataset) -> Result<()> {
     let training = dataset.train_sample(0)?;
-    workload::check_discriminator(config, &training)?;
+    let [_, extent @ ..] = training.shape;
+    workload::check_discriminator(config, &training.name, extent)?;
     let validation = (dataset.val_len() > 0).then(|| dataset.val_sample(0)).transpose()?;
     for sample in [Some(training), validation].into_iter().flatten() {
         let [channels, depth, height, width] = sample.shape;

@@ -2,10 +2,8 @@
 
 use pulp::Arch;
 
-use super::axis::{Axis, merge_pointwise};
 use super::check::check;
 use super::gather::Gather;
-use super::weights::WeightStrides;
 use super::{ConvShape, Input, Output, winograd};
 use crate::{Element, simd};
 
@@ -37,16 +35,7 @@ pub(crate) fn data_gradient_on<E: Element>(
 ) {
     let volumes = [(shape.channels_out, shape.output_len()), (shape.channels_in, shape.input_len())];
     check(shape, &gradient, volumes[0], weight, &output, volumes[1]);
-    let channels = [shape.channels_out / shape.groups, shape.channels_in / shape.groups];
-    let elements: usize = shape.kernel.iter().product();
-    let gather = Gather {
-        batch_size: shape.batch_size,
-        groups: shape.groups,
-        channels,
-        axes: merge_pointwise(std::array::from_fn(|axis| Axis::data_gradient(shape, axis))),
-        strides: WeightStrides { output: elements, input: channels[1] * elements },
-    };
-    winograd::run(&gather, arch, gradient, weight, output);
+    winograd::run(&Gather::data_gradient(shape), arch, gradient, weight, output);
 }
 
 #[cfg(test)]

@@ -60,13 +60,15 @@ pub(crate) struct SumsLen {
     pub columns: usize,
 }
 
-/// Adds partial sums to `columns[column][rows[row]]` and sets them to zero.
+/// Adds partial sums to `columns[column][rows[row]]`, or overwrites those, and sets the partial sums to zero.
 #[derive(Debug)]
 pub(crate) struct AddUp<'a, 'b> {
     /// Partial sums of [`DotProducts`].
     pub sums: &'a mut [f32],
     /// Where the sum of each row belongs in a column.
     pub rows: &'a [usize],
+    /// Whether what stands in the columns does not count.
+    pub overwrite: bool,
     /// Each column.
     pub columns: &'a mut [&'b mut [f32]],
 }
@@ -100,7 +102,7 @@ impl WithSimd for AddUp<'_, '_> {
                 }
                 sums.fill(0.0);
                 for (column, total) in columns.iter_mut().zip(total) {
-                    column[*row] += total;
+                    column[*row] = if self.overwrite { 0.0 } else { column[*row] } + total;
                 }
             }
         }
@@ -291,7 +293,7 @@ mod tests {
                 arch.dispatch(DotProducts { input, gradient, rows, columns, column_len, planes, positions, sums });
             }
             let mut target: Vec<&mut [f32]> = found.chunks_exact_mut(2 * rows.len()).collect();
-            arch.dispatch(AddUp { sums: &mut sums, rows: &targets, columns: &mut target });
+            arch.dispatch(AddUp { sums: &mut sums, rows: &targets, overwrite: false, columns: &mut target });
             assert!(sums.iter().all(|sum| *sum == 0.0));
             for (index, found) in found.iter().enumerate() {
                 let (row, column) = (index / 2 % rows.len(), index / 2 / rows.len() * column_len);

@@ -6,7 +6,8 @@
 use pulp::{Simd, WithSimd};
 
 use super::axis::Axis;
-use super::gather::{Gather, Pass, Scratch, Tile, positions};
+use super::gather::Gather;
+use super::pass::{Pass, Scratch, Tile, positions};
 use super::tile::{LANES, Tap, TapSums};
 use super::weights::WeightStrides;
 use crate::Element;

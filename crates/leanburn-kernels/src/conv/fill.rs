@@ -14,7 +14,7 @@ use crate::{Activation, Element};
 /// Most lanes of a vector.
 const LANES: usize = super::tile::LANES;
 
-/// The values of one plane on their way to the ring, in the order of [`Packer`](super::pack::Packer).
+/// The values of one plane on their way to the ring, float32, prologue applied.
 pub(crate) struct FillPlane<'a, 'b, E> {
     /// Where from.
     pub source: &'a Source<'b, E>,

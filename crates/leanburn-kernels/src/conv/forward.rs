@@ -2,10 +2,8 @@
 
 use pulp::Arch;
 
-use super::axis::{Axis, merge_pointwise};
 use super::check::check;
 use super::gather::Gather;
-use super::weights::WeightStrides;
 use super::{ConvShape, Input, Output, winograd};
 use crate::{Element, simd};
 
@@ -43,16 +41,7 @@ pub(crate) fn forward_on<E: Element>(
 ) {
     let volumes = [(shape.channels_in, shape.input_len()), (shape.channels_out, shape.output_len())];
     check(shape, &input, volumes[0], weight, &output, volumes[1]);
-    let channels = [shape.channels_in / shape.groups, shape.channels_out / shape.groups];
-    let elements: usize = shape.kernel.iter().product();
-    let gather = Gather {
-        batch_size: shape.batch_size,
-        groups: shape.groups,
-        channels,
-        axes: merge_pointwise(std::array::from_fn(|axis| Axis::forward(shape, axis))),
-        strides: WeightStrides { output: channels[0] * elements, input: elements },
-    };
-    winograd::run(&gather, arch, input, weight, output);
+    winograd::run(&Gather::forward(shape), arch, input, weight, output);
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Simd;
 
 use crate::{Element, conv::Input};
 
@@ -135,119 +135,28 @@ impl Window {
     }
 }
 
-/// Packs planes of one volume.
-///
-/// # Memory
-///
-/// One row.
-#[derive(Debug)]
-pub(crate) struct Packer<'a, E> {
-    arch: Arch,
-    source: Source<'a, E>,
-    row: Vec<f32>,
-}
-
-impl<'a, E: Element> Packer<'a, E> {
-    /// A packer of `source`.
-    pub(crate) fn new(arch: Arch, source: Source<'a, E>) -> Self {
-        Self { arch, source, row: Vec::new() }
-    }
-
-    /// Packs `channels` (numbered over all groups) of the plane at `depth` of `item` into `target`,
-    /// `[channel][row phase][column phase][row][column]`: `channels.len() * window.channel_len()` values, all written.
-    pub(crate) fn pack(
-        &mut self,
-        window: &Window,
-        item: usize,
-        channels: Range<usize>,
-        depth: usize,
-        target: &mut [f32],
-    ) {
-        assert_eq!(target.len(), channels.len() * window.channel_len());
-        // Values of the row that lie outside of the volume stay zero while the rows of this plane pass through it.
-        self.row.clear();
-        if window.step[1] > 1 {
-            self.row.resize(window.size[1] * window.step[1], 0.0);
-        }
-        let (source, row) = (&self.source, &mut self.row[..]);
-        self.arch.dispatch(PackPlane { source, window, item, channels, depth, row, target });
-    }
-}
-
-/// The work of [`Packer::pack`].
-struct PackPlane<'a, 'b, E> {
-    source: &'a Source<'b, E>,
-    window: &'a Window,
-    item: usize,
-    channels: Range<usize>,
-    depth: usize,
-    row: &'a mut [f32],
-    target: &'a mut [f32],
-}
-
-impl<E: Element> WithSimd for PackPlane<'_, '_, E> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { source, window, item, channels, depth, row: whole, target } = self;
-        let (columns, before) = window.columns_inside(source.size[2]);
-        let inside = before..before + columns.len();
-        let [rows, width] = window.size;
-        let phase_len = rows * width;
-        let last = channels.end.saturating_sub(1);
-        for (channel, target) in channels.zip(target.chunks_exact_mut(window.channel_len())) {
-            for (row_phase, target) in target.chunks_exact_mut(window.phases[1] * phase_len).enumerate() {
-                for index in 0..rows {
-                    let row = window.first[0] + (index * window.step[0] + row_phase) as isize;
-                    if row < 0 || row >= source.size[1] as isize || columns.is_empty() {
-                        for phase in 0..window.phases[1] {
-                            target[phase * phase_len + index * width..][..width].fill(0.0);
-                        }
-                        continue;
-                    }
-                    let place = [item, channel, depth, row as usize];
-                    if channel < last {
-                        source.prefetch([item, channel + 1, depth, row as usize], &columns);
-                    }
-                    if window.step[1] == 1 {
-                        let target = &mut target[index * width..][..width];
-                        target[..inside.start].fill(0.0);
-                        target[inside.end..].fill(0.0);
-                        source.read(simd, place, columns.clone(), &mut target[inside.clone()]);
-                    } else {
-                        source.read(simd, place, columns.clone(), &mut whole[inside.clone()]);
-                        for phase in 0..window.phases[1] {
-                            let target = &mut target[phase * phase_len + index * width..][..width];
-                            every(&whole[phase..], window.step[1], target);
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Every `step`-th value of `source`, from the first on.
-#[inline(always)]
-fn every(source: &[f32], step: usize, target: &mut [f32]) {
-    if step == 2 {
-        // A loop of its own, which becomes vector code.
-        let (last, target) = target.split_last_mut().expect("a window has columns");
-        target.iter_mut().zip(source.chunks_exact(2)).for_each(|(target, source)| *target = source[0]);
-        *last = source[2 * target.len()];
-    } else {
-        target.iter_mut().zip(source.iter().step_by(step)).for_each(|(target, source)| *target = *source);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use pulp::Arch;
+
     use super::*;
-    use crate::conv::Prologue;
+    use crate::conv::{Prologue, fill::FillPlane};
     use crate::{Activation, simd};
+
+    /// Packs some channels of a plane.
+    fn pack(
+        arch: Arch,
+        source: &Source<f32>,
+        window: &Window,
+        [item, depth]: [usize; 2],
+        channels: Range<usize>,
+    ) -> Vec<f32> {
+        let mut target = vec![0.0; channels.len() * window.channel_len()];
+        arch.dispatch(FillPlane { source, window, item, channels, depth, room: &mut Vec::new(), target: &mut target });
+        target
+    }
 
     /// What a packed value should be: the source's, scaled and shifted, or zero outside.
     fn value(size: [usize; 3], plane: usize, depth: usize, row: isize, column: isize) -> f32 {
@@ -281,9 +190,7 @@ mod tests {
             let window = Window::new(first, step, tile, [&reads[0], &reads[1]]);
             let len = window.channel_len();
             for arch in simd::available() {
-                let mut packed = vec![f32::NAN; 2 * len];
-                Packer::new(arch, source).pack(&window, 1, 1..3, size[0] - 1, &mut packed);
-                prop_assert!(packed.iter().all(|value| value.is_finite()));
+                let packed = pack(arch, &source, &window, [1, size[0] - 1], 1..3);
                 for (channel, packed) in packed.chunks_exact(len).enumerate() {
                     for (row, column) in (0..tile[0]).flat_map(|row| (0..tile[1]).map(move |column| (row, column))) {
                         for (high, wide) in reads[0].iter().flat_map(|high| reads[1].iter().map(move |wide| (high, wide))) {
@@ -307,8 +214,7 @@ mod tests {
         assert_eq!((window.size, shared.size), ([6, 7], [6, 6]));
         let values: Vec<f32> = (1..=40).map(|value| value as f32).collect();
         let source = Source { input: Input::plain(&values), channels: 2, size: [1, 4, 5] };
-        let mut packed = vec![f32::NAN; 2 * shared.channel_len()];
-        Packer::new(simd::best(), source).pack(&shared, 0, 0..2, 0, &mut packed);
+        let packed = pack(simd::best(), &source, &shared, [0, 0], 0..2);
         assert_eq!(packed[6..18], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 6.0, 7.0, 8.0, 9.0, 10.0]);
         assert_eq!(packed[shared.channel_len()..][..6], [0.0; 6]);
     }

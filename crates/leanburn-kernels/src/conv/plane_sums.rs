@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::gather::{Pass, Scratch, Tile, positions};
+use super::pass::{Pass, Scratch, Tile, positions};
 use super::row_sums::{RowSums, rows_together};
 use super::tile::{Block, LANES, Registers, Tap, TapSums};
 use crate::Element;
@@ -12,12 +12,20 @@ const CLOSE_WEIGHTS: usize = 64 * 1024;
 
 impl<E: Element> Pass<'_, '_, E> {
     /// The sums of one output plane for one block of output channels.
-    pub(super) fn plane_by_positions(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depth: usize, block: &Block) {
+    pub(super) fn plane_by_positions(
+        &self,
+        scratch: &mut Scratch<'_, E>,
+        tile: &Tile,
+        depth: usize,
+        block: &Block,
+        kept: usize,
+    ) {
         for phase in 0..self.phases().iter().product() {
             let Scratch { ring, sums, taps, .. } = scratch;
             let (weight, elements) = self.weights.block(self.weight_phase(depth, phase), tile.group, block);
             self.find_taps(taps, tile, depth, phase, None);
             let positions = positions(&tile.window, tile.size);
+            let first = (kept * self.phases().iter().product::<usize>() + phase) * self.phase_stride(tile);
             let sums = TapSums {
                 input: ring,
                 channel_stride: tile.window.channel_len(),
@@ -27,7 +35,7 @@ impl<E: Element> Pass<'_, '_, E> {
                 taps,
                 width: block.width,
                 positions,
-                target: &mut sums[phase * self.phase_stride(tile)..][..self.phase_stride(tile)],
+                target: &mut sums[first..][..self.phase_stride(tile)],
                 target_stride: positions.next_multiple_of(LANES),
             };
             sums.run(self.arch);
@@ -43,7 +51,8 @@ impl<E: Element> Pass<'_, '_, E> {
         depths: Range<usize>,
         block: &Block,
     ) {
-        let most: usize = self.gather.axes.iter().map(|axis| axis.kernel).product();
+        let [_, rows, columns] = self.gather.axes.each_ref().map(|axis| axis.kernel);
+        let most = self.depth.kernel * rows * columns;
         let together = (CLOSE_WEIGHTS / (most * block.width)).max(1);
         let phases = 0..self.phases().iter().product();
         let rows_together = rows_together(Registers::of(self.arch), tile.size[1]);
@@ -81,7 +90,7 @@ impl<E: Element> Pass<'_, '_, E> {
 
     /// Number of the phase of rows and columns among all phases.
     fn weight_phase(&self, depth: usize, phase: usize) -> usize {
-        depth % self.gather.axes[0].phases() * self.phases().iter().product::<usize>() + phase
+        depth % self.depth.phases() * self.phases().iter().product::<usize>() + phase
     }
 
     /// The taps of one phase (of rows and columns) of an output plane; for some `rows` of the tile only those that read a

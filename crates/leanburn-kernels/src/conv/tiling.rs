@@ -43,6 +43,8 @@ pub(crate) struct Work<'a> {
     pub lanes: Lanes,
     /// Channels that a register tile computes at most.
     pub widest: usize,
+    /// Whether the sums of all planes that are computed together are kept.
+    pub keep: bool,
     /// Independent pieces of work beside tiles: items of the batch times groups.
     pub pieces: usize,
 }
@@ -156,13 +158,14 @@ impl<'a> Count<'a> {
 
     /// Multiply-adds of the thread that has most tasks. The last tasks do not end at the same time: some of one is added.
     fn cost(&self, tiling: &Tiling) -> usize {
-        let Work { axes, channels, lanes, widest, pieces } = self.work;
+        let Work { axes, channels, lanes, widest, keep, pieces } = self.work;
         let axis = &axes[0];
         let [packed, positions] = self.packed(tiling.tile);
-        let (positions, kept) = match lanes {
-            Lanes::Positions => (positions.next_multiple_of(LANES), 1),
-            Lanes::Channels => (tiling.tile[0] * tiling.tile[1], tiling.planes),
+        let positions = match lanes {
+            Lanes::Positions => positions.next_multiple_of(LANES),
+            Lanes::Channels => tiling.tile[0] * tiling.tile[1],
         };
+        let kept = if *keep { tiling.planes } else { 1 };
         let (depth, together) = (tiling.depth / axis.phases(), tiling.planes / axis.phases());
         let read = ((depth - 1) * axis.step + self.span).min(axis.input);
         let computed = depth * positions * self.elements * channels[1];

@@ -1,5 +1,7 @@
 //! The steps of a task of the weight gradient whose lanes are output channels.
 
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 
 use super::{
@@ -29,7 +31,7 @@ impl WeightTask<'_> {
                 tiles,
                 first: index * positions,
                 all: step.depths.len() * positions,
-                target: &mut self.gradient,
+                target: &mut self.scratch.gradient,
             });
         }
     }
@@ -45,35 +47,34 @@ impl WeightTask<'_> {
         for kernel_depth in 0..kernel {
             let (mut positions, mut first) = (Vec::with_capacity(self.plan.positions()), None);
             for (index, depth) in step.depths.clone().enumerate() {
-                let Some(depth) = self.input_depth(depth, kernel_depth) else { continue };
+                let Some(depth) = self.input_depth(depth, kernel_depth) else {
+                    continue;
+                };
                 first.get_or_insert(index * plane_positions);
-                let slot = depth % self.held.len() * slot_len;
+                let slot = depth % self.scratch.held.len() * slot_len;
                 for row in 0..rows {
                     let row = slot + row * row_step * window.size[1];
                     positions.extend((0..self.plan.output[2]).map(|column| row + column * column_step));
                 }
             }
-            let target =
-                |row: usize| (row / (height * width) * kernel + kernel_depth) * height * width + row % (height * width);
-            let targets: Vec<usize> = (0..self.rows.len()).map(target).collect();
             self.arch.dispatch(OuterProducts {
-                input: &self.planes,
+                input: &self.scratch.planes,
                 rows: &self.rows,
-                targets: &targets,
+                targets: &self.targets,
                 positions: &positions,
-                gradient: &self.gradient,
+                gradient: &self.scratch.gradient,
                 gradient_positions: step.depths.len() * plane_positions,
                 first: first.unwrap_or(0),
                 tiles,
-                sums: &mut self.sums,
+                sums: &mut self.scratch.sums[kernel_depth * height * width * tiles.columns()..],
             });
         }
     }
 
-    /// Adds the sums to the target.
-    pub(super) fn add_up_channels(&mut self) {
+    /// Adds the sums to the target, or overwrites it.
+    pub(super) fn add_up_channels(&mut self, overwrite: bool) {
         let columns = self.arch.dispatch(Tiles(self.channels[1])).columns();
-        self.arch.dispatch(AddUp { sums: &mut self.sums, columns, target: &mut self.target });
+        self.arch.dispatch(AddUp { sums: &mut self.scratch.sums, columns, overwrite, target: &mut self.target });
     }
 
     /// Positions of this step's tile in one plane.
@@ -82,10 +83,11 @@ impl WeightTask<'_> {
     }
 }
 
-/// Adds `sums`, `[row][column]`, to the columns and sets them to zero.
+/// Adds `sums`, `[row][column]`, to the columns, or overwrites those, and sets the sums to zero.
 struct AddUp<'a, 'b> {
     sums: &'a mut [f32],
     columns: usize,
+    overwrite: bool,
     target: &'a mut [&'b mut [f32]],
 }
 
@@ -94,18 +96,29 @@ impl WithSimd for AddUp<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { sums, columns, target } = self;
-        for (group, sums) in sums.chunks_mut(LANES * columns).enumerate() {
-            let rows = sums.len() / columns;
-            for (part, target) in target.chunks_mut(LANES).enumerate() {
+        let Self { sums, columns, overwrite, target } = self;
+        for (part, target) in target.chunks_mut(LANES).enumerate() {
+            for (group, sums) in sums.chunks(LANES * columns).enumerate() {
+                let rows = sums.len() / columns;
                 let block = transposed(simd, &sums[part * LANES..], columns, [rows, target.len()]);
                 for (column, sums) in target.iter_mut().zip(&block) {
                     let column = &mut column[group * LANES..][..rows];
-                    column.iter_mut().zip(sums).for_each(|(target, sum)| *target += sum);
+                    match column.first_chunk_mut::<LANES>() {
+                        Some(whole) => add(whole, sums, overwrite),
+                        None => add(column, &sums[..rows], overwrite),
+                    }
                 }
             }
-            sums.fill(0.0);
         }
+        sums.fill(0.0);
+    }
+}
+
+/// Adds the sums to the target, or to zeros.
+#[inline(always)]
+fn add(target: &mut [f32], sums: &[f32], overwrite: bool) {
+    for (target, sum) in target.iter_mut().zip(sums) {
+        *target = if overwrite { 0.0 } else { *target } + sum;
     }
 }
 
@@ -128,34 +141,66 @@ impl<E: Element> WithSimd for PackChannels<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { source, place: [item, channel, depth, row], channels, positions, tiles, first, all, target } = self;
-        let mut values = [0.0; LANES * POSITIONS];
-        for tile in 0..tiles.tiles {
-            let columns = tiles.tile(tile);
-            let width = columns.len();
-            let target = &mut target[columns.start * all..][first * width..][..positions * width];
-            for start in (0..positions).step_by(POSITIONS) {
-                let end = positions.min(start + POSITIONS);
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        for tile in 0..self.tiles.tiles {
+            let columns = self.tiles.tile(tile);
+            for start in (0..self.positions).step_by(POSITIONS) {
+                let positions = start..self.positions.min(start + POSITIONS);
                 for column in columns.clone().step_by(LANES) {
-                    let count = LANES.min(columns.end - column);
-                    for (index, values) in values.chunks_exact_mut(POSITIONS).take(count).enumerate() {
-                        let (column, values) = (column + index, &mut values[..end - start]);
-                        if column < channels {
-                            source.read(simd, [item, channel + column, depth, row], start..end, values);
-                        } else {
-                            values.fill(0.0);
-                        }
-                    }
-                    for position in (start..end).step_by(LANES) {
-                        let size = [count, LANES.min(end - position)];
-                        let block = transposed(simd, &values[position - start..], POSITIONS, size);
-                        let target = target[position * width..].chunks_exact_mut(width);
-                        for (target, block) in target.zip(&block[..size[1]]) {
-                            target[column - columns.start..][..count].copy_from_slice(&block[..count]);
-                        }
-                    }
+                    self.pack(simd, &columns, column..columns.end.min(column + LANES), positions.clone());
                 }
+            }
+        }
+    }
+}
+
+impl<'a, E: Element> PackChannels<'a, '_, E> {
+    /// Packs some columns, at most a block, of those of a tile.
+    #[inline(always)]
+    fn pack<S: Simd>(&mut self, simd: S, tile: &Range<usize>, columns: Range<usize>, positions: Range<usize>) {
+        let (count, width, start) = (columns.len(), tile.len(), positions.start);
+        let mut values = [0.0; LANES * POSITIONS];
+        let (values, stride) = match self.plain(&columns) {
+            Some(values) => (&values[start..], self.source.size.iter().product()),
+            None => {
+                self.read(simd, columns.clone(), positions.clone(), &mut values);
+                (&values[..], POSITIONS)
+            }
+        };
+        let target = &mut self.target[tile.start * self.all..][self.first * width..];
+        for position in positions.clone().step_by(LANES) {
+            let size = [count, LANES.min(positions.end - position)];
+            let block = transposed(simd, &values[position - start..], stride, size);
+            let target = target[position * width..].chunks_exact_mut(width);
+            for (target, block) in target.zip(&block[..size[1]]) {
+                let target = &mut target[columns.start - tile.start..][..count];
+                match target.first_chunk_mut::<LANES>() {
+                    Some(whole) => *whole = *block,
+                    None => target.copy_from_slice(&block[..count]),
+                }
+            }
+        }
+    }
+
+    /// The values from the first of these columns on, where they can be used as they stand in the volume.
+    #[inline(always)]
+    fn plain(&self, columns: &Range<usize>) -> Option<&'a [f32]> {
+        let (source, [item, channel, depth, row]) = (self.source, self.place);
+        if source.input.prologue.is_some() || columns.end > self.channels {
+            return None;
+        }
+        E::as_f32(&source.input.values[source.row([item, channel + columns.start, depth, row]).1..])
+    }
+
+    /// Reads some columns, `POSITIONS` apart; those behind the last channel are zero.
+    #[inline(always)]
+    fn read<S: Simd>(&self, simd: S, columns: Range<usize>, positions: Range<usize>, target: &mut [f32]) {
+        let [item, channel, depth, row] = self.place;
+        for (column, target) in columns.zip(target.chunks_exact_mut(POSITIONS)) {
+            let target = &mut target[..positions.len()];
+            match column < self.channels {
+                true => self.source.read(simd, [item, channel + column, depth, row], positions.clone(), target),
+                false => target.fill(0.0),
             }
         }
     }

@@ -5,13 +5,16 @@
 //! Either the lanes of a vector are positions: nothing is transposed and no channel is padded, so that few channels cost
 //! as little as many. Or they are output channels ([`Lanes`]): no lanes are added up, and no position is wasted.
 
+use std::sync::Mutex;
+
 use pulp::Arch;
 use rayon::prelude::*;
 
 use super::{
     ConvShape, Input,
     check::{check_input, check_shape},
-    weight_plan::{Lanes, WeightPlan},
+    weight_lanes::Lanes,
+    weight_plan::WeightPlan,
     weight_task::WeightTask,
 };
 use crate::{Element, parallel::for_each, simd};
@@ -77,7 +80,6 @@ fn weight_gradient_on<E: Element>(
     }
     let plan = WeightPlan::new(shape, lanes);
     let mut partial = vec![0.0; (plan.parts - 1) * target.len()];
-    target.fill(0.0);
     let weights = std::iter::once(&mut *target).chain(partial.chunks_exact_mut(shape.weight_len()));
     let tasks: Vec<_> = weights
         .enumerate()
@@ -85,8 +87,11 @@ fn weight_gradient_on<E: Element>(
             blocks(&plan, weight).into_iter().enumerate().map(move |(block, columns)| (part, block, columns))
         })
         .collect();
+    let scratches = Mutex::new(Vec::new());
     for_each(tasks, shape.multiplications(), |(part, block, columns)| {
-        WeightTask::new(arch, &plan, block, columns).run(input, gradient, part);
+        let scratch = scratches.lock().unwrap().pop().unwrap_or_default();
+        let scratch = WeightTask::new(arch, &plan, block, columns, scratch).run(input, gradient, part);
+        scratches.lock().unwrap().push(scratch);
     });
     add_parts(target, &partial);
 }
@@ -272,6 +277,13 @@ mod tests {
             weight_gradient_on(arch, lanes, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
             assert!((f64::from(found[0]) / exact - 1.0).abs() < 1e-6, "{arch:?} {lanes:?} {found:?} {exact}");
         }
+    }
+
+    /// Blocks of different sizes, and marches with different rows outside, in the scratch of one another.
+    #[test]
+    fn a_task_leaves_nothing_behind_for_the_next() {
+        compare::<f32>(&ConvShape { input: [2, 60, 20], ..cube([67, 33], 1, 3, 1, 1) }, [None, None], 7);
+        compare::<f32>(&ConvShape { input: [2, 120, 20], ..cube([67, 33], 1, 3, 2, 1) }, [None, None], 8);
     }
 
     #[test]

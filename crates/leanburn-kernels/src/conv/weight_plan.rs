@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{ConvShape, pack::Window};
+use super::{ConvShape, pack::Window, weight_lanes::Lanes};
 
 /// Positions of a dot product, about: as many as keep a tile's rows and columns in the first-level cache.
 const POSITIONS: usize = 1024;
@@ -32,36 +32,6 @@ const CHANNEL_LANES_BLOCK: usize = 96 * 1024;
 const CHANNEL_LANES_PART: usize = 2048;
 /// Tasks that are enough there, where positions are few.
 const CHANNEL_LANES_TASKS: usize = 4;
-/// Positions without strides from which on dot products are as fast, or faster.
-const MANY_POSITIONS: usize = 16 * 1024;
-/// Input channels, without a kernel that uses each more than once, from which on transposing the gradient pays.
-const MANY_CHANNELS: usize = 96;
-
-/// What the lanes of a vector hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lanes {
-    /// Positions: a sum is a dot product, of [`DotProducts`](super::dot_products::DotProducts).
-    Positions,
-    /// Output channels: sums are those of [`OuterProducts`](super::outer_products::OuterProducts).
-    Channels,
-}
-
-impl Lanes {
-    /// Channels, where they fill vectors, and where dot products would be short or of strided rows.
-    pub(crate) fn of(shape: &ConvShape) -> Self {
-        let [channels_in, channels_out] = [shape.channels_in, shape.channels_out].map(|all| all / shape.groups);
-        let vectors = channels_out.div_ceil(COLUMN_ALIGNMENT);
-        let empty = vectors * COLUMN_ALIGNMENT - channels_out;
-        let positions = shape.batch_size * shape.output().iter().product::<usize>();
-        let channels = if shape.stride.iter().product::<usize>() > 1 {
-            empty <= vectors * COLUMN_ALIGNMENT / 4
-        } else {
-            let reused = shape.kernel != [1; 3] || channels_in >= MANY_CHANNELS;
-            reused && positions < MANY_POSITIONS && vectors > 1 && empty <= vectors * COLUMN_ALIGNMENT / 8
-        };
-        if channels { Self::Channels } else { Self::Positions }
-    }
-}
 
 /// The positions that one task marches through: a tile of rows, over a range of the depth, of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,8 +57,8 @@ pub(crate) struct WeightPlan {
     pub rows: usize,
     /// Output planes that are packed, and added up in registers, at a time.
     pub planes: usize,
-    /// Output planes of a march.
-    depths: usize,
+    /// Ranges of the depth, each of them the depth of a march.
+    ranges: usize,
     /// Input channels of a block.
     pub block_in: usize,
     /// Output channels of a block.
@@ -103,14 +73,14 @@ impl WeightPlan {
         let shape = flattened(shape);
         let output = shape.output();
         let mut plan =
-            Self { shape, output, lanes, rows: 1, planes: 1, depths: output[0], block_in: 1, block_out: 1, parts: 1 };
+            Self { shape, output, lanes, rows: 1, planes: 1, ranges: 1, block_in: 1, block_out: 1, parts: 1 };
         match lanes {
             Lanes::Positions => plan.cut_for_positions(),
             Lanes::Channels => plan.cut_for_channels(),
         }
-        // Marches are long enough that packing the planes between two of them twice does not matter.
-        plan.depths = balanced(output[0], (4 * plan.slots()).max(8)).next_multiple_of(plan.planes);
-        plan.parts = plan.parts_of_positions();
+        let most = plan.most_parts();
+        plan.ranges = plan.ranges_of_depth(most);
+        plan.parts = most.min(plan.marches());
         plan
     }
 
@@ -211,6 +181,13 @@ impl WeightPlan {
         Window { first: [row as isize, 0], step: [1, 1], phases: [1, 1], size: [self.rows, input.size[1]] }
     }
 
+    /// Rows of the window at this output row that lie before and after the input, and those of the tile after the output.
+    pub(crate) fn rows_outside(&self, row: usize, window: &Window) -> [usize; 3] {
+        let (first, rows) = (window.first[0], (window.size[0] * window.step[0]) as isize);
+        let after = first + rows - self.shape.input[1] as isize;
+        [-first, after, (row + self.rows) as isize - self.output[1] as isize].map(|outside| outside.max(0) as usize)
+    }
+
     /// Input planes that a step reads, from the first to the last.
     pub(crate) fn slots(&self) -> usize {
         (self.planes - 1) * self.shape.stride[0] + (self.shape.kernel[0] - 1) * self.shape.dilation[0] + 1
@@ -229,35 +206,58 @@ impl WeightPlan {
 
     /// Number of marches.
     fn marches(&self) -> usize {
-        self.shape.batch_size * self.output[1].div_ceil(self.rows) * self.output[0].div_ceil(self.depths)
+        self.tiles() * self.ranges
+    }
+
+    /// Number of tiles of rows, over the batch.
+    fn tiles(&self) -> usize {
+        self.shape.batch_size * self.output[1].div_ceil(self.rows)
     }
 
     /// The marches of a part, in order.
     pub(crate) fn marches_of(&self, part: usize) -> impl Iterator<Item = March> {
         let tiles = self.output[1].div_ceil(self.rows);
-        let ranges = self.output[0].div_ceil(self.depths);
+        let steps = self.output[0].div_ceil(self.planes);
+        let depth = move |range: usize| (steps * range / self.ranges * self.planes).min(self.output[0]);
         let (first, last) = (self.marches() * part / self.parts, self.marches() * (part + 1) / self.parts);
         (first..last).map(move |march| {
-            let depth = march % ranges * self.depths;
+            let range = march % self.ranges;
             March {
-                item: march / ranges / tiles,
-                row: march / ranges % tiles * self.rows,
-                depths: depth..(depth + self.depths).min(self.output[0]),
+                item: march / self.ranges / tiles,
+                row: march / self.ranges % tiles * self.rows,
+                depths: depth(range)..depth(range + 1),
             }
         })
     }
 
-    /// As many parts as there is work for, as the partial results may take, and as there are marches.
-    fn parts_of_positions(&self) -> usize {
-        let (blocks_in, blocks_out) = self.blocks();
+    /// Marches are long enough that packing the planes between two of them twice does not matter. Where they are few, a
+    /// few more keep two or four threads busy alike.
+    fn ranges_of_depth(&self, most_parts: usize) -> usize {
+        let fewest = self.output[0].div_ceil((4 * self.slots()).max(8));
+        let most = (most_parts / self.tiles()).min(self.output[0] / self.slots());
+        let tasks = self.tiles() * self.tasks_of_part();
+        let even = |ranges: &usize| (tasks * ranges).is_multiple_of(4) || tasks * ranges > 16;
+        let pairs = |ranges: &usize| (tasks * ranges).is_multiple_of(2);
+        let mut all = fewest..=most.max(fewest);
+        all.clone().find(even).or_else(|| all.find(pairs)).unwrap_or(fewest)
+    }
+
+    /// As many parts as there is work for, and as the partial results may take.
+    fn most_parts(&self) -> usize {
         let work = self.work(self.block_in, self.block_out);
         let weight = self.shape.weight_len();
-        let most = (PARTIAL.max(2 * weight) / weight).min(TASKS.div_ceil(blocks_in * blocks_out * self.shape.groups));
+        let most = (PARTIAL.max(2 * weight) / weight).min(TASKS.div_ceil(self.tasks_of_part()));
         let most = match self.lanes {
             Lanes::Positions => most,
             Lanes::Channels => most.min(self.all_positions() / CHANNEL_LANES_PART),
         };
-        (work / TASK_WORK).clamp(1, most.max(1)).min(self.marches())
+        (work / TASK_WORK).clamp(1, most.max(1))
+    }
+
+    /// Blocks of all groups: tasks for each part of the positions.
+    fn tasks_of_part(&self) -> usize {
+        let (blocks_in, blocks_out) = self.blocks();
+        blocks_in * blocks_out * self.shape.groups
     }
 
     /// Output positions of the whole batch.
@@ -286,4 +286,39 @@ fn flattened(shape: &ConvShape) -> ConvShape {
 /// The size of equal pieces of `len`, at most `most` each.
 fn balanced(len: usize, most: usize) -> usize {
     len.div_ceil(len.div_ceil(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conv::twin::cube;
+
+    #[test]
+    fn each_plane_of_each_tile_is_in_one_march() {
+        for (size, stride) in [([33, 47, 21], 1), ([16, 16, 16], 1), ([17, 90, 40], 2), ([5, 3, 2], 1)] {
+            let shape = ConvShape { input: size, batch_size: 2, ..cube([16, 16], 1, 3, stride, 1) };
+            for lanes in [Lanes::Positions, Lanes::Channels] {
+                let plan = WeightPlan::new(&shape, lanes);
+                let mut times = vec![0; 2 * plan.output[0] * plan.output[1]];
+                for march in (0..plan.parts).flat_map(|part| plan.marches_of(part)) {
+                    for depth in march.depths {
+                        times[(march.item * plan.output[1] + march.row) * plan.output[0] + depth] += 1;
+                    }
+                }
+                let once = |(at, times): (usize, &usize)| {
+                    *times == usize::from((at / plan.output[0] % plan.output[1]).is_multiple_of(plan.rows))
+                };
+                assert!(times.iter().enumerate().all(once), "{plan:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_marches_are_as_many_as_keep_two_or_four_threads_busy_alike() {
+        let shape = ConvShape { input: [33, 47, 21], ..cube([16, 16], 1, 3, 1, 1) };
+        let plan = WeightPlan::new(&shape, Lanes::Positions);
+        let depths: Vec<usize> =
+            (0..plan.parts).map(|part| plan.marches_of(part).map(|march| march.depths.len()).sum()).collect();
+        assert_eq!(depths, [8, 8, 8, 9]);
+    }
 }

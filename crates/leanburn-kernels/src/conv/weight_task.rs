@@ -4,10 +4,12 @@ use pulp::Arch;
 
 use super::{
     Input,
-    dot_products::{AddUp, DotProducts, PlanePair, SumsLen},
-    outer_products::Tiles,
-    pack::{Packer, SLACK, Source, Window},
-    weight_plan::{Lanes, March, WeightPlan},
+    dot_products::{AddUp, DotProducts, PlanePair},
+    fill::FillPlane,
+    pack::{Source, Window},
+    weight_lanes::Lanes,
+    weight_plan::{March, WeightPlan},
+    weight_scratch::Scratch,
 };
 use crate::Element;
 
@@ -25,112 +27,109 @@ pub(crate) struct WeightTask<'a> {
     pub(super) channels: [usize; 2],
     /// Where each `[channel in][kernel height][kernel width]` begins in a packed plane.
     pub(super) rows: Vec<usize>,
-    /// Ring of packed input planes, `[slot][channel][..]`.
-    pub(super) planes: Vec<f32>,
-    /// The depth that each slot of the ring holds.
-    pub(super) held: Vec<Option<usize>>,
-    /// Packed gradient, `[plane][channel][..]`, or as [`OuterProducts`](super::outer_products::OuterProducts) says.
-    pub(super) gradient: Vec<f32>,
-    /// Partial sums for each depth of the kernel, see [`DotProducts`]; or `[channel in][kernel..][column]`.
-    pub(super) sums: Vec<f32>,
+    /// Where the sums of each of them belong among `[channel in][kernel..]`, for the kernel's first depth.
+    pub(super) targets: Vec<usize>,
+    /// Packed planes and sums.
+    pub(super) scratch: Scratch,
     /// The block of the weight, `[channel out]`, each `[channel in][kernel..]`.
     pub(super) target: Vec<&'a mut [f32]>,
 }
 
 impl<'a> WeightTask<'a> {
-    /// The task of a block, numbered `[group][block out][block in]`, that adds to `target`.
-    pub(crate) fn new(arch: Arch, plan: &'a WeightPlan, block: usize, target: Vec<&'a mut [f32]>) -> Self {
+    /// The task of a block, numbered `[group][block out][block in]`, that overwrites `target`, in the scratch of another.
+    pub(crate) fn new(
+        arch: Arch,
+        plan: &'a WeightPlan,
+        block: usize,
+        target: Vec<&'a mut [f32]>,
+        mut scratch: Scratch,
+    ) -> Self {
         let (channels_in, channels_out) = plan.channels();
         let (blocks_in, blocks_out) = plan.blocks();
         let (block_out, block_in) = (block / blocks_in % blocks_out, block % blocks_in);
         let group = block / blocks_in / blocks_out;
         let first = [group * channels_in + block_in * plan.block_in, group * channels_out + block_out * plan.block_out];
         let channels = [target[0].len() / plan.elements(), target.len()];
-        let window = plan.window(0);
-        let rows = rows(plan, channels[0], &window);
-        let sums_len = arch.dispatch(SumsLen { rows: rows.len(), columns: channels[1] });
-        let columns = arch.dispatch(Tiles(channels[1])).columns();
-        let (gradient_len, sums_len) = match plan.lanes {
-            Lanes::Positions => (plan.planes * channels[1] * plan.column_len(), sums_len),
-            Lanes::Channels => (plan.positions() * columns, rows.len() * columns),
-        };
-        let slack = plan.shared_zeros() + SLACK;
-        Self {
-            arch,
-            plan,
-            first,
-            channels,
-            rows,
-            planes: vec![0.0; plan.slots() * channels[0] * window.channel_len() + slack],
-            held: vec![None; plan.slots()],
-            gradient: vec![0.0; gradient_len],
-            sums: vec![0.0; plan.shape.kernel[0] * sums_len],
-            target,
-        }
+        let rows = rows(plan, channels[0], &plan.window(0));
+        let targets = targets(plan, rows.len());
+        scratch.fit(arch, plan, channels);
+        Self { arch, plan, first, channels, rows, targets, scratch, target }
     }
 
-    /// Adds the sums over a part of the positions to the target.
-    pub(crate) fn run<E: Element>(mut self, input: Input<'_, E>, gradient: Input<'_, E>, part: usize) {
+    /// Writes the sums over a part of the positions, of which there is at least one march, to the target; returns the
+    /// scratch.
+    pub(crate) fn run<E: Element>(mut self, input: Input<'_, E>, gradient: Input<'_, E>, part: usize) -> Scratch {
         let (plan, shape) = (self.plan, &self.plan.shape);
-        let source = Source { input, channels: shape.channels_in, size: shape.input };
-        let mut input = Packer::new(self.arch, source);
-        let source = Source { input: gradient, channels: shape.channels_out, size: plan.output };
-        let mut gradient = Packer::new(self.arch, source);
-        // Positions whose sums are not yet added to the target.
-        let mut positions = 0;
+        let input = Source { input, channels: shape.channels_in, size: shape.input };
+        let gradient = Source { input: gradient, channels: shape.channels_out, size: plan.output };
+        // Positions whose sums are not yet added to the target, which the first overwrite.
+        let (mut positions, mut overwrite) = (0, true);
         for march in plan.marches_of(part) {
             let window = plan.window(march.row);
-            self.held.fill(None);
+            self.scratch.begin_march(plan.rows_outside(march.row, &window));
             for start in march.depths.clone().step_by(plan.planes) {
                 let step = March { depths: start..march.depths.end.min(start + plan.planes), ..march };
-                self.pack_input(&mut input, &window, &step);
+                self.pack_input(&input, &window, &step);
                 match plan.lanes {
                     Lanes::Positions => {
-                        self.pack_gradient(&mut gradient, &window, &step);
+                        self.pack_gradient(&gradient, &window, &step);
                         self.add(&window, &step);
                     }
                     Lanes::Channels => {
-                        self.pack_channels(&source, &step);
+                        self.pack_channels(&gradient, &step);
                         self.add_channels(&window, &step);
                     }
                 }
             }
             positions += march.depths.len() * plan.rows * plan.output[2];
             if positions >= MOST_POSITIONS {
-                self.add_up();
-                positions = 0;
+                self.add_up(overwrite);
+                (positions, overwrite) = (0, false);
             }
         }
         if positions > 0 {
-            self.add_up();
+            self.add_up(overwrite);
         }
+        self.scratch
     }
 
     /// Packs the input planes that this step reads and that the ring does not hold yet.
-    fn pack_input<E: Element>(&mut self, packer: &mut Packer<'_, E>, window: &Window, step: &March) {
+    fn pack_input<E: Element>(&mut self, source: &Source<'_, E>, window: &Window, step: &March) {
         let slot_len = self.channels[0] * window.channel_len();
         let channels = self.first[0]..self.first[0] + self.channels[0];
         for kernel_depth in 0..self.plan.shape.kernel[0] {
             for depth in step.depths.clone() {
-                let Some(depth) = self.input_depth(depth, kernel_depth) else { continue };
-                let slot = depth % self.held.len();
-                if self.held[slot] != Some(depth) {
-                    let target = &mut self.planes[slot * slot_len..][..slot_len];
-                    packer.pack(window, step.item, channels.clone(), depth, target);
-                    self.held[slot] = Some(depth);
+                let Some(depth) = self.input_depth(depth, kernel_depth) else {
+                    continue;
+                };
+                let slot = depth % self.scratch.held.len();
+                if self.scratch.held[slot] != Some(depth) {
+                    self.arch.dispatch(FillPlane {
+                        source,
+                        window,
+                        item: step.item,
+                        channels: channels.clone(),
+                        depth,
+                        room: &mut self.scratch.room,
+                        target: &mut self.scratch.planes[slot * slot_len..][..slot_len],
+                    });
+                    self.scratch.held[slot] = Some(depth);
                 }
             }
         }
     }
 
     /// Packs the gradient's planes of this step; what lies between two channels stays zero.
-    fn pack_gradient<E: Element>(&mut self, packer: &mut Packer<'_, E>, window: &Window, step: &March) {
-        let window = self.plan.gradient_window(step.row, window);
-        let mut columns = self.gradient.chunks_exact_mut(self.plan.column_len());
+    fn pack_gradient<E: Element>(&mut self, source: &Source<'_, E>, window: &Window, step: &March) {
+        let window = &self.plan.gradient_window(step.row, window);
+        let (column_len, last) = (self.plan.column_len(), self.first[1] + self.channels[1]);
+        // Together, where nothing lies between them: the next channel is asked for while one is packed.
+        let together = if window.channel_len() == column_len { self.channels[1] } else { 1 };
+        let mut columns = self.scratch.gradient.chunks_exact_mut(together * column_len);
         for depth in step.depths.clone() {
-            for (channel, column) in (self.first[1]..).zip(columns.by_ref().take(self.channels[1])) {
-                let target = &mut column[..window.channel_len()];
-                packer.pack(&window, step.item, channel..channel + 1, depth, target);
+            for (first, target) in (self.first[1]..last).step_by(together).zip(columns.by_ref()) {
+                let (item, channels, room) = (step.item, first..first + together, &mut self.scratch.room);
+                self.arch.dispatch(FillPlane { source, window, item, channels, depth, room, target });
             }
         }
     }
@@ -139,38 +138,37 @@ impl<'a> WeightTask<'a> {
     fn add(&mut self, window: &Window, step: &March) {
         let column_len = self.plan.column_len();
         let (slot_len, plane_len) = (self.channels[0] * window.channel_len(), self.channels[1] * column_len);
-        let sums_len = self.sums.len() / self.plan.shape.kernel[0];
+        let sums_len = self.scratch.sums.len() / self.plan.shape.kernel[0];
         let mut planes = Vec::with_capacity(self.plan.planes);
         for kernel_depth in 0..self.plan.shape.kernel[0] {
             planes.clear();
             planes.extend(step.depths.clone().enumerate().filter_map(|(index, depth)| {
-                let slot = self.input_depth(depth, kernel_depth)? % self.held.len();
+                let slot = self.input_depth(depth, kernel_depth)? % self.scratch.held.len();
                 Some(PlanePair { input: slot * slot_len, gradient: index * plane_len })
             }));
             self.arch.dispatch(DotProducts {
-                input: &self.planes,
-                gradient: &self.gradient,
+                input: &self.scratch.planes,
+                gradient: &self.scratch.gradient,
                 rows: &self.rows,
                 columns: self.channels[1],
                 column_len,
                 planes: &planes,
                 positions: (self.plan.rows - 1) * window.size[1] + self.plan.output[2],
-                sums: &mut self.sums[kernel_depth * sums_len..][..sums_len],
+                sums: &mut self.scratch.sums[kernel_depth * sums_len..][..sums_len],
             });
         }
     }
 
-    /// Adds the sums to the target.
-    fn add_up(&mut self) {
+    /// Adds the sums to the target, or overwrites it.
+    fn add_up(&mut self, overwrite: bool) {
         if self.plan.lanes == Lanes::Channels {
-            return self.add_up_channels();
+            return self.add_up_channels(overwrite);
         }
         let [depth, height, width] = self.plan.shape.kernel;
-        let (area, sums_len) = (height * width, self.sums.len() / depth);
-        for (kernel_depth, sums) in self.sums.chunks_exact_mut(sums_len).enumerate() {
-            let first = |row: usize| (row / area * depth + kernel_depth) * area + row % area;
-            let rows: Vec<usize> = (0..self.rows.len()).map(first).collect();
-            self.arch.dispatch(AddUp { sums, rows: &rows, columns: &mut self.target });
+        let sums_len = self.scratch.sums.len() / depth;
+        for (kernel_depth, sums) in self.scratch.sums.chunks_exact_mut(sums_len).enumerate() {
+            let rows: Vec<usize> = self.targets.iter().map(|row| row + kernel_depth * height * width).collect();
+            self.arch.dispatch(AddUp { sums, rows: &rows, overwrite, columns: &mut self.target });
         }
     }
 
@@ -193,4 +191,11 @@ fn rows(plan: &WeightPlan, channels: usize, window: &Window) -> Vec<usize> {
         }
     }
     rows
+}
+
+/// Where the sums of so many `[channel][kernel height][kernel width]` belong among `[channel][kernel..]`.
+fn targets(plan: &WeightPlan, rows: usize) -> Vec<usize> {
+    let [depth, height, width] = plan.shape.kernel;
+    let area = height * width;
+    (0..rows).map(|row| row / area * depth * area + row % area).collect()
 }

@@ -21,6 +21,21 @@ pub(crate) struct WeightStrides {
     pub input: usize,
 }
 
+/// What the weights are packed for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeightOrder<'a> {
+    /// Groups.
+    pub groups: usize,
+    /// Input channels of each.
+    pub channels_in: usize,
+    /// Axes of the gather that the weights are for.
+    pub axes: &'a [Axis; 3],
+    /// Where the weights are.
+    pub strides: WeightStrides,
+    /// Each element along the depth as a sum of elements of the kernel with factors, if it is not that of its number.
+    pub transform: Option<&'a [Vec<(usize, f64)>]>,
+}
+
 /// Weights of a gather, `[phase of the output][group][block][input channel][element][channel of the block]`.
 ///
 /// # Memory
@@ -39,15 +54,8 @@ pub(crate) struct PackedWeights {
 
 impl PackedWeights {
     /// Packs `weight` for `groups` of `channels_in` channels each to `blocks` of output channels.
-    pub(crate) fn new(
-        arch: Arch,
-        blocks: Vec<Block>,
-        weight: &[f32],
-        groups: usize,
-        channels_in: usize,
-        axes: &[Axis; 3],
-        strides: WeightStrides,
-    ) -> Self {
+    pub(crate) fn new(arch: Arch, blocks: Vec<Block>, weight: &[f32], order: &WeightOrder<'_>) -> Self {
+        let WeightOrder { groups, channels_in, axes, strides, transform } = *order;
         let channels_computed: usize = blocks.iter().map(|block| block.width).sum();
         let (mut phases, mut len) = (Vec::new(), 0);
         let mut places = vec![Place::default(); axes.iter().map(|axis| axis.kernel).product()];
@@ -60,7 +68,8 @@ impl PackedWeights {
         }
         let mut values = Vec::with_capacity(len);
         let target = Target(values.as_mut_ptr());
-        let kernel = places.len();
+        let transform = transform.map(|elements| Transform { elements, len: axes[1].kernel * axes[2].kernel });
+        let kernel = transform.map_or(places.len(), |transform| transform.kernel());
         // Weights that lie together: of one input channel, or of all. Of a kernel of one they are copied as they lie.
         let run = if strides.input == kernel || kernel == 1 { channels_in } else { 1 };
         let together = if run > 1 { (RUN / kernel).clamp(1, run) } else { 1 };
@@ -73,7 +82,10 @@ impl PackedWeights {
             let inputs = part * together..((part + 1) * together).min(channels_in);
             let weight = &weight[group * group_len..][..group_len];
             let first = group * channels_computed + block.first;
-            arch.dispatch(PackBlock { weight, strides, places: &places, block, first, channels_in, inputs, target });
+            let places = &places[..];
+            let block =
+                PackBlock { weight, kernel, strides, places, block, first, channels_in, inputs, transform, target };
+            arch.dispatch(block);
         };
         let each = jobs.div_ceil(4 * rayon::current_num_threads()).max(1);
         let runs = (0..jobs).step_by(each).map(|first| first..(first + each).min(jobs)).collect();
@@ -141,10 +153,28 @@ unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
 
+/// How elements along the depth are made.
+#[derive(Clone, Copy)]
+struct Transform<'a> {
+    /// As sums of elements of the kernel.
+    elements: &'a [Vec<(usize, f64)>],
+    /// Rows times columns of the kernel.
+    len: usize,
+}
+
+impl Transform<'_> {
+    /// Elements of the kernel before.
+    fn kernel(&self) -> usize {
+        self.len * (1 + self.elements.iter().flatten().map(|(element, _)| *element).max().unwrap_or(0))
+    }
+}
+
 /// Packs some input channels of one block.
 struct PackBlock<'a> {
     /// Of the group.
     weight: &'a [f32],
+    /// Elements of the kernel, before they are transformed.
+    kernel: usize,
     strides: WeightStrides,
     /// Of each element of the kernel.
     places: &'a [Place],
@@ -154,6 +184,7 @@ struct PackBlock<'a> {
     channels_in: usize,
     /// Weights of these lie together, if they are more than one.
     inputs: Range<usize>,
+    transform: Option<Transform<'a>>,
     target: Target,
 }
 
@@ -174,20 +205,39 @@ impl PackBlock<'_> {
     }
 }
 
+impl PackBlock<'_> {
+    /// Writes the weights of an element, for the channels of the block from `channel` on, of which `outputs` exist.
+    #[inline(always)]
+    fn write(&self, input: usize, element: usize, channel: usize, outputs: usize, mut values: [f32; LANES]) {
+        let (place, block) = (&self.places[element], self.block);
+        let start = place.start
+            + self.first * self.channels_in * place.elements
+            + (input * place.elements + place.index) * block.width
+            + channel;
+        values[outputs..].fill(0.0);
+        // SAFETY: the block's part of the phase is this job's for these input channels, and `width` of its channels are
+        // from here on.
+        unsafe {
+            let width = LANES.min(block.width - channel);
+            self.target.0.add(start).copy_from_nonoverlapping(values.as_ptr(), width);
+        }
+    }
+}
+
 impl WithSimd for PackBlock<'_> {
     type Output = ();
 
     /// By blocks of sixteen output channels and sixteen weights that lie together.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { weight, strides, places, block, inputs, .. } = &self;
+        let Self { weight, kernel, strides, places, block, inputs, transform, .. } = &self;
         if strides.output == 1 && places.len() == 1 {
             return self.copy();
         }
-        let len = inputs.len() * places.len();
+        let len = inputs.len() * kernel;
+        let mut kernels = vec![[0.0; LANES]; if transform.is_some() { len } else { 0 }];
         for first in (0..block.width).step_by(LANES) {
-            let width = LANES.min(block.width - first);
-            let outputs = width.min(block.channels.saturating_sub(first));
+            let outputs = LANES.min(block.width - first).min(block.channels.saturating_sub(first));
             let source = inputs.start * strides.input + (block.first + first) * strides.output;
             for column in (0..len).step_by(LANES) {
                 let columns = LANES.min(len - column);
@@ -196,20 +246,29 @@ impl WithSimd for PackBlock<'_> {
                 } else {
                     [[0.0; LANES]; LANES]
                 };
-                let (mut input, mut element) = (inputs.start + column / places.len(), column % places.len());
-                for mut values in values.into_iter().take(columns) {
-                    let place = &places[element];
-                    let start = place.start
-                        + self.first * self.channels_in * place.elements
-                        + (input * place.elements + place.index) * block.width
-                        + first;
-                    values[outputs..].fill(0.0);
-                    // SAFETY: the block's part of the phase is this job's for these input channels, and `width` of its
-                    // channels are from here on.
-                    unsafe { self.target.0.add(start).copy_from_nonoverlapping(values.as_ptr(), width) };
+                if transform.is_some() {
+                    kernels[column..][..columns].copy_from_slice(&values[..columns]);
+                    continue;
+                }
+                let (mut input, mut element) = (inputs.start + column / kernel, column % kernel);
+                for values in values.into_iter().take(columns) {
+                    self.write(input, element, first, outputs, values);
                     element += 1;
-                    if element == places.len() {
+                    if element == *kernel {
                         (input, element) = (input + 1, 0);
+                    }
+                }
+            }
+            let Some(Transform { elements, len }) = transform else { continue };
+            for (input, kernel) in inputs.clone().zip(kernels.chunks_exact(*kernel)) {
+                for (depth, factors) in elements.iter().enumerate() {
+                    for element in 0..*len {
+                        let mut sum = [0.0f64; LANES];
+                        for (from, factor) in factors {
+                            let values = &kernel[from * len + element];
+                            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * f64::from(*value));
+                        }
+                        self.write(input, depth * len + element, first, outputs, sum.map(|sum| sum as f32));
                     }
                 }
             }

@@ -178,7 +178,7 @@ impl Convolution {
 
     fn workspace(&self, dtype: DType, output: u64) -> u64 {
         if dtype != DType::BF16 {
-            return (self.workspace_of_native(dtype.size()) * dtype.size()) as u64;
+            return (self.workspace_of_native(dtype) * dtype.size()) as u64;
         }
         let wide = self.x.elements() + self.kernel.elements();
         let widened = Self {
@@ -186,15 +186,15 @@ impl Convolution {
             kernel: Volume { is_contiguous: true, ..self.kernel },
             options: self.options,
         };
-        4 * (wide + widened.workspace_of_native(4)) as u64 + output
+        4 * (wide + widened.workspace_of_native(DType::F32)) as u64 + output
     }
 
     /// Elements, on top of the output.
-    fn workspace_of_native(&self, width: usize) -> usize {
+    fn workspace_of_native(&self, dtype: DType) -> usize {
         let copies = self.x.copy() + self.kernel.copy();
         if self.is_pointwise() {
             return copies
-                + self.x.outer.min(rayon::current_num_threads()) * self.scratch(self.x.positions(), true, width);
+                + self.x.outer.min(rayon::current_num_threads()) * self.scratch(self.x.positions(), true, dtype);
         }
         if self.is_direct() {
             return copies;
@@ -204,20 +204,20 @@ impl Convolution {
         let columns = self.kernel.elements() / self.kernel.outer + self.kernel.outer / self.options.groups;
         let at_once = (self.x.outer * positions.div_ceil(TILE)).min(rayon::current_num_threads());
         let turned = self.x.elements() + self.kernel.elements();
-        copies + turned + at_once * (columns * tile + self.scratch(tile, false, width))
+        copies + turned + at_once * (columns * tile + self.scratch(tile, false, dtype))
     }
 
     /// Elements that the matrix product of a tile packs.
-    fn scratch(&self, columns: usize, is_right_row_major: bool, width: usize) -> usize {
+    fn scratch(&self, columns: usize, is_right_row_major: bool, dtype: DType) -> usize {
         let gemm = Gemm {
             rows: self.kernel.outer / self.options.groups,
             columns,
             inner: self.kernel.elements() / self.kernel.outer,
             is_left_row_major: true,
             is_right_row_major,
-            width: width.max(4),
+            dtype,
         };
-        gemm.scratch() as usize / width
+        gemm.scratch() as usize / dtype.size()
     }
 
     fn is_pointwise(&self) -> bool {
@@ -255,15 +255,16 @@ const PARALLEL: usize = 256 * 1024;
 impl Transposed {
     fn workspace(self, dtype: DType, output: u64) -> u64 {
         if dtype != DType::BF16 {
-            let elements = self.x.copy() + self.kernel.copy() + self.columns(dtype.size(), output);
+            let elements = self.x.copy() + self.kernel.copy() + self.columns(dtype, output);
             return (elements * dtype.size()) as u64;
         }
-        let wide = self.x.elements() + self.kernel.elements() + self.columns(4, 2 * output);
+        let wide = self.x.elements() + self.kernel.elements() + self.columns(DType::F32, 2 * output);
         4 * wide as u64 + output
     }
 
     /// Elements of columns and of what their matrix products pack; `output` in bytes.
-    fn columns(&self, width: usize, output: u64) -> usize {
+    fn columns(&self, dtype: DType, output: u64) -> usize {
+        let width = dtype.size();
         let rows = self.kernel.elements() / self.kernel.outer;
         let positions = self.x.positions();
         let tile = if rows * positions * width <= COLUMNS { positions } else { (COLUMNS / width / rows).max(1) };
@@ -273,11 +274,11 @@ impl Transposed {
             inner: self.x.channels / self.groups,
             is_left_row_major: false,
             is_right_row_major: true,
-            width: width.max(4),
+            dtype,
         };
         let parts = self.x.outer * self.groups;
         let is_parallel = parts > 1 && output as usize / width >= PARALLEL;
         let at_once = if is_parallel { parts.min(rayon::current_num_threads()) } else { 1 };
-        at_once * (rows * tile.min(positions) + gemm.scratch() as usize / width)
+        at_once * (rows * tile.min(positions) + gemm.scratch() as usize / dtype.size())
     }
 }

@@ -23,8 +23,8 @@ pub(super) fn binary(inputs: &Inputs<'_>, output: &TensorIr) -> Effect {
     over_first_of(&[0, 1], inputs, output)
 }
 
-/// Over the tensor; the mask is of another type.
-pub(super) fn mask_fill(inputs: &Inputs<'_>, output: &TensorIr) -> Effect {
+/// Over the first input if it can be; the others are of another type or too small.
+pub(super) fn over_first(inputs: &Inputs<'_>, output: &TensorIr) -> Effect {
     over_first_of(&[0], inputs, output)
 }
 

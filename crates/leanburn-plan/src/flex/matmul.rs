@@ -49,28 +49,26 @@ fn product(left: Factor<'_>, right: Factor<'_>, dtype: DType) -> u64 {
     };
     let batch: usize = (0..rank).map(|axis| size(left, axis).max(size(right, axis))).product();
     let output = (batch * left.rows * right.columns) as u64;
-    // bf16: the factors in order, in f32, and the product in f32 beside the one in bf16.
-    let widened = match dtype {
-        DType::BF16 => {
-            let copy = |factor: Factor<'_>| if factor.is_contiguous { 0 } else { 2 * factor.elements() };
-            let wide = 4 * (left.elements() + right.elements() + output);
-            copy(left) + copy(right) + wide - 2 * output
-        }
-        _ => 0,
-    };
     let gemm = Gemm {
         rows: left.rows,
         columns: right.columns,
         inner: left.columns,
         is_left_row_major: left.is_contiguous || dtype == DType::BF16,
         is_right_row_major: right.is_contiguous || dtype == DType::BF16,
-        width: dtype.size().max(4),
+        dtype: if dtype == DType::BF16 { DType::F32 } else { dtype },
     };
     let work = left.rows.saturating_mul(left.columns).saturating_mul(right.columns);
     let all = work.saturating_mul(batch);
     let is_batch_parallel = all >= BATCH_WORK && if work >= MATRIX_WORK { batch >= 4 } else { batch > 1 };
     let at_once = if is_batch_parallel { batch.min(rayon::current_num_threads()) } else { 1 };
-    widened + at_once as u64 * gemm.scratch()
+    let scratch = at_once as u64 * gemm.scratch();
+    if dtype != DType::BF16 {
+        return scratch.max(output * dtype.size() as u64); // zeros are made as bytes, then copied
+    }
+    // The factors in order, in f32, and the product in f32 before the one in bf16.
+    let copy = |factor: Factor<'_>| if factor.is_contiguous { 0 } else { 2 * factor.elements() };
+    let wide = 4 * (left.elements() + right.elements() + output);
+    copy(left) + copy(right) + wide + scratch.max(4 * output) - 2 * output
 }
 
 /// A product of two inputs.
@@ -85,7 +83,11 @@ fn layer(x: Factor<'_>, weight: Factor<'_>, dtype: DType) -> u64 {
     let rows = batch * x.rows;
     let is_squarer = rows.min(columns) * x.rows.max(columns) > x.rows.min(columns) * rows.max(columns);
     if batch == 1 || x.rows.is_multiple_of(32) || !is_squarer {
-        return product(x, weight, dtype);
+        // The weight gets leading axes, for which one out of order is copied.
+        let is_copied = !x.batch.is_empty() && !weight.is_contiguous;
+        let copy = if is_copied { weight.elements() * dtype.size() as u64 } else { 0 };
+        let is_contiguous = weight.is_contiguous || is_copied;
+        return copy + product(x, Factor { is_contiguous, ..weight }, dtype);
     }
     let copy = if x.is_contiguous { 0 } else { x.elements() * dtype.size() as u64 };
     copy + product(Factor { is_contiguous: true, ..x.flat() }, weight, dtype)

@@ -4,6 +4,7 @@ use burn::backend::ir::TensorIr;
 use burn::tensor::DType;
 
 use super::inputs::{Inputs, bytes, elements, is_half};
+use crate::memory_model::{Effect, Place};
 
 /// Half-precision values are widened to f32, all at once.
 pub(super) fn mean(inputs: &Inputs<'_>) -> u64 {
@@ -58,4 +59,10 @@ pub(super) fn arg(inputs: &Inputs<'_>, dim: usize, output: &TensorIr) -> u64 {
     let values = if is_fast { 0 } else { elements(output) * inputs.dtype(0).size() as u64 };
     let wide = if output.dtype == DType::I64 { 0 } else { 8 * elements(output) };
     inputs.copy(0) + values.max(wide)
+}
+
+/// Extreme values and their positions, which are found 64 bits wide.
+pub(super) fn with_indices(inputs: &Inputs<'_>, indices: &TensorIr) -> Effect {
+    let wide = if indices.dtype == DType::I64 { 0 } else { 8 * elements(indices) };
+    Effect { outputs: vec![(Place::New, true); 2], workspace: inputs.copy(0) + wide }
 }

@@ -27,6 +27,7 @@ use self::tiling::{Tiling, lanes};
 use self::transform::{COMPONENTS, OUTPUTS};
 use self::weights::TransformedWeights;
 use super::axis::Axis;
+use super::depth_transform::DepthTransform;
 use super::gather::Gather;
 use super::pack::{SLACK, Source};
 use super::rows::{ByChannel, SharedOutput, TileRows};
@@ -47,12 +48,14 @@ const LEAST_POSITIONS: usize = 256;
 /// Most transformed weights for each position of the output: 64 KiB.
 const MOST_WEIGHTS: usize = 16 * 1024;
 
-/// Computes a gather in the better way: by transformed rows where that pays, else directly.
+/// Computes a gather in the best way: along the depth or by rows transformed where that pays, else directly.
 pub(crate) fn run<E: Element>(gather: &Gather, arch: Arch, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-    if pays(gather) {
-        run_transformed(gather, arch, input, weight, output);
-    } else {
-        gather.run(arch, input, weight, output);
+    match DepthTransform::of(gather) {
+        transform if !pays(gather) => gather.run(arch, transform, input, weight, output),
+        Some(transform) if transform.reads_few_weights(gather) => {
+            gather.run(arch, Some(transform), input, weight, output);
+        }
+        _ => run_transformed(gather, arch, input, weight, output),
     }
 }
 

@@ -3,31 +3,13 @@ use proptest::prelude::*;
 use pulp::Arch;
 
 use super::super::twin::{Case, ResidualKind, cases, cube, exact_and_found, random};
-use super::super::weights::WeightStrides;
 use super::super::{ConvShape, Input, Output};
 use super::*;
 use crate::{Activation, simd};
 
 /// The gather of the forward pass, or of the data gradient.
 fn gather(shape: &ConvShape, forward: bool) -> Gather {
-    let channels = [shape.channels_in / shape.groups, shape.channels_out / shape.groups];
-    let elements: usize = shape.kernel.iter().product();
-    let (own, across) = (elements, channels[0] * elements);
-    Gather {
-        batch_size: shape.batch_size,
-        groups: shape.groups,
-        channels: if forward { channels } else { [channels[1], channels[0]] },
-        axes: std::array::from_fn(
-            |axis| {
-                if forward { Axis::forward(shape, axis) } else { Axis::data_gradient(shape, axis) }
-            },
-        ),
-        strides: if forward {
-            WeightStrides { output: across, input: own }
-        } else {
-            WeightStrides { output: own, input: across }
-        },
-    }
+    if forward { Gather::forward(shape) } else { Gather::data_gradient(shape) }
 }
 
 /// By transformed rows, whether that pays or not.

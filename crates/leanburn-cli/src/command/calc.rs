@@ -1,0 +1,146 @@
+//! `leanburn calc`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use leanburn_plan::calc::{Calc as Rule, CalcError};
+
+use super::calc_report::CalcReport;
+use crate::console::print_line;
+use crate::error::{CommandError, Result};
+use crate::guide_config::{Figure, Figures, GuideConfig, GuideError};
+
+/// The card where a configuration is given without one, in GB.
+const USUAL_CARD: f64 = 24.0;
+
+/// What is expected of every number but the card's memory.
+const WHOLE: &str = "a whole number from 1 to 4294967295";
+
+const REMEDY: &str = "give --batch, --height, --width, --hidden_dim, --num_layers and --gpu_memory, or --config FILE and \
+    flags for what the file does not say";
+
+/// `leanburn calc`
+#[derive(Debug, Args)]
+pub struct Calc {
+    /// Configuration to take the numbers from; a flag adds what it does not say.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Samples in a batch.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    batch: Option<String>,
+    /// Steps of a sequence, or the depth of a volume [default: 1].
+    #[arg(long = "seq_len", alias = "seq-len", value_name = "N", allow_negative_numbers = true)]
+    seq_len: Option<String>,
+    /// Height in pixels.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    height: Option<String>,
+    /// Width in pixels.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    width: Option<String>,
+    /// Channels of every layer.
+    #[arg(long = "hidden_dim", alias = "hidden-dim", value_name = "N", allow_negative_numbers = true)]
+    hidden_dim: Option<String>,
+    /// Layers.
+    #[arg(long = "num_layers", alias = "num-layers", value_name = "N", allow_negative_numbers = true)]
+    num_layers: Option<String>,
+    /// Memory of the card in GB, each counted as a GiB [default with --config: 24].
+    #[arg(long = "gpu_memory", alias = "gpu-memory", value_name = "GB", allow_negative_numbers = true)]
+    gpu_memory: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Calc {
+    pub(super) fn run(self) -> Result<()> {
+        let mut mistakes = Vec::new();
+        let guide = self.config.as_deref().and_then(|path| {
+            let named = |error: GuideError| mistakes.push((path.display().to_string(), error.to_string()));
+            GuideConfig::load(path).map_err(named).ok()
+        });
+        let rule = self.rule(guide.as_ref().map(|guide| &guide.figures), &mut mistakes);
+        let estimate = match rule.estimate() {
+            Ok(estimate) if mistakes.is_empty() => estimate,
+            answer => {
+                mistakes.extend(answer.err().into_iter().flatten().map(describe));
+                return Err(CommandError::Arguments { mistakes, remedy: REMEDY });
+            }
+        };
+        let report = CalcReport::new(&rule, &estimate, self.config.as_deref().zip(guide.as_ref()));
+        if self.json {
+            print_line(report.to_json())?
+        } else {
+            print_line(&report)?
+        }
+        if estimate.is_safe { Ok(()) } else { Err(CommandError::OverBudget) }
+    }
+
+    /// The numbers; what is missing or wrong is a mistake, and 1.
+    fn rule(&self, figures: Option<&Figures>, mistakes: &mut Vec<(String, String)>) -> Rule {
+        let mut number = |name, flag: &Option<String>, figure: Option<&Figure>, default| {
+            let flag = flag.as_deref().map(whole);
+            resolve(flag, figure, default).unwrap_or_else(|mistake| {
+                mistakes.push((format!("--{name}"), mistake));
+                1
+            })
+        };
+        // a file that cannot be read might have said what no flag says
+        let default = (self.config.is_some() && figures.is_none()).then_some(1);
+        let one = figures.is_none().then_some(1);
+        Rule {
+            batch: number("batch", &self.batch, figures.map(|figures| &figures.batch), default),
+            seq_len: number("seq_len", &self.seq_len, figures.map(|figures| &figures.seq_len), one),
+            height: number("height", &self.height, figures.map(|figures| &figures.height), default),
+            width: number("width", &self.width, figures.map(|figures| &figures.width), default),
+            hidden_dim: number("hidden_dim", &self.hidden_dim, figures.map(|figures| &figures.hidden_dim), default),
+            num_layers: number("num_layers", &self.num_layers, figures.map(|figures| &figures.num_layers), default),
+            gpu_memory: self.card().unwrap_or_else(|mistake| {
+                mistakes.push(("--gpu_memory".into(), mistake));
+                1.0
+            }),
+        }
+    }
+
+    /// The card's memory in GB.
+    fn card(&self) -> std::result::Result<f64, String> {
+        match &self.gpu_memory {
+            Some(text) => text
+                .parse()
+                .map_err(|_| format!("expected a number of GB, such as 24, found `{}`", text.escape_debug())),
+            None if self.config.is_some() => Ok(USUAL_CARD),
+            None => Err("expected the memory of the card in GB, such as 24, found no such flag".into()),
+        }
+    }
+}
+
+/// What a flag says, or else the configuration, or else the default.
+fn resolve(
+    flag: Option<std::result::Result<u32, String>>,
+    figure: Option<&Figure>,
+    default: Option<u32>,
+) -> std::result::Result<u32, String> {
+    match (flag, figure) {
+        (Some(_), Some(Figure::Given { value, source })) => {
+            Err(format!("expected one source, found this flag and {source} = {value} in the configuration"))
+        }
+        (Some(flag), _) => flag,
+        (None, Some(Figure::Given { value, .. } | Figure::Assumed { value, .. })) => Ok(*value),
+        (None, Some(Figure::Wrong { key, found })) => {
+            Err(format!("expected {WHOLE} under {key} in the configuration, found {found}"))
+        }
+        (None, Some(Figure::Missing)) => default.ok_or_else(|| {
+            format!("expected {WHOLE}, found neither this flag nor a key of the configuration that says it")
+        }),
+        (None, None) => default.ok_or_else(|| format!("expected {WHOLE}, found no such flag")),
+    }
+}
+
+fn whole(text: &str) -> std::result::Result<u32, String> {
+    let value = text.parse().ok().filter(|value| *value > 0);
+    value.ok_or_else(|| format!("expected {WHOLE}, found `{}`", text.escape_debug()))
+}
+
+fn describe(error: CalcError) -> (String, String) {
+    let subject = error.field().map_or("all numbers together".into(), |field| format!("--{field}"));
+    (subject, error.to_string())
+}

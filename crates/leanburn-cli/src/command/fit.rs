@@ -1,0 +1,156 @@
+//! `leanburn fit`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use bytesize::ByteSize;
+use clap::{Args, ValueEnum};
+use leanburn_plan::{Class, Frontier, Machine, Plan, Space, frontier};
+use serde_json::json;
+
+use super::plan::extent_of_data;
+use crate::config::Config;
+use crate::console::{print_line, print_remark};
+use crate::error::{CommandError, Result};
+use crate::planning::{BudgetArguments, ConfigSpace, rates_for};
+use crate::report::write_atomic;
+
+/// What may be changed to make a training fit.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Allow {
+    /// Micro-batches and recomputation: the same mathematics.
+    Lossless,
+    /// Half precision too.
+    Numerics,
+    /// The model and its task too.
+    Model,
+}
+
+/// `leanburn fit`
+#[derive(Debug, Args)]
+pub struct Fit {
+    /// Configuration in YAML.
+    config: PathBuf,
+    /// Set a key of the configuration: --set autoencoder.training.batch_size=1
+    #[arg(long = "set", value_name = "a.b=c")]
+    set: Vec<String>,
+    #[command(flatten)]
+    budget: BudgetArguments,
+    /// What may be changed.
+    #[arg(long, value_enum, default_value_t = Allow::Lossless)]
+    allow: Allow,
+    /// Write the configuration of the plan into this file.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print everything as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Fit {
+    pub(super) fn run(self) -> Result<()> {
+        let source = self.config.display().to_string();
+        let config = Config::load(&self.config, &self.set)?;
+        let budget = self.budget.resolve()?;
+        let Some(bytes) = budget.bytes else {
+            let mistakes = vec![("--budget".to_string(), "is missing; a fit needs it, or --gpu".to_string())];
+            return Err(CommandError::Arguments { mistakes, remedy: "such as `--budget 24GiB` or `--gpu rtx-4090`" });
+        };
+        let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
+        let machine = Machine {
+            memory: budget.memory_model(),
+            rates: rates_for(budget.gpu),
+            beside: budget.context_bytes(),
+        };
+        let began = Instant::now();
+        let allowed = match self.allow {
+            Allow::Lossless => Class::Lossless,
+            Allow::Numerics => Class::Numerics,
+            Allow::Model => Class::Model,
+        };
+        let plans = frontier(&space, &machine, allowed)?;
+        let took = began.elapsed();
+        let Some(plan) = plans.within(bytes) else {
+            self.refuse(&space, &machine, &plans, bytes, allowed)?;
+            return Err(CommandError::OverBudget);
+        };
+        let fitted = space.config(&plan.candidate);
+        if let Some(path) = &self.out {
+            let text = format!("# {source}, fitted into {}\n{}", ByteSize::b(bytes), fitted.to_yaml());
+            write_atomic(path, text.as_bytes()).map_err(CommandError::writing(path))?;
+        }
+        if self.json {
+            return print_line(json!({ "config": source, "budget_bytes": bytes, "plan": plan, "frontier": plans.plans }));
+        }
+        self.print(&space, plan, &plans, bytes)?;
+        print_remark(format_args!("searched in {:.1} s", took.as_secs_f64()));
+        Ok(())
+    }
+
+    fn print(&self, space: &ConfigSpace, plan: &Plan, plans: &Frontier, bytes: u64) -> Result<()> {
+        print_line(format_args!(
+            "fits: {} of {}, about {:.2} s a step ({})",
+            ByteSize::b(plan.peak),
+            ByteSize::b(bytes),
+            plan.seconds,
+            plan.class
+        ))?;
+        for (name, value) in changes(space, plan) {
+            print_line(format_args!("  {name} = {value}"))?;
+        }
+        if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes) {
+            let share = 100.0 * (plan.seconds / fastest.seconds - 1.0);
+            print_line(format_args!("{share:.0} % slower than with {}, where nothing is gained by more", ByteSize::b(fastest.peak)))?;
+        }
+        match &self.out {
+            Some(path) => print_line(format_args!("written to {}", path.display())),
+            None => print_line("`--out FILE` writes its configuration"),
+        }
+    }
+
+    /// Says what the smallest budget is, and what would lower it.
+    fn refuse(
+        &self,
+        space: &ConfigSpace,
+        machine: &Machine<'_>,
+        plans: &Frontier,
+        bytes: u64,
+        allowed: Class,
+    ) -> Result<()> {
+        let smallest = plans.smallest().map_or(0, |plan| plan.peak);
+        let mut lower = Vec::new();
+        for class in [Class::Numerics, Class::Model].into_iter().filter(|class| *class > allowed) {
+            if let Some(plan) = frontier(space, machine, class)?.smallest().filter(|plan| plan.peak < smallest) {
+                lower.push((class, plan.peak, changes(space, plan)));
+            }
+        }
+        if self.json {
+            let lower: Vec<_> =
+                lower.iter().map(|(class, peak, _)| json!({ "allow": class, "smallest_bytes": peak })).collect();
+            return print_line(json!({ "budget_bytes": bytes, "plan": null, "smallest_bytes": smallest, "lower": lower }));
+        }
+        print_line(format_args!(
+            "does not fit: {} is less than the {} of the smallest plan with {allowed} changes",
+            ByteSize::b(bytes),
+            ByteSize::b(smallest)
+        ))?;
+        for (class, peak, changes) in lower {
+            let changes: Vec<String> = changes.into_iter().map(|(name, value)| format!("{name} = {value}")).collect();
+            print_line(format_args!("  --allow {class} goes down to {}: {}", ByteSize::b(peak), changes.join(", ")))?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys that a plan sets.
+fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
+    let candidate = &plan.candidate;
+    let variant = &space.variants()[candidate.variant];
+    let change = variant.change.split_once(" = ").map(|(name, value)| (name.to_string(), value.to_string()));
+    let change = change.or_else(|| (!variant.change.is_empty()).then(|| ("model".into(), variant.change.clone())));
+    let mut changes: Vec<(String, String)> = change.into_iter().collect();
+    changes.push(("autoencoder.training.batch_size".into(), candidate.micro_batch.to_string()));
+    changes.push(("autoencoder.training.gradient_accumulation_steps".into(), candidate.accumulation.to_string()));
+    changes.push(("autoencoder.training.recompute".into(), format!("[{}]", candidate.recompute.join(", "))));
+    changes
+}

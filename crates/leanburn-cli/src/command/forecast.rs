@@ -1,0 +1,235 @@
+//! What a plan says of a step: for the terminal, as JSON, as a page.
+
+use std::fmt::Write;
+
+use bytesize::ByteSize;
+use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use leanburn_plan::{Candidate, Moment, Timeline};
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::console::print_line;
+use crate::error::Result;
+use crate::planning::{Budget, ConfigSpace};
+use crate::report::{Advice, PlanPage, PredictionRow};
+
+/// Segments that the terminal's table names.
+const MOST_SEGMENTS: usize = 8;
+/// The share of a CUDA card that one allocation may have in the default pool.
+const LARGEST_ALLOCATION: f64 = 0.25;
+
+/// A step as it was traced, held against a budget.
+pub(super) struct Forecast<'a> {
+    pub config: &'a Config,
+    pub source: &'a str,
+    pub space: &'a ConfigSpace,
+    pub candidate: Candidate,
+    pub timeline: Timeline,
+    pub budget: Budget,
+    /// Seconds of a step, by the device's rates.
+    pub seconds: f64,
+}
+
+impl Forecast<'_> {
+    /// What is held beside the step, with names.
+    pub fn beside(&self) -> Vec<(String, u64)> {
+        let waiting = self.space.batch_bytes(&self.candidate) * self.config.data.prefetch as u64;
+        let context = (self.budget.context_bytes(), "context of the driver");
+        let batches = (if self.budget.gpu.is_some() { 0 } else { waiting }, "batches that wait (data.prefetch)");
+        let named = [context, batches].into_iter().filter(|(bytes, _)| *bytes > 0);
+        named.map(|(bytes, name)| (name.to_string(), bytes)).collect()
+    }
+
+    /// All that is needed at the peak.
+    pub fn need(&self) -> u64 {
+        self.timeline.peak() + self.beside().iter().map(|(_, bytes)| bytes).sum::<u64>()
+    }
+
+    /// Whether it fits; nothing without a budget.
+    pub fn fits(&self) -> Option<bool> {
+        self.budget.bytes.map(|budget| self.need() <= budget)
+    }
+
+    fn peak(&self) -> Option<&Moment> {
+        self.timeline.moments.get(self.timeline.peak_index())
+    }
+
+    fn segment_of(&self, moment: &Moment) -> &str {
+        moment.segment.map_or("no segment", |segment| &self.timeline.segments[segment])
+    }
+
+    /// The verdict in one line.
+    pub fn verdict(&self) -> String {
+        let need = ByteSize::b(self.need());
+        match self.budget.bytes {
+            None => format!("needs {need}; give --budget or --gpu to hold it against something"),
+            Some(budget) if self.need() <= budget => {
+                let left = ByteSize::b(budget - self.need());
+                let share = 100.0 * self.need() as f64 / budget as f64;
+                format!("fits: needs {need} of {}, {left} to spare ({share:.0} %)", ByteSize::b(budget))
+            }
+            Some(budget) => {
+                let missing = ByteSize::b(self.need() - budget);
+                format!("does not fit: needs {need} of {}, {missing} too much", ByteSize::b(budget))
+            }
+        }
+    }
+
+    /// Where the peak stands, in one line.
+    fn place(&self) -> String {
+        let Some(moment) = self.peak() else { return "nothing was recorded".into() };
+        let (at, count) = (self.timeline.peak_index() + 1, self.timeline.moments.len());
+        format!("peak in {}, {} of {} ({at} of {count} operations)", moment.phase, moment.operation, self.segment_of(moment))
+    }
+
+    fn rows(&self) -> Vec<(String, u64)> {
+        let causes = self.timeline.causes_at(self.timeline.peak_index());
+        causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.beside()).collect()
+    }
+
+    /// Remarks on single tensors.
+    fn remarks(&self) -> Vec<String> {
+        let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
+        let limit = self.budget.gpu.map(|gpu| (LARGEST_ALLOCATION * gpu.memory_bytes as f64) as u64);
+        let over = limit.filter(|limit| largest > *limit).map(|limit| {
+            format!(
+                "the largest tensor has {}, more than the {} that one allocation of this card may have in the default pool",
+                ByteSize::b(largest),
+                ByteSize::b(limit)
+            )
+        });
+        over.into_iter().collect()
+    }
+
+    /// Prints tables, and on request words.
+    pub fn print(&self, explain: bool) -> Result<()> {
+        let [depth, height, width] = self.space.extent(&self.candidate);
+        let Candidate { micro_batch, accumulation, .. } = self.candidate;
+        let precision = self.config.device.resolved_precision();
+        let device = self.budget.gpu.map_or("the CPU", |gpu| gpu.full_name);
+        print_line(format_args!(
+            "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision:?}, on {device}",
+            self.source
+        ))?;
+        print_line(format_args!("{}\n{}\n", self.verdict(), self.place()))?;
+        print_line(self.table("at the peak", &self.rows()))?;
+        let segments: Vec<(String, u64)> = self.segments();
+        if !segments.is_empty() {
+            print_line(self.table("of which by segment", &segments))?;
+        }
+        print_line(format_args!("step  about {:.2} s by the device's rates", self.seconds))?;
+        for remark in self.remarks() {
+            print_line(remark)?;
+        }
+        if explain {
+            print_line(format_args!("\n{}", self.explain()))?;
+        }
+        Ok(())
+    }
+
+    fn segments(&self) -> Vec<(String, u64)> {
+        let mut all = self.timeline.segments_at(self.timeline.peak_index()).into_iter();
+        let mut rows: Vec<(String, u64)> = all.by_ref().take(MOST_SEGMENTS).map(|(name, size)| (name.into(), size)).collect();
+        let rest: u64 = all.map(|(_, bytes)| bytes).sum();
+        rows.extend((rest > 0).then(|| ("the others".to_string(), rest)));
+        rows
+    }
+
+    fn table(&self, heading: &str, rows: &[(String, u64)]) -> Table {
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED).set_header([heading, "size", "share"]);
+        for (name, bytes) in rows {
+            let share = 100.0 * *bytes as f64 / self.need().max(1) as f64;
+            table.add_row([name.clone(), ByteSize::b(*bytes).to_string(), format!("{share:.1} %")]);
+        }
+        for column in [1, 2] {
+            table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        }
+        table
+    }
+
+    fn explain(&self) -> String {
+        let mut text = String::new();
+        let rows = self.rows();
+        let largest = rows.iter().max_by_key(|(_, bytes)| *bytes);
+        if let (Some((cause, bytes)), Some(moment)) = (largest, self.peak()) {
+            let share = 100.0 * *bytes as f64 / self.need().max(1) as f64;
+            let _ = writeln!(
+                text,
+                "The step holds the most while {} runs in {}. {share:.0} % of that is {cause}.",
+                moment.operation,
+                self.segment_of(moment)
+            );
+        }
+        for advice in self.advice() {
+            let _ = writeln!(text, "- {}: {}", advice.class, advice.text);
+        }
+        text.push_str("`leanburn fit` searches these ways and writes the configuration of the fastest one that fits.");
+        text
+    }
+
+    /// What would lower the peak, lossless changes first.
+    pub fn advice(&self) -> Vec<Advice> {
+        super::advice::advice(self.config, self.space, &self.candidate, &self.budget, self.timeline.peak())
+    }
+
+    /// Everything for machines.
+    pub fn json(&self) -> Value {
+        let sizes = |rows: Vec<(String, u64)>| -> Value {
+            rows.into_iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect()
+        };
+        let peak = self.peak().map(|moment| {
+            json!({
+                "operation": moment.operation,
+                "phase": moment.phase.to_string(),
+                "segment": moment.segment.map(|segment| &self.timeline.segments[segment]),
+                "index": self.timeline.peak_index(),
+                "operations": self.timeline.moments.len(),
+            })
+        });
+        json!({
+            "config": self.source,
+            "device": self.budget.gpu.map_or("flex", |gpu| gpu.name),
+            "extent": self.space.extent(&self.candidate),
+            "micro_batch": self.candidate.micro_batch,
+            "accumulation": self.candidate.accumulation,
+            "recompute": self.candidate.recompute,
+            "budget_bytes": self.budget.bytes,
+            "needed_bytes": self.need(),
+            "step_peak_bytes": self.timeline.peak(),
+            "fits": self.fits(),
+            "peak": peak,
+            "causes": sizes(self.rows()),
+            "segments": sizes(self.timeline.segments_at(self.timeline.peak_index()).into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect()),
+            "step_seconds": self.seconds,
+            "remarks": self.remarks(),
+        })
+    }
+
+    /// The page, with predictions beside measurements where there are any.
+    pub fn page(&self, predictions: Vec<PredictionRow>) -> Result<PlanPage> {
+        let [depth, height, width] = self.space.extent(&self.candidate);
+        let Candidate { micro_batch, accumulation, .. } = self.candidate;
+        let summary = [
+            ("device", self.budget.gpu.map_or("CPU".to_string(), |gpu| gpu.full_name.to_string())),
+            ("volume", format!("{depth} x {height} x {width}")),
+            ("batch", format!("{micro_batch}, accumulated {accumulation} times")),
+            ("precision", format!("{:?}", self.config.device.resolved_precision()).to_lowercase()),
+            ("step", format!("about {:.2} s by the device's rates", self.seconds)),
+        ];
+        Ok(PlanPage {
+            title: self.source.to_string(),
+            summary: summary.map(|(name, value)| (name.to_string(), value)).to_vec(),
+            timeline: self.timeline.clone(),
+            shapes: Vec::new(),
+            beyond: self.beside().into_iter().map(|(name, bytes)| (name, ByteSize::b(bytes))).collect(),
+            budget: self.budget.bytes.map(ByteSize::b),
+            predictions,
+            advice: self.advice(),
+            not_counted: vec![
+                "volumes held in memory (data.cache_rate)".to_string(),
+                "the program itself, its threads and libraries".to_string(),
+            ],
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! `leanburn plan`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use leanburn_data::Dataset;
+use leanburn_plan::{Recording, Timeline};
+
+use super::forecast::Forecast;
+use crate::config::Config;
+use crate::console::{print_line, print_remark};
+use crate::error::{CommandError, Result};
+use crate::planning::{BudgetArguments, ConfigSpace, rates_for};
+use crate::report::{perfetto_trace, write_atomic};
+
+/// `leanburn plan`
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// Configuration in YAML.
+    config: PathBuf,
+    /// Set a key of the configuration: --set autoencoder.training.batch_size=1
+    #[arg(long = "set", value_name = "a.b=c")]
+    set: Vec<String>,
+    #[command(flatten)]
+    budget: BudgetArguments,
+    /// Print everything as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Say in words where the memory goes and what would lower it.
+    #[arg(long)]
+    explain: bool,
+    /// Write a page with the timeline: one HTML file that needs no network.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Write the timeline for Perfetto (ui.perfetto.dev).
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+impl Plan {
+    pub(super) fn run(self) -> Result<()> {
+        let source = self.config.display().to_string();
+        let config = Config::load(&self.config, &self.set)?;
+        let budget = self.budget.resolve()?;
+        let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
+        let candidate = space.configured();
+        let began = Instant::now();
+        let recording = space.record_with(&candidate, candidate.recorded())?;
+        let timeline = recording.timeline(budget.memory_model());
+        let took = began.elapsed();
+        let seconds = rates_for(budget.gpu).seconds(&timeline, candidate.accumulation, candidate.recorded());
+        let forecast = Forecast { config: &config, source: &source, space: &space, candidate, timeline, budget, seconds };
+
+        if let Some(path) = &self.page {
+            let page = forecast.page(Vec::new())?.render()?;
+            write_atomic(path, page.as_bytes()).map_err(CommandError::writing(path))?;
+        }
+        if let Some(path) = &self.trace {
+            self.write_trace(path, &forecast.timeline, &recording)?;
+        }
+        if self.json {
+            print_line(forecast.json())?;
+        } else {
+            forecast.print(self.explain)?;
+            print_remark(format_args!("traced in {:.0} ms", 1e3 * took.as_secs_f64()));
+        }
+        match forecast.fits() {
+            Some(false) => Err(CommandError::OverBudget),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_trace(&self, path: &std::path::Path, timeline: &Timeline, _recording: &Recording) -> Result<()> {
+        let rates = rates_for(self.budget.resolve()?.gpu);
+        let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
+        let text = perfetto_trace(timeline, Some(&durations));
+        write_atomic(path, text.as_bytes()).map_err(CommandError::writing(path))
+    }
+}
+
+/// Size of the training volumes, read from the data where the configuration names none.
+pub(super) fn extent_of_data(config: &Config) -> Result<[usize; 3]> {
+    let dataset = Dataset::open(&config.data, config.seed)?;
+    let [_, extent @ ..] = dataset.train_sample(0)?.shape;
+    Ok(extent)
+}

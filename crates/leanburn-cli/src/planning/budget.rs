@@ -1,0 +1,92 @@
+//! How much memory there is.
+
+use bytesize::ByteSize;
+use clap::Args;
+use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Target};
+use leanburn_plan::catalogue::Device;
+
+use crate::error::{CommandError, Result};
+
+/// What a plan is held against.
+#[derive(Debug, Default, Clone, Args)]
+pub struct BudgetArguments {
+    /// Memory that may be used, such as 24GiB or 900MiB.
+    #[arg(long, value_name = "BYTES")]
+    pub budget: Option<ByteSize>,
+    /// A graphics card, such as rtx-4090: its memory is the budget.
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
+    /// Share of the budget that may be used, from 0 to 1; the guides' rule of thumb is 0.7.
+    #[arg(long)]
+    pub fraction: Option<f64>,
+}
+
+/// A budget in bytes, and what it is the memory of.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    /// The card, if one was named.
+    pub gpu: Option<&'static Device>,
+    /// Bytes that may be used; none if nothing was said.
+    pub bytes: Option<u64>,
+}
+
+impl BudgetArguments {
+    /// The budget that the arguments come to.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::Arguments`] with everything that is wrong.
+    pub fn resolve(&self) -> Result<Budget> {
+        let mut mistakes = Vec::new();
+        let mut mistake = |argument: &str, what: String| mistakes.push((argument.to_string(), what));
+        let gpu = match self.gpu.as_deref().map(Device::find) {
+            None => None,
+            Some(Ok(gpu)) => Some(gpu),
+            Some(Err(error)) => {
+                mistake("--gpu", error.to_string());
+                None
+            }
+        };
+        if self.gpu.is_some() && self.budget.is_some() {
+            mistake("--budget", "contradicts --gpu; give one of them, and --fraction for a part of it".into());
+        }
+        if self.budget == Some(ByteSize::b(0)) {
+            mistake("--budget", "is nothing; give a size such as 24GiB".into());
+        }
+        match self.fraction {
+            Some(fraction) if !(fraction > 0.0 && fraction <= 1.0) => {
+                mistake("--fraction", format!("is {fraction}; give a number above 0 and at most 1, such as 0.7"));
+            }
+            Some(_) if self.gpu.is_none() && self.budget.is_none() => {
+                mistake("--fraction", "is a share of nothing; give --budget or --gpu too".into());
+            }
+            _ => {}
+        }
+        if !mistakes.is_empty() {
+            return Err(CommandError::Arguments { mistakes, remedy: "`--help` shows every argument" });
+        }
+        let whole = self.budget.map(|budget| budget.as_u64()).or(gpu.map(|gpu| gpu.memory_bytes));
+        let bytes = whole.map(|whole| (whole as f64 * self.fraction.unwrap_or(1.0)) as u64);
+        Ok(Budget { gpu, bytes })
+    }
+}
+
+impl Budget {
+    /// How the device allocates.
+    pub fn memory_model(&self) -> &'static dyn MemoryModel {
+        match self.gpu {
+            Some(_) => &CubeMemory,
+            None => &FlexMemory,
+        }
+    }
+
+    /// Bytes of the budget that a driver's context takes.
+    pub fn context_bytes(&self) -> u64 {
+        self.gpu.map_or(0, |gpu| gpu.context_bytes)
+    }
+
+    /// What a recording must stand for.
+    pub fn target(&self) -> Target {
+        if self.gpu.is_some() { Target::Gpu } else { Target::Cpu }
+    }
+}

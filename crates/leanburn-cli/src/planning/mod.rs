@@ -1,0 +1,10 @@
+//! From a configuration to what the planner can plan, and back.
+
+mod budget;
+mod rates;
+mod space;
+mod variants;
+
+pub use budget::{Budget, BudgetArguments};
+pub use rates::{measure_rates, rates_for, save_rates};
+pub use space::ConfigSpace;

@@ -1,0 +1,140 @@
+//! What can be planned about a configuration.
+
+use burn::tensor::{Device, Tensor};
+use leanburn_plan::{Candidate, Class, Recording, Space, Target, Variant};
+use leanburn_train::{RecordStepError, Trainer, record_step};
+
+use super::variants::variants;
+use crate::config::Config;
+use crate::error::{CommandError, Result};
+use crate::workload;
+
+/// A configuration and the changes that can be made to it, on volumes of a known size.
+#[derive(Debug)]
+pub struct ConfigSpace {
+    variants: Vec<(Variant, Config)>,
+    source: String,
+    target: Target,
+    /// Size of the volumes where the configuration does not say.
+    extent: Option<[usize; 3]>,
+}
+
+impl ConfigSpace {
+    /// The space around `config`, which was read from `source`; `extent` is asked for where the configuration names no size.
+    ///
+    /// # Errors
+    ///
+    /// What `extent` gives.
+    pub fn new(
+        config: &Config,
+        source: &str,
+        target: Target,
+        extent: impl FnOnce() -> Result<[usize; 3]>,
+    ) -> Result<Self> {
+        let extent = match config.data.patch_size.or(config.data.voxel_size) {
+            Some(_) => None,
+            None => Some(extent()?),
+        };
+        Ok(Self { variants: variants(config), source: source.to_string(), target, extent })
+    }
+
+    /// The configuration as it stands.
+    pub fn configured(&self) -> Candidate {
+        let training = &self.variants[0].1.autoencoder.training;
+        let recompute = match training.use_gradient_checkpointing {
+            true => vec!["*".to_string()],
+            false => training.recompute.clone(),
+        };
+        let (micro_batch, accumulation) = (training.batch_size, training.gradient_accumulation_steps as u64);
+        Candidate { variant: 0, micro_batch, accumulation, recompute }
+    }
+
+    /// The configuration that a candidate stands for.
+    pub fn config(&self, candidate: &Candidate) -> Config {
+        let mut config = self.variants[candidate.variant].1.clone();
+        let training = &mut config.autoencoder.training;
+        training.batch_size = candidate.micro_batch;
+        training.gradient_accumulation_steps = candidate.accumulation as usize;
+        training.use_gradient_checkpointing = candidate.recompute == ["*"];
+        training.recompute = match training.use_gradient_checkpointing {
+            true => Vec::new(),
+            false => candidate.recompute.clone(),
+        };
+        config
+    }
+
+    /// Depth, height and width of what the model sees under a candidate.
+    pub fn extent(&self, candidate: &Candidate) -> [usize; 3] {
+        let data = &self.variants[candidate.variant].1.data;
+        data.patch_size.or(data.voxel_size).or(self.extent).expect("asked for where the configuration does not say")
+    }
+
+    /// Bytes of one micro-batch.
+    pub fn batch_bytes(&self, candidate: &Candidate) -> u64 {
+        4 * self.batch_shape(candidate).into_iter().product::<usize>() as u64
+    }
+
+    /// Shape of a micro-batch.
+    pub fn batch_shape(&self, candidate: &Candidate) -> [usize; 5] {
+        let [depth, height, width] = self.extent(candidate);
+        let channels = self.variants[candidate.variant].1.autoencoder.in_channels;
+        [candidate.micro_batch, channels, depth, height, width]
+    }
+
+    /// Index of the variant that changes nothing but the precision, if there is one.
+    pub fn half_precision(&self) -> Option<usize> {
+        self.variants.iter().position(|(variant, _)| variant.class == Class::Numerics)
+    }
+
+    /// Records a step of so many micro-batches.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the configuration from being built or recorded.
+    pub fn record_with(&self, candidate: &Candidate, micro_batches: u64) -> Result<Recording> {
+        let mut config = self.config(candidate);
+        let training = &mut config.autoencoder.training;
+        training.gradient_accumulation_steps = micro_batches as usize;
+        training.adversarial_start_step = 0; // the step with everything in it
+        let [depth, height, width] = self.extent(candidate);
+        let shape = self.batch_shape(candidate);
+        workload::model(&config.autoencoder)
+            .check_input(shape)
+            .map_err(|reason| CommandError::Shape { volume: format!("a volume of {depth}x{height}x{width}"), reason })?;
+        workload::check_discriminator(&config, &format!("a volume of {depth}x{height}x{width}"), [depth, height, width])?;
+        let build = |device: &Device| {
+            let run = workload::build(&config, &self.source, device)?;
+            Ok(Trainer::new(run, workload::trainer(&config), device))
+        };
+        record_step(self.target, build, |device| Tensor::<5>::zeros(shape, device)).map_err(|error| match error {
+            RecordStepError::Build(error) => error,
+            RecordStepError::Step(error) => error.into(),
+            error => CommandError::Input {
+                subject: self.source.clone(),
+                expected: "a training step that can be recorded".into(),
+                found: error.to_string(),
+                remedy: "this is a defect of leanburn: please report it with the configuration".into(),
+            },
+        })
+    }
+}
+
+impl Space for ConfigSpace {
+    type Error = CommandError;
+
+    fn variants(&self) -> Vec<Variant> {
+        self.variants.iter().map(|(variant, _)| variant.clone()).collect()
+    }
+
+    /// Every micro-batch that divides the effective batch, largest first.
+    fn splits(&self) -> Vec<(usize, u64)> {
+        let configured = self.configured();
+        let whole = configured.micro_batch as u64 * configured.accumulation;
+        let divides = |batch: &u64| whole.is_multiple_of(*batch);
+        (1..=whole).rev().filter(divides).map(|batch| (batch as usize, whole / batch)).collect()
+    }
+
+    fn record(&self, candidate: &Candidate) -> Result<Recording> {
+        self.record_with(candidate, candidate.recorded())
+    }
+}

@@ -1,0 +1,155 @@
+//! What is written into the chart of a step: the peak, the budget, names of segments.
+
+use super::memory::size_text;
+use super::moments::{Stretch, segment_name};
+use super::timeline_chart::{LEFT, RIGHT, Scale, TOP};
+use bytesize::ByteSize;
+use leanburn_plan::Timeline;
+use std::cmp::Reverse;
+
+/// Longer names of segments and operations lose their middle.
+const LONGEST_NAME: usize = 28;
+/// What a slanted name takes along the axis.
+const NAME_DISTANCE: f64 = 17.0;
+
+/// The name of a segment, where there is room.
+pub(super) struct SegmentLabel {
+    pub at: f64,
+    pub text: String,
+}
+
+/// What the peak is, and where.
+pub(super) struct PeakLabel {
+    pub x: f64,
+    pub y: f64,
+    pub anchor: &'static str,
+    pub text: String,
+}
+
+/// What the budget is, and where.
+pub(super) struct BudgetLabel {
+    /// Where the line lies; none where it would lie far above the drawing.
+    pub y: Option<f64>,
+    pub text_x: f64,
+    pub text_y: f64,
+    pub anchor: &'static str,
+    pub text: String,
+}
+
+/// The names for which there is room: the one at the peak first, then those of the widest segments.
+pub(super) fn segment_labels(
+    timeline: &Timeline,
+    by_segment: &[Stretch<Option<usize>>],
+    scale: &Scale,
+) -> Vec<SegmentLabel> {
+    let peak = timeline.peak_index();
+    let mut wanted: Vec<_> = by_segment.iter().collect();
+    wanted.sort_by_key(|stretch| (!stretch.moments.contains(&peak), Reverse(stretch.moments.len())));
+    let mut names: Vec<SegmentLabel> = Vec::new();
+    for stretch in wanted {
+        let at = (scale.x(stretch.moments.start) + scale.x(stretch.moments.end)) / 2.0;
+        if let Some(name) = segment_name(timeline, stretch.key)
+            && names.iter().all(|other| (other.at - at).abs() >= NAME_DISTANCE)
+        {
+            names.push(SegmentLabel { at, text: shortened(name) });
+        }
+    }
+    names
+}
+
+/// The beginning and the end of a long name: where names of segments differ.
+fn shortened(name: &str) -> String {
+    let letters = name.chars().count();
+    if letters <= LONGEST_NAME {
+        return name.to_string();
+    }
+    let (head, tail) = (LONGEST_NAME / 2 - 1, LONGEST_NAME / 2);
+    name.chars().take(head).chain(['…']).chain(name.chars().skip(letters - tail)).collect()
+}
+
+impl PeakLabel {
+    pub fn new(timeline: &Timeline, scale: &Scale) -> Self {
+        let index = timeline.peak_index();
+        let moment = &timeline.moments[index];
+        let x = peak_x(timeline, scale);
+        let segment = segment_name(timeline, moment.segment).map(shortened);
+        let segment = segment.map_or(String::new(), |segment| format!(" in {segment}"));
+        let size = size_text(ByteSize(moment.during));
+        Self {
+            x,
+            y: scale.y(moment.during),
+            anchor: if is_left(x) { "start" } else { "end" },
+            text: format!("peak {size}: {}{segment}, {}", shortened(&moment.operation), moment.phase),
+        }
+    }
+}
+
+impl BudgetLabel {
+    /// Its text stands where the peak's does not.
+    pub fn new(budget: u64, near: bool, timeline: &Timeline, scale: &Scale) -> Self {
+        let y = near.then(|| scale.y(budget));
+        let peak_is_left = is_left(peak_x(timeline, scale));
+        let size = size_text(ByteSize(budget));
+        Self {
+            y,
+            text_x: if peak_is_left { RIGHT - 4.0 } else { LEFT + 4.0 },
+            text_y: y.map_or(TOP - 12.0, |y| y - 6.0),
+            anchor: if peak_is_left { "end" } else { "start" },
+            text: if near { format!("budget {size}") } else { format!("budget {size}, far above") },
+        }
+    }
+}
+
+/// The middle of the moment at the peak.
+fn peak_x(timeline: &Timeline, scale: &Scale) -> f64 {
+    let index = timeline.peak_index();
+    (scale.x(index) + scale.x(index + 1)) / 2.0
+}
+
+fn is_left(x: f64) -> bool {
+    x < (LEFT + RIGHT) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::moments::stretches;
+    use super::super::timeline_chart::tests::of_heights;
+    use super::*;
+
+    #[test]
+    fn names_do_not_stand_on_each_other_and_the_peak_has_one() {
+        let mut timeline = of_heights(&vec![1; 900]);
+        timeline.segments = (0..300).map(|segment| format!("decoder.level_{segment}.residual_block_0")).collect();
+        for (index, moment) in timeline.moments.iter_mut().enumerate() {
+            moment.segment = Some(index / 3);
+        }
+        timeline.moments[500].during = 2;
+        let by_segment = stretches(&timeline.moments, |moment| moment.segment);
+        let scale = Scale::new(900, 2);
+        let labels = segment_labels(&timeline, &by_segment, &scale);
+        let mut places: Vec<f64> = labels.iter().map(|label| label.at).collect();
+        places.sort_by(f64::total_cmp);
+        assert!(places.len() > 20 && places.windows(2).all(|pair| pair[1] - pair[0] >= NAME_DISTANCE));
+        assert_eq!(labels[0].at, (scale.x(498) + scale.x(501)) / 2.0);
+        assert_eq!(labels[0].text, "decoder.level…sidual_block_0");
+    }
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        assert_eq!(shortened("decoder.level_2.attention"), "decoder.level_2.attention");
+        assert_eq!(shortened(&"ä".repeat(29)), format!("{0}ä…{0}ä", "ä".repeat(12)) + "ä");
+        assert_eq!(shortened(&"ä".repeat(29)).chars().count(), LONGEST_NAME);
+    }
+
+    #[test]
+    fn the_budget_is_written_where_the_peak_is_not() {
+        let label = |heights: &[u64]| {
+            let (timeline, scale) = (of_heights(heights), Scale::new(heights.len(), 10));
+            let peak = PeakLabel::new(&timeline, &scale);
+            let budget = BudgetLabel::new(10, true, &timeline, &scale);
+            (peak.anchor, budget.anchor, budget.text_x)
+        };
+        assert_eq!(label(&[9, 1, 1, 1]), ("start", "end", RIGHT - 4.0));
+        assert_eq!(label(&[1, 1, 1, 9]), ("end", "start", LEFT + 4.0));
+    }
+}
