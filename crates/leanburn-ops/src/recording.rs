@@ -259,9 +259,12 @@ pub(crate) struct Call {
 impl Call {
     /// A call where `tensor` is on a recording device that is to write down kernels, and of a dtype that they compute on.
     pub(crate) fn on<const D: usize>(name: &'static str, tensor: &Tensor<D>) -> Option<Self> {
-        if !AS_ON_CPU.get() || !matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16) {
-            return None;
-        }
+        let is_kernel = AS_ON_CPU.get() && matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16);
+        is_kernel.then(|| Self::on_any(name, tensor)).flatten()
+    }
+
+    /// A call where `tensor` is on a recording device, whatever it stands for.
+    pub(crate) fn on_any<const D: usize>(name: &'static str, tensor: &Tensor<D>) -> Option<Self> {
         let client = client(&tensor.device())?;
         let (inputs, outputs) = (Vec::new(), Vec::new());
         Some(Self { client, name, inputs, outputs, over: None, flops: 0, workspace: 0 })

@@ -2,8 +2,8 @@
 
 use burn::backend::ir::OperationIr;
 
-use crate::memory_model::{Effect, MemoryModel, Operand};
 use crate::FlexMemory;
+use crate::memory_model::{Effect, MemoryModel, Operand};
 
 /// The pool of a CubeCL device: tensors that are alive, each rounded up to the pool's alignment.
 ///

@@ -10,8 +10,8 @@ use leanburn_ops::recording::{Pass, in_pass, value_or};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, PhasePeaks, Restore, TrainError, Workload,
-    manifest,
+    CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, PhasePeaks, Restore, TrainError,
+    Workload, manifest,
 };
 
 /// How a workload is trained.

@@ -57,11 +57,8 @@ impl Fit {
             return Err(CommandError::Arguments { mistakes, remedy: "such as `--budget 24GiB` or `--gpu rtx-4090`" });
         };
         let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
-        let machine = Machine {
-            memory: budget.memory_model(),
-            rates: rates_for(budget.gpu),
-            beside: budget.context_bytes(),
-        };
+        let machine =
+            Machine { memory: budget.memory_model(), rates: rates_for(budget.gpu), beside: budget.context_bytes() };
         let began = Instant::now();
         let allowed = match self.allow {
             Allow::Lossless => Class::Lossless,
@@ -80,7 +77,9 @@ impl Fit {
             write_atomic(path, text.as_bytes()).map_err(CommandError::writing(path))?;
         }
         if self.json {
-            return print_line(json!({ "config": source, "budget_bytes": bytes, "plan": plan, "frontier": plans.plans }));
+            return print_line(
+                json!({ "config": source, "budget_bytes": bytes, "plan": plan, "frontier": plans.plans }),
+            );
         }
         self.print(&space, plan, &plans, bytes)?;
         print_remark(format_args!("searched in {:.1} s", took.as_secs_f64()));
@@ -100,7 +99,10 @@ impl Fit {
         }
         if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes) {
             let share = 100.0 * (plan.seconds / fastest.seconds - 1.0);
-            print_line(format_args!("{share:.0} % slower than with {}, where nothing is gained by more", ByteSize::b(fastest.peak)))?;
+            print_line(format_args!(
+                "{share:.0} % slower than with {}, where nothing is gained by more",
+                ByteSize::b(fastest.peak)
+            ))?;
         }
         match &self.out {
             Some(path) => print_line(format_args!("written to {}", path.display())),
@@ -127,7 +129,9 @@ impl Fit {
         if self.json {
             let lower: Vec<_> =
                 lower.iter().map(|(class, peak, _)| json!({ "allow": class, "smallest_bytes": peak })).collect();
-            return print_line(json!({ "budget_bytes": bytes, "plan": null, "smallest_bytes": smallest, "lower": lower }));
+            return print_line(
+                json!({ "budget_bytes": bytes, "plan": null, "smallest_bytes": smallest, "lower": lower }),
+            );
         }
         print_line(format_args!(
             "does not fit: {} is less than the {} of the smallest plan with {allowed} changes",

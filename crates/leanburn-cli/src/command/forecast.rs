@@ -79,7 +79,12 @@ impl Forecast<'_> {
     fn place(&self) -> String {
         let Some(moment) = self.peak() else { return "nothing was recorded".into() };
         let (at, count) = (self.timeline.peak_index() + 1, self.timeline.moments.len());
-        format!("peak in {}, {} of {} ({at} of {count} operations)", moment.phase, moment.operation, self.segment_of(moment))
+        format!(
+            "peak in {}, {} of {} ({at} of {count} operations)",
+            moment.phase,
+            moment.operation,
+            self.segment_of(moment)
+        )
     }
 
     fn rows(&self) -> Vec<(String, u64)> {
@@ -129,7 +134,8 @@ impl Forecast<'_> {
 
     fn segments(&self) -> Vec<(String, u64)> {
         let mut all = self.timeline.segments_at(self.timeline.peak_index()).into_iter();
-        let mut rows: Vec<(String, u64)> = all.by_ref().take(MOST_SEGMENTS).map(|(name, size)| (name.into(), size)).collect();
+        let mut rows: Vec<(String, u64)> =
+            all.by_ref().take(MOST_SEGMENTS).map(|(name, size)| (name.into(), size)).collect();
         let rest: u64 = all.map(|(_, bytes)| bytes).sum();
         rows.extend((rest > 0).then(|| ("the others".to_string(), rest)));
         rows

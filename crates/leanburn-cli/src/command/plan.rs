@@ -50,7 +50,8 @@ impl Plan {
         let timeline = recording.timeline(budget.memory_model());
         let took = began.elapsed();
         let seconds = rates_for(budget.gpu).seconds(&timeline, candidate.accumulation, candidate.recorded());
-        let forecast = Forecast { config: &config, source: &source, space: &space, candidate, timeline, budget, seconds };
+        let forecast =
+            Forecast { config: &config, source: &source, space: &space, candidate, timeline, budget, seconds };
 
         if let Some(path) = &self.page {
             let page = forecast.page(Vec::new())?.render()?;

@@ -2,8 +2,8 @@
 
 use bytesize::ByteSize;
 use clap::Args;
-use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Target};
 use leanburn_plan::catalogue::Device;
+use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Target};
 
 use crate::error::{CommandError, Result};
 

@@ -66,7 +66,10 @@ pub fn measure_rates() -> Rates {
         let weight = filled([32, 32, 3, 3, 3], DType::F32, &device);
         let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
         let flops = 2.0 * (32 * 32 * 27 * 32_768) as f64;
-        flops / fastest(|| drop(conv3d(x.clone(), Convolution { weight: weight.clone(), bias: None, options: options.clone() })))
+        flops
+            / fastest(|| {
+                drop(conv3d(x.clone(), Convolution { weight: weight.clone(), bias: None, options: options.clone() }))
+            })
     };
     let large = filled([1, 32, 64, 128, 128], DType::F32, &device);
     let moved = 2.0 * (4 * 32 * 64 * 128 * 128) as f64;

@@ -98,10 +98,15 @@ impl ConfigSpace {
         training.adversarial_start_step = 0; // the step with everything in it
         let [depth, height, width] = self.extent(candidate);
         let shape = self.batch_shape(candidate);
-        workload::model(&config.autoencoder)
-            .check_input(shape)
-            .map_err(|reason| CommandError::Shape { volume: format!("a volume of {depth}x{height}x{width}"), reason })?;
-        workload::check_discriminator(&config, &format!("a volume of {depth}x{height}x{width}"), [depth, height, width])?;
+        workload::model(&config.autoencoder).check_input(shape).map_err(|reason| CommandError::Shape {
+            volume: format!("a volume of {depth}x{height}x{width}"),
+            reason,
+        })?;
+        workload::check_discriminator(
+            &config,
+            &format!("a volume of {depth}x{height}x{width}"),
+            [depth, height, width],
+        )?;
         let build = |device: &Device| {
             let run = workload::build(&config, &self.source, device)?;
             Ok(Trainer::new(run, workload::trainer(&config), device))

@@ -29,6 +29,11 @@ pub(crate) fn forward([query, key, value]: Projections, scale: f64) -> (Tensor<3
         let mut next = || outputs.next().expect("two outputs were asked for");
         return (Tensor::from_dispatch(next()), Some(Tensor::from_dispatch(next())));
     }
+    if let Some(call) = Call::on_any("attention3d", &query) {
+        let dtype = query.dtype();
+        let call = [query, key, value].into_iter().fold(call.costs(shape.flops(), composed_workspace()), Call::takes);
+        return (call.record_one(dims, dtype), None);
+    }
     if !CpuTensor::holds(&query) {
         return (composed_forward([query, key, value], scale), None);
     }
@@ -48,17 +53,24 @@ pub(crate) fn backward(
     gradient: Tensor<3>,
     scale: f64,
 ) -> Projections {
-    let Some((output, log_sum_exp)) = kept else { return composed_backward(projections, gradient, scale) };
     let shape = shape(&projections[0], &projections[1], scale);
     let dims = projections.each_ref().map(Tensor::dims);
-    if let Some(call) = Call::on("attention3d_gradient", &gradient) {
-        let call = call.costs(FLOPS_OF_GRADIENTS * shape.flops() / 2, attention::backward_workspace(&shape));
-        let call = projections.into_iter().fold(call, Call::takes).takes(output).takes(log_sum_exp);
+    if let Some(call) = Call::on_any("attention3d_gradient", &gradient) {
+        let workspace = match kept {
+            Some(_) => attention::backward_workspace(&shape),
+            None => composed_workspace(),
+        };
+        let call = call.costs(FLOPS_OF_GRADIENTS * shape.flops() / 2, workspace);
+        let mut call = projections.into_iter().fold(call, Call::takes);
+        if let Some((output, log_sum_exp)) = kept {
+            call = call.takes(output).takes(log_sum_exp);
+        }
         let dtype = gradient.dtype();
         let call = dims.into_iter().fold(call.takes(gradient), |call, dims| call.gives(dims, dtype));
         let mut outputs = call.record();
         return [(); 3].map(|()| Tensor::from_dispatch(outputs.next().expect("three outputs were asked for")));
     }
+    let Some((output, log_sum_exp)) = kept else { return composed_backward(projections, gradient, scale) };
     let projections = projections.map(CpuTensor::of);
     let [output, gradient] = [output, gradient].map(CpuTensor::of);
     let log_sum_exp = CpuTensor::of(log_sum_exp);
@@ -108,6 +120,13 @@ fn weights(query: Tensor<3>, key: &Tensor<3>, scale: f64) -> Tensor<3> {
     let scores = query.swap_dims(1, 2).matmul(key.clone());
     let scores = if scores.dtype() == DType::F64 { scores } else { cast_to(scores, DType::F32) };
     softmax(scores * scale, 2)
+}
+
+/// Bytes of the blocks of scores that the composition holds at a time: the scores, and what softmax makes of them.
+///
+/// A recording has one operation for all blocks: at 65,536 positions there would be a hundred thousand.
+fn composed_workspace() -> usize {
+    4 * SCORES_AT_A_TIME * size_of::<f32>()
 }
 
 fn composed_forward([query, key, value]: Projections, scale: f64) -> Tensor<3> {
