@@ -117,6 +117,11 @@ impl RunFolder {
         self.path.join("config.yaml")
     }
 
+    /// What the step was planned to hold, and what it held.
+    pub fn plan(&self) -> PathBuf {
+        self.path.join("plan.json")
+    }
+
     /// The record of all steps.
     pub fn metrics(&self) -> PathBuf {
         self.path.join("metrics.jsonl")

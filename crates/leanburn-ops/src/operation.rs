@@ -5,13 +5,16 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::{Backend, DispatchAutodiffContext, DispatchKindConversion, DispatchTensor};
+use burn::backend::{Backend, DispatchAutodiffContext, DispatchKindConversion, DispatchTensor, TensorMetadata};
+use burn::tensor::Device;
 
 use crate::autodiff::{AutodiffTensor, Reachable, lower, lower_plain, on_backend_of, raise, raise_plain};
+use crate::recording;
 
 /// What an operation keeps between forward and backward, and its backward.
 pub(crate) trait Operation<const N: usize>: Clone + fmt::Debug + Send + 'static {
@@ -68,7 +71,7 @@ where
     let (output, operation) = forward(plain, tracked);
     let output = lower_plain::<B>(output);
     let output = match (Step { operation: PhantomData::<fn() -> O> }).prepare::<C>(guards).compute_bound().stateful() {
-        OpsKind::Tracked(prepared) => prepared.finish(operation, output),
+        OpsKind::Tracked(prepared) => prepared.finish((operation, recording::segment()), output),
         OpsKind::UnTracked(prepared) => prepared.finish(output),
     };
     raise::<B, C>(output)
@@ -98,12 +101,20 @@ impl<B: Backend, O: Operation<N>, const N: usize> Backward<B, N> for Step<O>
 where
     DispatchTensor: DispatchKindConversion<B>,
 {
-    type State = O;
+    /// What the operation keeps, and on a recording device the segment that it is part of.
+    type State = (O, Option<Arc<str>>);
 
     fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let gradient = raise_plain::<B>(grads.consume::<B>(&ops.node));
         let needed = ops.parents.each_ref().map(Option::is_some);
-        let gradients = ops.state.backward(gradient, needed);
+        let (operation, segment) = ops.state;
+        let gradients = match segment {
+            None => operation.backward(gradient, needed),
+            Some(segment) => {
+                let device = Device::new(gradient.device());
+                recording::in_segment(&segment, Some(&device), || operation.backward(gradient, needed))
+            }
+        };
         for (parent, gradient) in ops.parents.iter().zip(gradients) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 grads.register::<B>(parent.id, lower_plain::<B>(gradient));

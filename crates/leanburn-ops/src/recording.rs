@@ -6,6 +6,7 @@
 //! [`Note::of`] reads.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
 use burn::backend::ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
@@ -125,6 +126,7 @@ impl<'a> Note<'a> {
 
 thread_local! {
     static AS_ON_CPU: Cell<bool> = const { Cell::new(false) };
+    static SEGMENT_NAME: Cell<Option<Arc<str>>> = const { Cell::new(None) };
 }
 
 /// Runs `record`; on a recording device the operations of this crate are written down as the kernels that the CPU runs.
@@ -214,8 +216,24 @@ pub fn in_pass<T>(pass: Pass, device: &Device, run: impl FnOnce() -> T) -> T {
 pub(crate) fn in_segment<T>(name: &str, device: Option<&Device>, segment: impl FnOnce() -> T) -> T {
     match device.filter(|device| is_recording(device)) {
         None => segment(),
-        Some(device) => between(device, &format!("{SEGMENT}{name}"), SEGMENT_END, segment),
+        Some(device) => {
+            struct Restore(Option<Arc<str>>);
+            impl Drop for Restore {
+                fn drop(&mut self) {
+                    SEGMENT_NAME.set(self.0.take());
+                }
+            }
+            let _restore = Restore(SEGMENT_NAME.replace(Some(name.into())));
+            between(device, &format!("{SEGMENT}{name}"), SEGMENT_END, segment)
+        }
     }
+}
+
+/// The innermost segment that is being recorded.
+pub(crate) fn segment() -> Option<Arc<str>> {
+    let name = SEGMENT_NAME.take();
+    SEGMENT_NAME.set(name.clone());
+    name
 }
 
 /// The value of a tensor of one element; `stand_in` on a recording device, where there are no values.

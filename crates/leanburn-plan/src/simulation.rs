@@ -160,7 +160,7 @@ impl<'a> Account<'a> {
             Some(Note::Kernel { workspace, over, .. }) => kernel_effect(operation, &operands, *workspace, *over),
             _ => self.memory.effect(operation, &operands),
         };
-        let segment = self.within.last().copied().or_else(|| self.segment_of_inputs(operation));
+        let segment = self.within.last().copied().or_else(|| self.segment_before());
         for (tensor, (place, is_contiguous)) in operation.outputs().zip(&effect.outputs) {
             let block = match place {
                 Place::New => self.allocate(bytes_of(tensor), segment),
@@ -190,9 +190,9 @@ impl<'a> Account<'a> {
         Operand { tensor, is_contiguous: holder.is_contiguous, is_unique }
     }
 
-    /// Operations of backward belong to the segment whose tensors they read.
-    fn segment_of_inputs(&self, operation: &OperationIr) -> Option<usize> {
-        operation.inputs().find_map(|tensor| self.held[self.tensors[&tensor.id].block].block.segment)
+    /// What Burn's own operations do in backward belongs to the segment of the operation before.
+    fn segment_before(&self) -> Option<usize> {
+        self.moments.last().filter(|moment| moment.phase == Phase::Backward && self.phase() == Phase::Backward)?.segment
     }
 
     fn allocate(&mut self, bytes: u64, segment: Option<usize>) -> usize {

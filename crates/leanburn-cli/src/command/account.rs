@@ -17,6 +17,8 @@ pub(super) struct Account {
     pub batches: u64,
     /// The most that was held at once; 0 where nothing counts it.
     pub peak: u64,
+    /// The step's peak as it was planned.
+    pub planned_step: u64,
 }
 
 impl Account {
@@ -39,6 +41,11 @@ impl Account {
         rows.map(|(cause, bytes, note)| MemoryRow { cause: cause.into(), bytes: ByteSize::b(bytes), note }).collect()
     }
 
+    /// The peak as it was planned: the step's, volumes in memory, and batches that wait.
+    pub fn planned(&self) -> u64 {
+        self.planned_step + self.data + self.batches
+    }
+
     /// The peak, if it was measured.
     pub fn peak(&self) -> Option<ByteSize> {
         (self.peak > 0).then(|| ByteSize::b(self.peak))
@@ -54,6 +61,8 @@ impl Account {
         }
         let peak = self.peak().map_or("not measured".to_string(), |peak| peak.to_string());
         table.add_row(["peak, measured".to_string(), peak, String::new(), String::new()]);
+        let planned = ByteSize::b(self.planned()).to_string();
+        table.add_row(["peak, planned".to_string(), planned, String::new(), String::new()]);
         for column in [1, 2] {
             table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         }
@@ -68,7 +77,13 @@ mod tests {
     #[test]
     fn causes_add_up_to_the_peak() {
         let memory = LearnerMemory { weights: 10, gradients: 10, optimizer: 20, average: 0 };
-        let account = Account { learners: vec![("a", memory), ("b", memory)], data: 5, batches: 6, peak: 1000 };
+        let account = Account {
+            learners: vec![("a", memory), ("b", memory)],
+            data: 5,
+            batches: 6,
+            peak: 1000,
+            planned_step: 900,
+        };
         let rows = account.rows();
         assert_eq!(rows.iter().map(|row| row.bytes.as_u64()).sum::<u64>(), 1000);
         assert!(rows.iter().any(|row| row.cause == "optimizer states" && row.bytes.as_u64() == 40));

@@ -8,8 +8,7 @@ use clap::{Args, ValueEnum};
 use leanburn_plan::{Class, Frontier, Machine, Plan, Space, frontier};
 use serde_json::json;
 
-use super::plan::extent_of_data;
-use crate::config::Config;
+use super::plan::{extent_of_data, load};
 use crate::console::{print_line, print_remark};
 use crate::error::{CommandError, Result};
 use crate::planning::{BudgetArguments, ConfigSpace, rates_for};
@@ -50,7 +49,7 @@ pub struct Fit {
 impl Fit {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
-        let config = Config::load(&self.config, &self.set)?;
+        let config = load(&self.config, &self.set)?;
         let budget = self.budget.resolve()?;
         let Some(bytes) = budget.bytes else {
             let mistakes = vec![("--budget".to_string(), "is missing; a fit needs it, or --gpu".to_string())];

@@ -103,7 +103,8 @@ impl Forecast<'_> {
                 ByteSize::b(limit)
             )
         });
-        over.into_iter().collect()
+        let missing = self.space.not_modelled().iter().map(|missing| format!("not modelled yet: {missing}"));
+        over.into_iter().chain(missing).collect()
     }
 
     /// Prints tables, and on request words.
@@ -232,10 +233,11 @@ impl Forecast<'_> {
             budget: self.budget.bytes.map(ByteSize::b),
             predictions,
             advice: self.advice(),
-            not_counted: vec![
-                "volumes held in memory (data.cache_rate)".to_string(),
-                "the program itself, its threads and libraries".to_string(),
-            ],
+            not_counted: ["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"]
+                .iter()
+                .chain(self.space.not_modelled())
+                .map(|text| text.to_string())
+                .collect(),
         })
     }
 }

@@ -10,8 +10,7 @@ use leanburn_plan::{Candidate, Class, FlexMemory, Phase, Target, Timeline};
 use leanburn_train::{CountingAllocator, PhasePeaks, TrainError, Trainer};
 use serde_json::json;
 
-use super::plan::extent_of_data;
-use crate::config::Config;
+use super::plan::{extent_of_data, load};
 use crate::console::print_line;
 use crate::device::device_for;
 use crate::error::{CommandError, Result};
@@ -50,7 +49,7 @@ struct Measured {
 impl Measure {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
-        let config = Config::load(&self.config, &self.set)?;
+        let config = load(&self.config, &self.set)?;
         if config.device.name != "flex" && config.device.name != "cpu" {
             return Err(CommandError::Input {
                 subject: "device.name".into(),

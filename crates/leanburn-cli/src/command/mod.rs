@@ -5,6 +5,7 @@ mod advice;
 mod calc;
 mod calc_report;
 mod calibrate;
+mod cards;
 mod codec;
 mod devices;
 mod fit;

@@ -1,5 +1,7 @@
 //! How a run went so far: the report, and the figures on the terminal.
 
+use bytesize::ByteSize;
+
 use super::account::Account;
 use crate::config::Config;
 use crate::error::Result;
@@ -35,7 +37,11 @@ impl Outcome<'_> {
             curves: curves(&self.records),
             pictures: self.pictures()?,
             memory: self.account.rows(),
-            memory_peak: MemoryPeak { measured: self.account.peak(), ..MemoryPeak::default() },
+            memory_peak: MemoryPeak {
+                measured: self.account.peak(),
+                predicted: Some(ByteSize::b(self.account.planned())),
+                budget: None,
+            },
             config_yaml: self.config.to_yaml(),
             notes: Vec::new(),
         })

@@ -1,16 +1,17 @@
 //! `leanburn plan`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 use leanburn_data::Dataset;
-use leanburn_plan::{Recording, Timeline};
+use leanburn_plan::Timeline;
 
 use super::forecast::Forecast;
 use crate::config::Config;
 use crate::console::{print_line, print_remark};
 use crate::error::{CommandError, Result};
+use crate::guide_config::{GuideConfig, GuideKind};
 use crate::planning::{BudgetArguments, ConfigSpace, rates_for};
 use crate::report::{perfetto_trace, write_atomic};
 
@@ -18,7 +19,7 @@ use crate::report::{perfetto_trace, write_atomic};
 #[derive(Debug, Args)]
 pub struct Plan {
     /// Configuration in YAML.
-    config: PathBuf,
+    config: Option<PathBuf>,
     /// Set a key of the configuration: --set autoencoder.training.batch_size=1
     #[arg(long = "set", value_name = "a.b=c")]
     set: Vec<String>,
@@ -40,8 +41,12 @@ pub struct Plan {
 
 impl Plan {
     pub(super) fn run(self) -> Result<()> {
-        let source = self.config.display().to_string();
-        let config = Config::load(&self.config, &self.set)?;
+        if self.budget.gpu.as_deref() == Some("all") {
+            return super::cards::print(self.config.as_deref(), &self.set);
+        }
+        let path = self.config.as_deref().ok_or_else(no_configuration)?;
+        let source = path.display().to_string();
+        let config = load(path, &self.set)?;
         let budget = self.budget.resolve()?;
         let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
         let candidate = space.configured();
@@ -58,7 +63,7 @@ impl Plan {
             write_atomic(path, page.as_bytes()).map_err(CommandError::writing(path))?;
         }
         if let Some(path) = &self.trace {
-            self.write_trace(path, &forecast.timeline, &recording)?;
+            self.write_trace(path, &forecast.timeline)?;
         }
         if self.json {
             print_line(forecast.json())?;
@@ -72,11 +77,29 @@ impl Plan {
         }
     }
 
-    fn write_trace(&self, path: &std::path::Path, timeline: &Timeline, _recording: &Recording) -> Result<()> {
+    fn write_trace(&self, path: &Path, timeline: &Timeline) -> Result<()> {
         let rates = rates_for(self.budget.resolve()?.gpu);
         let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
         let text = perfetto_trace(timeline, Some(&durations));
         write_atomic(path, text.as_bytes()).map_err(CommandError::writing(path))
+    }
+}
+
+fn no_configuration() -> CommandError {
+    let mistakes = vec![("CONFIG".to_string(), "is missing; only `--gpu all` goes without".to_string())];
+    CommandError::Arguments { mistakes, remedy: "`leanburn recipes` lists configurations to start from" }
+}
+
+/// Reads a configuration of ours; one that is known, but not modelled yet, is named.
+pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
+    match GuideConfig::load(path) {
+        Ok(guide) if guide.kind != GuideKind::Autoencoder => Err(CommandError::Input {
+            subject: path.display().to_string(),
+            expected: "a configuration of an autoencoder".into(),
+            found: format!("{}; not modelled yet: {}", guide.kind.describe(), guide.not_modelled.join(", ")),
+            remedy: format!("`leanburn calc --config {}` estimates it by the rule of thumb", path.display()),
+        }),
+        _ => Ok(Config::load(path, set)?),
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Session<'a> {
     before: f64,
     /// The most memory a step has held, in bytes.
     peak: u64,
+    /// What it was planned to hold, without volumes in memory and waiting batches.
+    planned: u64,
 }
 
 impl<'a> Session<'a> {
@@ -46,6 +48,7 @@ impl<'a> Session<'a> {
         dataset: Arc<Dataset>,
         trainer: Trainer<Run>,
         device: Device,
+        planned: u64,
     ) -> Result<Self> {
         let step = trainer.steps();
         let goes_on = step > 0 || folder.metrics().exists();
@@ -64,7 +67,7 @@ impl<'a> Session<'a> {
         }
         let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
         let began = Instant::now();
-        Ok(Self { config, folder, dataset, trainer, store, device, metrics, events, began, before, peak })
+        Ok(Self { config, folder, dataset, trainer, store, device, metrics, events, began, before, peak, planned })
     }
 
     /// Trains up to `last_step` steps in all.
@@ -75,6 +78,9 @@ impl<'a> Session<'a> {
     ) -> Result<()> {
         let training = &self.config.autoencoder.training;
         let mut progress = Progress::new("training", last_step, self.trainer.steps());
+        let planned = self.account().planned();
+        progress.note(&format!("planned peak {}", ByteSize::b(planned)));
+        self.write_plan()?;
         if self.trainer.steps() == 0 {
             self.validate(&progress)?;
             self.visualize()?;
@@ -96,6 +102,7 @@ impl<'a> Session<'a> {
             }
         }
         progress.finish();
+        self.write_plan()?;
         self.save()?; // after the last step, and for a run that was over already
         self.conclude()
     }
@@ -196,7 +203,21 @@ impl<'a> Session<'a> {
             data: self.dataset.cached_bytes(),
             batches: sample_bytes * (batch * (self.config.data.prefetch + 1)) as u64,
             peak: self.peak,
+            planned_step: self.planned,
         }
+    }
+
+    /// What was planned, and what was measured so far.
+    fn write_plan(&mut self) -> Result<()> {
+        let account = self.account();
+        let measured = (account.peak > 0).then_some(account.peak);
+        let plan = serde_json::json!({
+            "planned_step_bytes": account.planned_step,
+            "planned_peak_bytes": account.planned(),
+            "measured_peak_bytes": measured,
+        });
+        let path = self.folder.plan();
+        write_atomic(&path, format!("{plan:#}\n").as_bytes()).map_err(CommandError::writing(&path))
     }
 
     fn outcome(&mut self) -> Result<Outcome<'_>> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use leanburn_data::{Dataset, Loader};
+use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Target};
 use leanburn_train::{TrainError, Trainer, volumes};
 
 use super::session::Session;
@@ -12,6 +13,7 @@ use crate::config::Config;
 use crate::console::print_line;
 use crate::device::device_for;
 use crate::error::{CommandError, Result};
+use crate::planning::ConfigSpace;
 use crate::progress::Progress;
 use crate::run_folder::RunFolder;
 use crate::workload;
@@ -51,6 +53,7 @@ impl Train {
         let dataset = Arc::new(open_dataset(&config)?);
         check_shapes(&config, &dataset)?;
 
+        let planned = plan_step(&config, &source, &dataset)?;
         let mut trainer = Trainer::new(run, workload::trainer(&config), &training_device);
         let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
         match store.latest().filter(|_| self.resume) {
@@ -69,8 +72,20 @@ impl Train {
         let mut batches =
             loader.map(|batch| batch.map(|batch| volumes(batch, &training_device)).map_err(TrainError::from));
         let last_step = self.max_steps.unwrap_or(u64::MAX).min(config.autoencoder.training.max_steps);
-        Session::open(&config, folder, dataset, trainer, device)?.run(&mut batches, last_step)
+        Session::open(&config, folder, dataset, trainer, device, planned)?.run(&mut batches, last_step)
     }
+}
+
+/// The peak of a step, as its recording shows it.
+fn plan_step(config: &Config, source: &str, dataset: &Dataset) -> Result<u64> {
+    let (target, memory): (Target, &dyn MemoryModel) = match config.device.name.as_str() {
+        "flex" | "cpu" => (Target::Cpu, &FlexMemory),
+        _ => (Target::Gpu, &CubeMemory),
+    };
+    let [_, extent @ ..] = dataset.train_sample(0)?.shape;
+    let space = ConfigSpace::new(config, source, target, || Ok(extent))?;
+    let candidate = space.configured();
+    Ok(space.record_with(&candidate, candidate.recorded())?.timeline(memory).peak())
 }
 
 /// Opens the data, with progress if it takes long.

@@ -13,7 +13,7 @@ pub struct BudgetArguments {
     /// Memory that may be used, such as 24GiB or 900MiB.
     #[arg(long, value_name = "BYTES")]
     pub budget: Option<ByteSize>,
-    /// A graphics card, such as rtx-4090: its memory is the budget.
+    /// A graphics card, such as rtx-4090: its memory is the budget. `all`, with `plan`: a table of every card.
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
     /// Share of the budget that may be used, from 0 to 1; the guides' rule of thumb is 0.7.

@@ -13,6 +13,7 @@ use crate::workload;
 #[derive(Debug)]
 pub struct ConfigSpace {
     variants: Vec<(Variant, Config)>,
+    not_modelled: Vec<&'static str>,
     source: String,
     target: Target,
     /// Size of the volumes where the configuration does not say.
@@ -31,11 +32,21 @@ impl ConfigSpace {
         target: Target,
         extent: impl FnOnce() -> Result<[usize; 3]>,
     ) -> Result<Self> {
+        let mut config = config.clone();
+        let mut not_modelled = Vec::new();
+        if std::mem::take(&mut config.autoencoder.training.use_perceptual_loss) {
+            not_modelled.push("the perceptual loss (use_perceptual_loss): its network and what it keeps come on top");
+        }
         let extent = match config.data.patch_size.or(config.data.voxel_size) {
             Some(_) => None,
             None => Some(extent()?),
         };
-        Ok(Self { variants: variants(config), source: source.to_string(), target, extent })
+        Ok(Self { variants: variants(&config), not_modelled, source: source.to_string(), target, extent })
+    }
+
+    /// What the configuration asks for that no recording shows.
+    pub fn not_modelled(&self) -> &[&'static str] {
+        &self.not_modelled
     }
 
     /// The configuration as it stands.

@@ -28,14 +28,22 @@ impl Gather {
     }
 
     /// The gather of a kernel of one row and column, of which the output channels are the rows and columns of this
-    /// kernel; and its weight.
-    pub(super) fn of_elements(&self, weight: &[f32]) -> (Self, Vec<f32>) {
+    /// kernel.
+    pub(super) fn of_elements(&self) -> Self {
         let [depth, inputs] = [self.axes[0].kernel, self.channels[0]];
         let outputs = self.axes[1].kernel * self.axes[2].kernel;
         let mut axes = self.axes.clone();
         (axes[1].kernel, axes[2].kernel) = (1, 1);
         let strides = WeightStrides { output: inputs * depth, input: depth };
-        let mut apart = vec![0.0; self.groups * outputs * inputs * depth];
+        let channels = [inputs, outputs];
+        Self { batch_size: self.batch_size, groups: self.groups, channels, axes, strides }
+    }
+
+    /// The weight of [`Self::of_elements`].
+    pub(super) fn weight_of_elements(&self, weight: &[f32]) -> Vec<f32> {
+        let [depth, inputs] = [self.axes[0].kernel, self.channels[0]];
+        let outputs = self.axes[1].kernel * self.axes[2].kernel;
+        let mut apart = vec![0.0; self.weight_len()];
         let group_len = weight.len() / self.groups;
         for (index, place) in apart.iter_mut().enumerate() {
             let (element, index) = (index % depth, index / depth);
@@ -43,8 +51,7 @@ impl Gather {
             let (output, group) = (index % outputs, index / outputs);
             *place = weight[group * group_len + input * self.strides.input + element * outputs + output];
         }
-        let channels = [inputs, outputs];
-        (Self { batch_size: self.batch_size, groups: self.groups, channels, axes, strides }, apart)
+        apart
     }
 }
 

@@ -7,7 +7,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::axis::Axis;
 use super::tile::{Block, LANES};
 use super::transpose::transposed;
-use crate::parallel::for_each;
+use crate::parallel::{for_each, threads};
 
 /// Weights that lie together and are packed by one job, about.
 const RUN: usize = 2048;
@@ -36,6 +36,28 @@ pub(crate) struct WeightOrder<'a> {
     pub transform: Option<&'a [Vec<(usize, f64)>]>,
 }
 
+impl<'a> WeightOrder<'a> {
+    /// How elements along the depth are made.
+    fn transform(&self) -> Option<Transform<'a>> {
+        let len = self.axes[1].kernel * self.axes[2].kernel;
+        self.transform.map(|elements| Transform { elements, len })
+    }
+
+    /// Elements of the kernel, before they are transformed.
+    fn kernel(&self) -> usize {
+        let computed = || self.axes.iter().map(|axis| axis.kernel).product();
+        self.transform().map_or_else(computed, |transform| transform.kernel())
+    }
+
+    /// Input channels that are packed by one job.
+    fn together(&self) -> usize {
+        let kernel = self.kernel();
+        // Weights that lie together: of one input channel, or of all. Of a kernel of one they are copied as they lie.
+        let run = if self.strides.input == kernel || kernel == 1 { self.channels_in } else { 1 };
+        if run > 1 { (RUN / kernel).clamp(1, run) } else { 1 }
+    }
+}
+
 /// Weights of a gather, `[phase of the output][group][block][input channel][element][channel of the block]`.
 ///
 /// # Memory
@@ -44,6 +66,8 @@ pub(crate) struct WeightOrder<'a> {
 #[derive(Debug)]
 pub(crate) struct PackedWeights {
     values: Vec<f32>,
+    /// Length of the values.
+    len: usize,
     /// Start of each phase, and the elements of the kernel that it has.
     phases: Vec<(usize, usize)>,
     blocks: Vec<Block>,
@@ -55,26 +79,19 @@ pub(crate) struct PackedWeights {
 impl PackedWeights {
     /// Packs `weight` for `groups` of `channels_in` channels each to `blocks` of output channels.
     pub(crate) fn new(arch: Arch, blocks: Vec<Block>, weight: &[f32], order: &WeightOrder<'_>) -> Self {
-        let WeightOrder { groups, channels_in, axes, strides, transform } = *order;
-        let channels_computed: usize = blocks.iter().map(|block| block.width).sum();
-        let (mut phases, mut len) = (Vec::new(), 0);
+        let mut packed = Self::unfilled(blocks, order);
+        let Self { phases, blocks, channels_computed, len, .. } = &packed;
+        let WeightOrder { groups, channels_in, axes, strides, .. } = *order;
         let mut places = vec![Place::default(); axes.iter().map(|axis| axis.kernel).product()];
-        for elements in &elements(axes) {
-            phases.push((len, elements.len()));
+        for (elements, (start, _)) in elements(axes).iter().zip(phases) {
             for (index, element) in elements.iter().enumerate() {
-                places[*element] = Place { start: len, elements: elements.len(), index };
+                places[*element] = Place { start: *start, elements: elements.len(), index };
             }
-            len += groups * channels_computed * channels_in * elements.len();
         }
-        let mut values = Vec::with_capacity(len);
+        let mut values = Vec::with_capacity(*len);
         let target = Target(values.as_mut_ptr());
-        let transform = transform.map(|elements| Transform { elements, len: axes[1].kernel * axes[2].kernel });
-        let kernel = transform.map_or(places.len(), |transform| transform.kernel());
-        // Weights that lie together: of one input channel, or of all. Of a kernel of one they are copied as they lie.
-        let run = if strides.input == kernel || kernel == 1 { channels_in } else { 1 };
-        let together = if run > 1 { (RUN / kernel).clamp(1, run) } else { 1 };
+        let (kernel, together, transform) = (order.kernel(), order.together(), order.transform());
         let parts = channels_in.div_ceil(together);
-        let jobs = if strides.output == 0 || len == 0 { 0 } else { groups * blocks.len() * parts };
         let group_len = weight.len() / groups;
         let pack = |job: usize| {
             let (part, job) = (job % parts, job / parts);
@@ -87,12 +104,39 @@ impl PackedWeights {
                 PackBlock { weight, kernel, strides, places, block, first, channels_in, inputs, transform, target };
             arch.dispatch(block);
         };
-        let each = jobs.div_ceil(4 * rayon::current_num_threads()).max(1);
+        let (jobs, each) = packed.jobs(order);
         let runs = (0..jobs).step_by(each).map(|first| first..(first + each).min(jobs)).collect();
-        for_each(runs, len, |run: Range<usize>| run.for_each(&pack));
+        for_each(runs, *len, |run: Range<usize>| run.for_each(&pack));
         // SAFETY: each element of the kernel belongs to one phase, so the jobs have written all values.
-        unsafe { values.set_len(len) };
-        Self { values, phases, blocks, channels_in, channels_computed }
+        unsafe { values.set_len(*len) };
+        packed.values = values;
+        packed
+    }
+
+    /// How [`Self::new`] lays the weights out, without them.
+    pub(crate) fn unfilled(blocks: Vec<Block>, order: &WeightOrder<'_>) -> Self {
+        let channels_computed: usize = blocks.iter().map(|block| block.width).sum();
+        let (mut phases, mut len) = (Vec::new(), 0);
+        for elements in &elements(order.axes) {
+            phases.push((len, elements.len()));
+            len += order.groups * channels_computed * order.channels_in * elements.len();
+        }
+        Self { values: Vec::new(), len, phases, blocks, channels_in: order.channels_in, channels_computed }
+    }
+
+    /// Bytes of the weights, and those that packing them takes beside.
+    pub(crate) fn bytes(&self, order: &WeightOrder<'_>) -> [usize; 2] {
+        let (jobs, each) = self.jobs(order);
+        let room = order.transform().map_or(0, |_| order.together() * order.kernel() * size_of::<[f32; LANES]>());
+        [self.len * size_of::<f32>(), threads(jobs.div_ceil(each), self.len) * room]
+    }
+
+    /// Jobs of packing, and how many of them are a task.
+    fn jobs(&self, order: &WeightOrder<'_>) -> (usize, usize) {
+        let parts = order.channels_in.div_ceil(order.together());
+        let empty = order.strides.output == 0 || self.len == 0;
+        let jobs = if empty { 0 } else { order.groups * self.blocks.len() * parts };
+        (jobs, jobs.div_ceil(4 * rayon::current_num_threads()).max(1))
     }
 
     /// Output channels of a group that are computed.
