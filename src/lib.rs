@@ -32,6 +32,25 @@
 //!
 //! The models of [`nn`] take a [`ResidencyPolicy`](ops::ResidencyPolicy), which says the same of their named segments.
 //!
+//! # Planning a step
+//!
+//! What a step will need is read off a recording of it; nothing is computed, and the size of the volumes costs nothing.
+//!
+//! ```
+//! use burn::nn::conv::Conv3dConfig;
+//! use burn::prelude::*;
+//! use leanburn::prelude::*;
+//!
+//! let (recording, ()) = record(Target::Cpu, |device| {
+//!     let layer = Conv3dConfig::new([1, 8], [3, 3, 3]).init(device);
+//!     let scans = Tensor::<5>::zeros([1, 1, 256, 256, 256], device);
+//!     let _ = backward(layer.forward(scans).mean()).take_module(&layer);
+//! })?;
+//! let timeline = recording.timeline(&FlexMemory);
+//! assert!(timeline.peak() > 8 * 254 * 254 * 254 * 4);
+//! # Ok::<(), RecordError>(())
+//! ```
+//!
 //! # Where things are
 //!
 //! | module | what it has |
@@ -58,9 +77,13 @@ pub mod prelude {
         PatchDiscriminator, PatchDiscriminatorConfig,
     };
     pub use crate::ops::{Gradients, Residency, ResidencyPolicy, backward, recompute};
+    pub use crate::plan::{
+        Candidate, Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Plan, Rates, RecordError, Recording,
+        Space, Target, Timeline, Variant, frontier, record,
+    };
     pub use crate::train::{
         AnyLearner, AutoencoderObjective, AutoencoderWorkload, CheckpointStore, CountingAllocator, Learner,
         LearnerConfig, LossScale, MemoryMonitor, OptimizerConfig, Precision, ScheduleConfig, ScheduleKind, TrainError,
-        Trainer, TrainerConfig, Workload, volumes,
+        Trainer, TrainerConfig, Workload, record_step, volumes,
     };
 }

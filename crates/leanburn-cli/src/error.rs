@@ -82,6 +82,9 @@ pub enum CommandError {
         /// What to do.
         remedy: &'static str,
     },
+    /// Several things are wrong that do not depend on each other.
+    #[error("{} things are wrong", .0.len())]
+    Several(#[related] Vec<CommandError>),
     /// What was asked about does not fit; the command has said so.
     #[error("over the budget")]
     OverBudget,
@@ -116,6 +119,19 @@ pub enum CommandError {
         /// What the system says.
         source: std::io::Error,
     },
+}
+
+/// Both values, or everything that is wrong.
+///
+/// # Errors
+///
+/// The one there is, or [`CommandError::Several`].
+pub fn both<A, B>(one: Result<A>, other: Result<B>) -> Result<(A, B)> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok((one, other)),
+        (Err(one), Err(other)) => Err(CommandError::Several(vec![one, other])),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
 }
 
 /// What a command gives.

@@ -9,7 +9,7 @@ mod windows;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-pub use self::gradient::max_pool_backward;
+pub use self::gradient::{max_pool_backward, max_pool_backward_workspace};
 use self::windows::{AxisWindows, Interior};
 pub use self::windows::{MaxPoolShape, PoolWindows};
 use crate::{Element, simd};
@@ -87,6 +87,11 @@ impl Rows {
     fn new(windows: &PoolWindows) -> Self {
         let (input, output) = (windows.input()[2], windows.output()[2]);
         Self { widened: vec![0.0; input], largest: vec![0.0; input], best: vec![0.0; output], places: vec![0; output] }
+    }
+
+    /// Bytes that they take.
+    fn bytes(windows: &PoolWindows) -> usize {
+        8 * (windows.input()[2] + windows.output()[2])
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chain::{self, Choice};
 use crate::profile::Profile;
-use crate::{MemoryModel, Rates, Recording, Timeline};
+use crate::{MemoryModel, Rates, Recording, Timeline, bound};
 
 /// What a change does to the training, mildest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -83,6 +83,11 @@ pub trait Space {
     ///
     /// As the implementation says.
     fn record(&self, candidate: &Candidate) -> Result<Recording, Self::Error>;
+
+    /// Bytes held beside a candidate's step, such as batches that wait.
+    fn beside(&self, _candidate: &Candidate) -> u64 {
+        0
+    }
 }
 
 /// What plans are measured against.
@@ -103,7 +108,7 @@ pub struct Plan {
     pub candidate: Candidate,
     /// Class of its changes.
     pub class: Class,
-    /// Peak in bytes, what is held beside the step included; read off its own recording.
+    /// Peak in bytes, read off its own recording, with its [margin](bound) and what is held beside the step.
     pub peak: u64,
     /// Seconds of a step, by the device's rates.
     pub seconds: f64,
@@ -211,7 +216,8 @@ impl<S: Space> Search<'_, S> {
         let candidate = Candidate { recompute, ..self.plain.clone() };
         let timeline = self.space.record(&candidate)?.timeline(self.machine.memory);
         let seconds = self.machine.rates.seconds(&timeline, candidate.accumulation, candidate.recorded());
-        let plan = Plan { class: self.class, peak: timeline.peak() + self.machine.beside, seconds, candidate };
+        let beside = self.machine.beside + self.space.beside(&candidate);
+        let plan = Plan { class: self.class, peak: bound(timeline.peak()) + beside, seconds, candidate };
         Ok((timeline, plan))
     }
 

@@ -24,4 +24,4 @@ pub use flex::FlexMemory;
 pub use memory_model::{Effect, MemoryModel, Operand, Place};
 pub use rates::Rates;
 pub use recording::{RecordError, Recording, Target, record};
-pub use timeline::{Block, Cause, Moment, Phase, Timeline};
+pub use timeline::{Block, Cause, Moment, Phase, Timeline, bound};

@@ -149,6 +149,7 @@ impl<'a> Account<'a> {
             }
             self.held.push(held);
         }
+        self.live = self.held.iter().map(|held| held.block.bytes).sum(); // what a step before has let go of is gone
         for holder in self.tensors.values_mut() {
             holder.block = places[&holder.block];
         }

@@ -3,18 +3,11 @@
 use bytesize::ByteSize;
 use leanburn_plan::{Candidate, Class, Space};
 
-use crate::config::Config;
 use crate::planning::{Budget, ConfigSpace};
-use crate::report::{Advice, ChangeClass};
+use crate::report::Advice;
 
 /// The single changes that lower the peak, lossless ones first, with what each saves.
-pub(super) fn advice(
-    config: &Config,
-    space: &ConfigSpace,
-    candidate: &Candidate,
-    budget: &Budget,
-    peak: u64,
-) -> Vec<Advice> {
+pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget, peak: u64) -> Vec<Advice> {
     let mut tried: Vec<(Class, String, String, Candidate)> = Vec::new();
     if candidate.recompute != ["*"] {
         let change = "autoencoder.training.use_gradient_checkpointing = true".to_string();
@@ -31,15 +24,9 @@ pub(super) fn advice(
         let changed = Candidate { variant: index, ..candidate.clone() };
         tried.push((variant.class, variant.change, variant.cost, changed));
     }
-    let _ = config;
     let lowered = tried.into_iter().filter_map(|(class, change, cost, changed)| {
         let lower = space.record(&changed).ok()?.timeline(budget.memory_model()).peak();
         let saved = peak.checked_sub(lower).filter(|saved| *saved > 0)?;
-        let class = match class {
-            Class::Lossless => ChangeClass::Lossless,
-            Class::Numerics => ChangeClass::Numerics,
-            Class::Model => ChangeClass::Model,
-        };
         Some(Advice { class, text: format!("{change} saves {} ({cost})", ByteSize::b(saved)) })
     });
     lowered.collect()

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::plan::{extent_of_data, load};
 use crate::console::{print_line, print_remark};
-use crate::error::{CommandError, Result};
+use crate::error::{CommandError, Result, both};
 use crate::planning::{BudgetArguments, ConfigSpace, rates_for};
 use crate::report::write_atomic;
 
@@ -49,12 +49,7 @@ pub struct Fit {
 impl Fit {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
-        let config = load(&self.config, &self.set)?;
-        let budget = self.budget.resolve()?;
-        let Some(bytes) = budget.bytes else {
-            let mistakes = vec![("--budget".to_string(), "is missing; a fit needs it, or --gpu".to_string())];
-            return Err(CommandError::Arguments { mistakes, remedy: "such as `--budget 24GiB` or `--gpu rtx-4090`" });
-        };
+        let (config, (budget, bytes)) = both(load(&self.config, &self.set), self.budget.required())?;
         let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
         let machine =
             Machine { memory: budget.memory_model(), rates: rates_for(budget.gpu), beside: budget.context_bytes() };

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_plan::{Candidate, Moment, Timeline};
+use leanburn_plan::{Candidate, Moment, Space, Timeline, bound};
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -33,10 +33,10 @@ pub(super) struct Forecast<'a> {
 impl Forecast<'_> {
     /// What is held beside the step, with names.
     pub fn beside(&self) -> Vec<(String, u64)> {
-        let waiting = self.space.batch_bytes(&self.candidate) * self.config.data.prefetch as u64;
+        let margin = (bound(self.timeline.peak()) - self.timeline.peak(), "margin of the plan (3 %)");
         let context = (self.budget.context_bytes(), "context of the driver");
-        let batches = (if self.budget.gpu.is_some() { 0 } else { waiting }, "batches that wait (data.prefetch)");
-        let named = [context, batches].into_iter().filter(|(bytes, _)| *bytes > 0);
+        let batches = (self.space.beside(&self.candidate), "batches that wait (data.prefetch)");
+        let named = [context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > 0);
         named.map(|(bytes, name)| (name.to_string(), bytes)).collect()
     }
 
@@ -177,7 +177,7 @@ impl Forecast<'_> {
 
     /// What would lower the peak, lossless changes first.
     pub fn advice(&self) -> Vec<Advice> {
-        super::advice::advice(self.config, self.space, &self.candidate, &self.budget, self.timeline.peak())
+        super::advice::advice(self.space, &self.candidate, &self.budget, self.timeline.peak())
     }
 
     /// Everything for machines.

@@ -10,7 +10,7 @@ use leanburn_plan::Timeline;
 use super::forecast::Forecast;
 use crate::config::Config;
 use crate::console::{print_line, print_remark};
-use crate::error::{CommandError, Result};
+use crate::error::{CommandError, Result, both};
 use crate::guide_config::{GuideConfig, GuideKind};
 use crate::planning::{BudgetArguments, ConfigSpace, rates_for};
 use crate::report::{perfetto_trace, write_atomic};
@@ -46,8 +46,7 @@ impl Plan {
         }
         let path = self.config.as_deref().ok_or_else(no_configuration)?;
         let source = path.display().to_string();
-        let config = load(path, &self.set)?;
-        let budget = self.budget.resolve()?;
+        let (config, budget) = both(load(path, &self.set), self.budget.resolve())?;
         let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
         let candidate = space.configured();
         let began = Instant::now();

@@ -71,6 +71,23 @@ impl BudgetArguments {
     }
 }
 
+impl BudgetArguments {
+    /// As [`resolve`](Self::resolve), and its bytes, which must be given.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::Arguments`].
+    pub fn required(&self) -> Result<(Budget, u64)> {
+        let budget = self.resolve()?;
+        let missing = || CommandError::Arguments {
+            mistakes: vec![("--budget".to_string(), "is missing; a fit needs it, or --gpu".to_string())],
+            remedy: "such as `--budget 24GiB` or `--gpu rtx-4090`",
+        };
+        let bytes = budget.bytes.ok_or_else(missing)?;
+        Ok((budget, bytes))
+    }
+}
+
 impl Budget {
     /// How the device allocates.
     pub fn memory_model(&self) -> &'static dyn MemoryModel {

@@ -153,4 +153,12 @@ impl Space for ConfigSpace {
     fn record(&self, candidate: &Candidate) -> Result<Recording> {
         self.record_with(candidate, candidate.recorded())
     }
+
+    /// On the CPU the batches that wait; a card has only the one that it works on.
+    fn beside(&self, candidate: &Candidate) -> u64 {
+        match self.target {
+            Target::Cpu => self.batch_bytes(candidate) * self.variants[candidate.variant].1.data.prefetch as u64,
+            Target::Gpu => 0,
+        }
+    }
 }

@@ -34,6 +34,6 @@ pub use html::{Picture, Report};
 pub use memory::{MemoryPeak, MemoryRow};
 pub use metrics::{MetricsLog, Phase, Record, read_metrics};
 pub use perfetto::perfetto_trace;
-pub use plan_page::{Advice, ChangeClass, PlanPage, PredictionRow};
+pub use plan_page::{Advice, PlanPage, PredictionRow};
 pub use slices::{comparison, encode_png};
 pub use timeline_chart::timeline_chart;

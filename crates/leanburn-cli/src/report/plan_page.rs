@@ -6,9 +6,8 @@ use super::moments::{colour, segment_name};
 use super::timeline_chart::timeline_chart;
 use askama::Template;
 use bytesize::ByteSize;
-use leanburn_plan::{Block, Timeline};
+use leanburn_plan::{Block, Class, Timeline};
 use std::cmp::Reverse;
-use std::fmt;
 
 /// So many segments have a row of their own.
 const MOST_SEGMENTS: usize = 20;
@@ -53,31 +52,10 @@ pub struct PredictionRow {
 /// A change that would lower the peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// What the change touches.
-    pub class: ChangeClass,
+    /// What the change does to the training.
+    pub class: Class,
     /// What to change, what it saves and what it costs.
     pub text: String,
-}
-
-/// What a change touches, the most harmless first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChangeClass {
-    /// Nothing but time and memory.
-    Lossless,
-    /// The rounding of numbers.
-    Numerics,
-    /// What is trained.
-    Model,
-}
-
-impl fmt::Display for ChangeClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lossless => "lossless",
-            Self::Numerics => "numerics",
-            Self::Model => "model",
-        })
-    }
 }
 
 impl PlanPage {
@@ -317,7 +295,7 @@ mod tests {
             beyond: vec![(text(), ByteSize(10))],
             budget: Some(ByteSize(250)),
             predictions: vec![PredictionRow { name: text(), predicted: ByteSize(101), measured: ByteSize(100) }],
-            advice: vec![Advice { class: ChangeClass::Model, text: text() }],
+            advice: vec![Advice { class: Class::Model, text: text() }],
             not_counted: vec![text()],
         }
     }
@@ -430,10 +408,10 @@ mod tests {
     fn lossless_advice_comes_first_and_the_peak_is_named() {
         let advice = |class, text: &str| Advice { class, text: text.to_string() };
         let advice = vec![
-            advice(ChangeClass::Model, "fewer channels"),
-            advice(ChangeClass::Lossless, "recompute blocks"),
-            advice(ChangeClass::Numerics, "bf16"),
-            advice(ChangeClass::Lossless, "smaller micro-batch"),
+            advice(Class::Model, "fewer channels"),
+            advice(Class::Lossless, "recompute blocks"),
+            advice(Class::Numerics, "bf16"),
+            advice(Class::Lossless, "smaller micro-batch"),
         ];
         let page = PlanPage { advice, ..plain() }.render().unwrap();
         let places =

@@ -4,7 +4,7 @@ use super::axis::{Axis, number_text};
 use super::error::ReportError;
 use super::memory::size_text;
 use super::moments::{CauseBytes, Stretch, cause_bytes, colour, segment_name, stretches};
-use super::timeline_labels::{BudgetLabel, PeakLabel, SegmentLabel, segment_labels};
+use super::timeline_labels::{BudgetLabel, PEAK_LINE, PeakLabel, SegmentLabel, segment_labels};
 use askama::Template;
 use bytesize::{ByteSize, GIB, KIB, MIB};
 use leanburn_plan::{Cause, Phase, Timeline};
@@ -157,6 +157,8 @@ impl Drawing {
         let columns = columns(timeline, MOST_COLUMNS);
         let by_segment = stretches(&timeline.moments, |moment| moment.segment);
         let names = segment_labels(timeline, &by_segment, &scale);
+        let peak_label = (count > 0).then(|| PeakLabel::new(timeline, &scale));
+        let label = |budget| Some(BudgetLabel::new(budget, near.is_some(), peak_label.as_ref()?, &scale));
         let longest = names.iter().map(|name| name.text.chars().count()).max().unwrap_or(0);
         Self {
             moments: count,
@@ -168,8 +170,8 @@ impl Drawing {
             areas: areas(&columns, &bytes, timeline.peak_index(), &scale),
             outline: staircase(&columns, &scale, |index| timeline.moments[index].during),
             columns: columns.iter().map(|column| Hover::new(column, timeline, &scale)).collect(),
-            peak: (count > 0).then(|| PeakLabel::new(timeline, &scale)),
-            budget: budget.map(|budget| BudgetLabel::new(budget, near.is_some(), timeline, &scale)),
+            budget: budget.and_then(label),
+            peak: peak_label,
             height: SEGMENTS + 34.0 + longest as f64 * LETTER * 0.87,
         }
     }

@@ -11,6 +11,12 @@ use std::cmp::Reverse;
 const LONGEST_NAME: usize = 28;
 /// What a slanted name takes along the axis.
 const NAME_DISTANCE: f64 = 17.0;
+/// Where the peak is named, above the areas.
+pub(super) const PEAK_LINE: f64 = TOP - 12.0;
+/// Width of a letter of these texts, at most.
+const LETTER: f64 = 8.0;
+/// Height of such a text.
+const LINE: f64 = 14.0;
 
 /// The name of a segment, where there is room.
 pub(super) struct SegmentLabel {
@@ -85,19 +91,24 @@ impl PeakLabel {
 }
 
 impl BudgetLabel {
-    /// Its text stands where the peak's does not.
-    pub fn new(budget: u64, near: bool, timeline: &Timeline, scale: &Scale) -> Self {
+    /// Its text stands on the side where the peak does not; where the peak's name comes near, in a line of its own.
+    pub fn new(budget: u64, near: bool, peak: &PeakLabel, scale: &Scale) -> Self {
         let y = near.then(|| scale.y(budget));
-        let peak_is_left = is_left(peak_x(timeline, scale));
         let size = size_text(ByteSize(budget));
-        Self {
-            y,
-            text_x: if peak_is_left { RIGHT - 4.0 } else { LEFT + 4.0 },
-            text_y: y.map_or(TOP - 12.0, |y| y - 6.0),
-            anchor: if peak_is_left { "end" } else { "start" },
-            text: if near { format!("budget {size}") } else { format!("budget {size}, far above") },
-        }
+        let text = if near { format!("budget {size}") } else { format!("budget {size}, far above") };
+        let peak_is_left = is_left(peak.x);
+        let (text_x, anchor) = if peak_is_left { (RIGHT - 4.0, "end") } else { (LEFT + 4.0, "start") };
+        let wanted_y = y.map_or(PEAK_LINE, |y| y - 6.0);
+        let room = if peak_is_left { text_x - peak.x } else { peak.x - text_x };
+        let meet = room < width(&peak.text) + width(&text) + LETTER && (wanted_y - PEAK_LINE).abs() < LINE;
+        let below = y.map_or(PEAK_LINE + LINE + 4.0, |y| y + LINE);
+        let text_y = if meet { below } else { wanted_y };
+        Self { y, text_x, text_y, anchor, text }
     }
+}
+
+fn width(text: &str) -> f64 {
+    text.chars().count() as f64 * LETTER
 }
 
 /// The middle of the moment at the peak.
@@ -146,10 +157,27 @@ mod tests {
         let label = |heights: &[u64]| {
             let (timeline, scale) = (of_heights(heights), Scale::new(heights.len(), 10));
             let peak = PeakLabel::new(&timeline, &scale);
-            let budget = BudgetLabel::new(10, true, &timeline, &scale);
+            let budget = BudgetLabel::new(10, true, &peak, &scale);
             (peak.anchor, budget.anchor, budget.text_x)
         };
         assert_eq!(label(&[9, 1, 1, 1]), ("start", "end", RIGHT - 4.0));
         assert_eq!(label(&[1, 1, 1, 9]), ("end", "start", LEFT + 4.0));
+    }
+
+    #[test]
+    fn a_budget_that_meets_the_name_of_the_peak_goes_below_it() {
+        let line = |operation: &str, peak: usize, near: bool| {
+            let mut timeline = of_heights(&[1; 9]);
+            timeline.moments[peak].during = 2;
+            timeline.moments[peak].operation = operation.to_string();
+            let scale = Scale::new(9, 2);
+            BudgetLabel::new(if near { 2 } else { 9 }, near, &PeakLabel::new(&timeline, &scale), &scale).text_y
+        };
+        let (long, short) = ("conv3d_weight_gradient_xyz", "add");
+        for near in [false, true] {
+            let (beside, below) = if near { (TOP - 6.0, TOP + LINE) } else { (PEAK_LINE, PEAK_LINE + LINE + 4.0) };
+            assert_eq!([line(long, 3, near), line(long, 5, near)], [below; 2]);
+            assert_eq!([line(long, 0, near), line(short, 8, near)], [beside; 2]);
+        }
     }
 }

@@ -5,11 +5,12 @@ use std::f32::consts::LOG2_E;
 use pulp::{Arch, Simd};
 use rayon::prelude::*;
 
-use super::AttentionShape;
 use super::key_gradient::KeyGradient;
-use super::panel::{Head, split_columns};
+use super::panel::{Head, Scratch, columns_bytes, groups_bytes, split_columns, split_groups};
 use super::power::power_of_two;
 use super::query_gradient::QueryGradient;
+use super::{AttentionShape, LISTS};
+use crate::parallel::busy;
 use crate::{Element, simd};
 
 /// What the backward pass wants of the forward pass: its operands and its results.
@@ -85,6 +86,21 @@ pub(super) fn backward_on<E: Element>(
     key_sweep(arch, shape, attended, gradient, &projections, [gradients.key, gradients.value]);
 }
 
+/// Bytes that [`backward`] takes at most, beside its inputs and outputs, in the current pool.
+pub fn backward_workspace(shape: &AttentionShape) -> usize {
+    let AttentionShape { batch_size, heads, head_channels, query_positions, key_positions, .. } = *shape;
+    let heads = batch_size * heads;
+    let (query_group, key_group) = (shape.group(query_positions), shape.group(key_positions));
+    let queries = columns_bytes(heads, head_channels, query_positions, query_group)
+        + groups_bytes(heads, query_positions, query_group)
+        + busy(heads * query_positions.div_ceil(query_group))
+            * Scratch::bytes(QueryGradient::<f32>::scratch_lens(head_channels, query_group));
+    let keys = 2 * columns_bytes(heads, head_channels, key_positions, key_group)
+        + busy(heads * key_positions.div_ceil(key_group))
+            * Scratch::bytes(KeyGradient::<f32>::scratch_lens(head_channels, key_group));
+    LISTS + heads * query_positions * size_of::<f32>() + queries.max(keys)
+}
+
 /// Writes the gradient of the queries, and `D` of each query into `projections`.
 fn query_sweep<E: Element>(
     arch: Arch,
@@ -98,10 +114,9 @@ fn query_sweep<E: Element>(
     let group = shape.group(query_positions);
     let groups = query_positions.div_ceil(group);
     let gradients = split_columns(query_gradient, head_channels, query_positions, group);
-    let projections: Vec<&mut [f32]> =
-        projections.chunks_exact_mut(query_positions).flat_map(|head| head.chunks_mut(group)).collect();
+    let projections = split_groups(projections, query_positions, group);
     gradients.into_par_iter().zip(projections).enumerate().for_each_init(
-        || QueryGradient::<E>::scratch(head_channels, group),
+        || Scratch::new(QueryGradient::<E>::scratch_lens(head_channels, group)),
         |scratch, (task, (query_gradient, projections))| {
             let (head, start) = (task / groups, task % groups * group);
             arch.dispatch(QueryGradient {
@@ -135,7 +150,7 @@ fn key_sweep<E: Element>(
     let groups = key_positions.div_ceil(group);
     let split = |values| split_columns(values, head_channels, key_positions, group);
     split(key_gradient).into_par_iter().zip(split(value_gradient)).enumerate().for_each_init(
-        || KeyGradient::<E>::scratch(head_channels, group),
+        || Scratch::new(KeyGradient::<E>::scratch_lens(head_channels, group)),
         |scratch, (task, (key_gradient, value_gradient))| {
             let head = task / groups;
             arch.dispatch(KeyGradient {

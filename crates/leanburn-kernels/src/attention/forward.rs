@@ -5,11 +5,12 @@ use std::f32::consts::{LN_2, LOG2_E};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::panel::{BLOCK, Head, Place, Scratch, split_columns, unpack};
+use super::panel::{BLOCK, Head, Place, Scratch, columns_bytes, groups_bytes, split_columns, split_groups, unpack};
 use super::power::power_of_two;
 use super::product::{Extent, Update, panel_width, sum_channels, sum_positions};
-use super::{AttentionShape, LANES};
+use super::{AttentionShape, LANES, LISTS};
 use crate::Element;
+use crate::parallel::busy;
 use crate::simd::{self, load, store};
 
 /// `output = value * softmax(scale * key^T query)` over the keys, for each head; returns the logarithm of each
@@ -55,10 +56,9 @@ pub(super) fn forward_on<E: Element>(
     let groups = query_positions.div_ceil(group);
     let mut log_sum_exp = vec![0.0; shape.batch_size * shape.heads * query_positions];
     let outputs = split_columns(output, head_channels, query_positions, group);
-    let logarithms: Vec<&mut [f32]> =
-        log_sum_exp.chunks_exact_mut(query_positions).flat_map(|head| head.chunks_mut(group)).collect();
+    let logarithms = split_groups(&mut log_sum_exp, query_positions, group);
     outputs.into_par_iter().zip(logarithms).enumerate().for_each_init(
-        || QueryGroup::<E>::scratch(head_channels, group),
+        || Scratch::new(scratch_lens(head_channels, group)),
         |scratch, (task, (output, log_sum_exp))| {
             let head = task / groups;
             arch.dispatch(QueryGroup {
@@ -76,6 +76,22 @@ pub(super) fn forward_on<E: Element>(
     log_sum_exp
 }
 
+/// Bytes that [`forward`] takes at most, beside its inputs and outputs, in the current pool.
+pub fn forward_workspace(shape: &AttentionShape) -> usize {
+    let AttentionShape { batch_size, heads, head_channels, query_positions, .. } = *shape;
+    let (group, heads) = (shape.group(query_positions), batch_size * heads);
+    let lists =
+        columns_bytes(heads, head_channels, query_positions, group) + groups_bytes(heads, query_positions, group);
+    let threads = busy(heads * query_positions.div_ceil(group));
+    LISTS + lists + threads * Scratch::bytes(scratch_lens(head_channels, group))
+}
+
+/// Blocks of keys and values; panels of queries and outputs; scores; greatest score and denominator of each query.
+fn scratch_lens(head_channels: usize, group: usize) -> [usize; 7] {
+    let (block, panels) = (BLOCK * head_channels, group * head_channels);
+    [block, block, panels, panels, BLOCK * LANES, group, group]
+}
+
 /// A group of queries of one head, in the lanes of panels.
 struct QueryGroup<'a, E> {
     query: Head<'a, E>,
@@ -88,14 +104,6 @@ struct QueryGroup<'a, E> {
     output: Vec<&'a mut [E]>,
     log_sum_exp: &'a mut [f32],
     scratch: &'a mut Scratch<7>,
-}
-
-impl<E: Element> QueryGroup<'_, E> {
-    /// Blocks of keys and values; panels of queries and outputs; scores; greatest score and denominator of each query.
-    fn scratch(head_channels: usize, group: usize) -> Scratch<7> {
-        let (block, panels) = (BLOCK * head_channels, group * head_channels);
-        Scratch::new([block, block, panels, panels, BLOCK * LANES, group, group])
-    }
 }
 
 impl<E: Element> WithSimd for QueryGroup<'_, E> {

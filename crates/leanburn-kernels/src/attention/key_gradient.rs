@@ -35,9 +35,9 @@ pub(super) struct KeyGradient<'a, E> {
 impl<E: Element> KeyGradient<'_, E> {
     /// Blocks of queries and outputs' gradients; panels of keys, values and the gradients of both; scores and
     /// probabilities' gradients.
-    pub fn scratch(head_channels: usize, group: usize) -> Scratch<8> {
+    pub fn scratch_lens(head_channels: usize, group: usize) -> [usize; 8] {
         let (block, panels, tile) = (BLOCK * head_channels, group * head_channels, BLOCK * LANES);
-        Scratch::new([block, block, panels, panels, panels, panels, tile, tile])
+        [block, block, panels, panels, panels, panels, tile, tile]
     }
 }
 

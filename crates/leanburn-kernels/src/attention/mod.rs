@@ -13,11 +13,14 @@ mod power;
 mod product;
 mod query_gradient;
 
-pub use backward::{Attended, Gradients, backward};
-pub use forward::forward;
+pub use backward::{Attended, Gradients, backward, backward_workspace};
+pub use forward::{forward, forward_workspace};
 
 /// Most lanes of a panel: three vectors of sixteen.
 const LANES: usize = 48;
+
+/// Bytes for what rayon keeps, and other small things.
+const LISTS: usize = 4096;
 
 /// Shape of an attention.
 ///
@@ -71,16 +74,6 @@ impl AttentionShape {
         let panels = self.batch_size * self.heads * positions.div_ceil(LANES);
         LANES * (panels / tasks).clamp(1, most)
     }
-}
-
-/// Bytes that [`forward`] takes at most, beside its inputs and outputs.
-pub fn forward_workspace(_shape: &AttentionShape) -> usize {
-    0
-}
-
-/// Bytes that [`backward`] takes at most, beside its inputs and outputs.
-pub fn backward_workspace(_shape: &AttentionShape) -> usize {
-    0
 }
 
 #[cfg(test)]

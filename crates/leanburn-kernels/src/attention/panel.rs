@@ -85,7 +85,8 @@ pub(super) fn split_columns<E>(
     positions: usize,
     group: usize,
 ) -> Vec<Vec<&mut [E]>> {
-    let mut split = Vec::new();
+    let heads = values.len() / (head_channels * positions);
+    let mut split = Vec::with_capacity(heads * positions.div_ceil(group));
     for head in values.chunks_exact_mut(head_channels * positions) {
         let first = split.len();
         split.extend((0..positions.div_ceil(group)).map(|_| Vec::with_capacity(head_channels)));
@@ -94,6 +95,24 @@ pub(super) fn split_columns<E>(
         }
     }
     split
+}
+
+/// Bytes of the slices that [`split_columns`] makes of so many heads.
+pub(super) fn columns_bytes(heads: usize, head_channels: usize, positions: usize, group: usize) -> usize {
+    let columns = size_of::<Vec<&mut [f32]>>() + head_channels * size_of::<&mut [f32]>();
+    heads * positions.div_ceil(group) * columns
+}
+
+/// Splits the values of every head, one for each position, into groups of positions.
+pub(super) fn split_groups(values: &mut [f32], positions: usize, group: usize) -> Vec<&mut [f32]> {
+    let mut split = Vec::with_capacity(values.len() / positions * positions.div_ceil(group));
+    values.chunks_exact_mut(positions).for_each(|head| split.extend(head.chunks_mut(group)));
+    split
+}
+
+/// Bytes of the slices that [`split_groups`] makes of so many heads.
+pub(super) fn groups_bytes(heads: usize, positions: usize, group: usize) -> usize {
+    heads * positions.div_ceil(group) * size_of::<&mut [f32]>()
 }
 
 /// Zeroed float32 scratch in `N` parts; each begins a cache line, so that no vector lies across two.
@@ -109,10 +128,20 @@ const LINE: usize = 64 / size_of::<f32>();
 impl<const N: usize> Scratch<N> {
     /// Scratch in parts of at least these lengths.
     pub fn new(lens: [usize; N]) -> Self {
-        let lens = lens.map(|len| len.next_multiple_of(LINE));
-        let values = vec![0.0; lens.iter().sum::<usize>() + LINE];
+        let values = vec![0.0; Self::len(lens)];
+        let lens = lens.map(whole_lines);
         let start = values.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
         Self { values, start, lens }
+    }
+
+    /// Bytes of scratch in such parts.
+    pub fn bytes(lens: [usize; N]) -> usize {
+        Self::len(lens) * size_of::<f32>()
+    }
+
+    /// Values of scratch in such parts, and those before the first line.
+    fn len(lens: [usize; N]) -> usize {
+        lens.map(whole_lines).iter().sum::<usize>() + LINE
     }
 
     /// The parts.
@@ -121,4 +150,9 @@ impl<const N: usize> Scratch<N> {
         let mut rest = &mut self.values[self.start..];
         self.lens.map(|len| rest.split_off_mut(..len).expect("the parts fit the whole"))
     }
+}
+
+/// A length rounded up to whole cache lines.
+fn whole_lines(len: usize) -> usize {
+    len.next_multiple_of(LINE)
 }

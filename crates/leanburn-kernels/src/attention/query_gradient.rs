@@ -34,9 +34,9 @@ pub(super) struct QueryGradient<'a, E> {
 impl<E: Element> QueryGradient<'_, E> {
     /// Blocks of keys and values; panels of queries, outputs' gradients and queries' gradients; scores and
     /// probabilities' gradients; logarithms and projections.
-    pub fn scratch(head_channels: usize, group: usize) -> Scratch<9> {
+    pub fn scratch_lens(head_channels: usize, group: usize) -> [usize; 9] {
         let (block, panels, tile) = (BLOCK * head_channels, group * head_channels, BLOCK * LANES);
-        Scratch::new([block, block, panels, panels, panels, tile, tile, group, group])
+        [block, block, panels, panels, panels, tile, tile, group, group]
     }
 }
 

@@ -54,23 +54,58 @@ pub(super) struct Scratch<'a, E> {
     pub(super) apart: Vec<f32>,
 }
 
-impl<'a, E: Element> Scratch<'a, E> {
-    pub(super) fn new(pass: &Pass<'_, '_, E>, source: Source<'a, E>) -> Self {
+/// Lengths of what a thread holds.
+pub(super) struct ScratchLens {
+    slots: usize,
+    ring: usize,
+    sums: usize,
+    by_channel: usize,
+    room: usize,
+    packed: usize,
+    taps: usize,
+    apart: usize,
+}
+
+impl ScratchLens {
+    pub(super) fn of<E: Element>(pass: &Pass<'_, '_, E>) -> Self {
         let Pass { gather, tiling, .. } = pass;
         let (slots, window) = (pass.slots(), pass.window_apart([0, 0], tiling.tile));
         let phases = pass.phases().iter().product::<usize>();
         let sums = phases * pass.widest * positions(&window, tiling.tile).next_multiple_of(LANES);
         Self {
+            slots,
+            ring: slots * gather.channels[0] * window.channel_len() + 2 * SLACK,
+            sums: pass.kept() * sums + LANES,
+            by_channel: if pass.lanes == Lanes::Channels { sums + LANES } else { 0 },
+            room: 2 * tiling.tile[1].next_multiple_of(LANES) * pass.phases()[1],
+            packed: (window.size[1] * window.step[1]).min(gather.axes[2].input),
+            taps: pass.depth.kernel * gather.axes[1].kernel * gather.axes[2].kernel,
+            apart: if pass.apart { pass.weights.channels() * (window.channel_len() + 3 * LANES) } else { 0 },
+        }
+    }
+
+    /// Bytes of all.
+    pub(super) fn bytes(&self) -> usize {
+        let Self { slots, ring, sums, by_channel, room, packed, taps, apart } = self;
+        let floats = ring + sums + by_channel + room + packed + apart;
+        floats * size_of::<f32>() + slots * size_of::<Option<usize>>() + taps * size_of::<Tap>()
+    }
+}
+
+impl<'a, E: Element> Scratch<'a, E> {
+    pub(super) fn new(pass: &Pass<'_, '_, E>, source: Source<'a, E>) -> Self {
+        let lens = ScratchLens::of(pass);
+        Self {
             source,
             layout: None,
-            ring: vec![0.0; slots * gather.channels[0] * window.channel_len() + 2 * SLACK],
-            planes: vec![None; slots],
-            sums: vec![0.0; pass.kept() * sums + LANES],
-            by_channel: vec![0.0; if pass.lanes == Lanes::Channels { sums + LANES } else { 0 }],
-            room: vec![0.0; 2 * tiling.tile[1].next_multiple_of(LANES) * pass.phases()[1]],
-            packed: Vec::new(),
-            taps: Vec::new(),
-            apart: vec![0.0; if pass.apart { pass.weights.channels() * (window.channel_len() + 3 * LANES) } else { 0 }],
+            ring: vec![0.0; lens.ring],
+            planes: vec![None; lens.slots],
+            sums: vec![0.0; lens.sums],
+            by_channel: vec![0.0; lens.by_channel],
+            room: vec![0.0; lens.room],
+            packed: Vec::with_capacity(lens.packed),
+            taps: Vec::with_capacity(lens.taps),
+            apart: vec![0.0; lens.apart],
         }
     }
 }

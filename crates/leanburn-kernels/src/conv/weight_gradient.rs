@@ -15,9 +15,11 @@ use super::{
     check::{check_input, check_shape},
     weight_lanes::Lanes,
     weight_plan::WeightPlan,
+    weight_scratch::Scratch,
     weight_task::WeightTask,
 };
-use crate::{Element, parallel::for_each, simd};
+use crate::parallel::{for_each, threads};
+use crate::{Element, simd};
 
 /// Gradient of the weight of a convolution, `[channels_out, channels_in / groups, kernel..]`, into `target`.
 ///
@@ -81,26 +83,42 @@ fn weight_gradient_on<E: Element>(
     let plan = WeightPlan::new(shape, lanes);
     let mut partial = vec![0.0; (plan.parts - 1) * target.len()];
     let weights = std::iter::once(&mut *target).chain(partial.chunks_exact_mut(shape.weight_len()));
-    let tasks: Vec<_> = weights
-        .enumerate()
-        .flat_map(|(part, weight)| {
-            blocks(&plan, weight).into_iter().enumerate().map(move |(block, columns)| (part, block, columns))
-        })
-        .collect();
+    let mut tasks: Vec<Task> = Vec::with_capacity(plan.tasks());
+    for (part, weight) in weights.enumerate() {
+        tasks.extend(blocks(&plan, weight).into_iter().enumerate().map(|(block, columns)| (part, block, columns)));
+    }
     let scratches = Mutex::new(Vec::new());
     for_each(tasks, shape.multiplications(), |(part, block, columns)| {
-        let scratch = scratches.lock().unwrap().pop().unwrap_or_default();
+        let scratch = scratches.lock().unwrap().pop().unwrap_or_else(|| Scratch::new(arch, &plan));
         let scratch = WeightTask::new(arch, &plan, block, columns, scratch).run(input, gradient, part);
         scratches.lock().unwrap().push(scratch);
     });
     add_parts(target, &partial);
 }
 
+/// Bytes that [`weight_gradient`] takes at most, of a weight and an output that are not empty.
+pub(super) fn workspace(shape: &ConvShape) -> usize {
+    let sums = if shape.batch_size < 2 { 0 } else { shape.weight_len() * size_of::<f64>() };
+    let item = ConvShape { batch_size: shape.batch_size.min(1), ..*shape };
+    let (arch, plan) = (simd::best(), WeightPlan::new(&item, Lanes::of(&item)));
+    let partial = (plan.parts - 1) * shape.weight_len() * size_of::<f32>();
+    // Each channel has a column in each block of the input.
+    let columns = plan.parts * plan.blocks().0 * shape.channels_out * size_of::<&mut [f32]>();
+    let tasks = plan.tasks() * size_of::<Task>() + columns;
+    let scratch = Scratch::bytes(arch, &plan) + WeightTask::bytes(&plan);
+    sums + partial + tasks + threads(plan.tasks(), item.multiplications()) * scratch
+}
+
+/// The part, the block and its columns of the weight.
+type Task<'a> = (usize, usize, Vec<&'a mut [f32]>);
+
 /// Cuts a weight into blocks, `[group][block out][block in][channel out]`, each `[channel in][kernel..]`.
 fn blocks<'a>(plan: &WeightPlan, weight: &'a mut [f32]) -> Vec<Vec<&'a mut [f32]>> {
     let (channels_in, channels_out) = plan.channels();
     let (blocks_in, blocks_out) = plan.blocks();
-    let mut blocks: Vec<_> = (0..plan.shape.groups * blocks_out * blocks_in).map(|_| Vec::new()).collect();
+    let columns = |block: usize| (channels_out - block / blocks_in % blocks_out * plan.block_out).min(plan.block_out);
+    let blocks = plan.shape.groups * blocks_out * blocks_in;
+    let mut blocks: Vec<_> = (0..blocks).map(|block| Vec::with_capacity(columns(block))).collect();
     for (channel, column) in weight.chunks_exact_mut(channels_in * plan.elements()).enumerate() {
         let block_out = channel / channels_out * blocks_out + channel % channels_out / plan.block_out;
         for (block_in, column) in column.chunks_mut(plan.block_in * plan.elements()).enumerate() {

@@ -260,6 +260,11 @@ impl WeightPlan {
         blocks_in * blocks_out * self.shape.groups
     }
 
+    /// Tasks: blocks times parts.
+    pub(crate) fn tasks(&self) -> usize {
+        self.parts * self.tasks_of_part()
+    }
+
     /// Output positions of the whole batch.
     fn all_positions(&self) -> usize {
         self.shape.batch_size * self.output.iter().product::<usize>()

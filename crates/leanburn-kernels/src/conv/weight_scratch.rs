@@ -6,7 +6,7 @@ use super::{dot_products::SumsLen, outer_products::Tiles, pack::SLACK, weight_la
 
 /// The memory. Between two tasks all sums are zero, and so are the packed values outside of the volume, so that it need
 /// not be cleared again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scratch {
     /// Ring of packed input planes, `[slot][channel][..]`.
     pub planes: Vec<f32>,
@@ -23,14 +23,23 @@ pub(crate) struct Scratch {
     outside: Option<[usize; 3]>,
 }
 
-impl Scratch {
-    /// Makes room for a block of so many input and output channels.
-    pub(crate) fn fit(&mut self, arch: Arch, plan: &WeightPlan, channels: [usize; 2]) {
+/// Lengths of the memory's parts.
+struct Lens {
+    planes: usize,
+    held: usize,
+    gradient: usize,
+    sums: usize,
+    room: usize,
+}
+
+impl Lens {
+    /// For a block of so many input and output channels.
+    fn of(arch: Arch, plan: &WeightPlan, channels: [usize; 2]) -> Self {
         let rows = channels[0] * plan.shape.kernel[1] * plan.shape.kernel[2];
-        let (gradient_len, sums_len) = match plan.lanes {
+        let (gradient, sums) = match plan.lanes {
             Lanes::Positions => {
-                let sums_len = arch.dispatch(SumsLen { rows, columns: channels[1] });
-                (plan.planes * channels[1] * plan.column_len(), sums_len)
+                let sums = arch.dispatch(SumsLen { rows, columns: channels[1] });
+                (plan.planes * channels[1] * plan.column_len(), sums)
             }
             Lanes::Channels => {
                 let columns = arch.dispatch(Tiles(channels[1])).columns();
@@ -38,15 +47,52 @@ impl Scratch {
             }
         };
         let slack = plan.shared_zeros() + SLACK;
-        let planes_len = plan.slots() * channels[0] * plan.window(0).channel_len() + slack;
-        if self.planes.len() != planes_len {
+        Self {
+            planes: plan.slots() * channels[0] * plan.window(0).channel_len() + slack,
+            held: plan.slots(),
+            gradient,
+            sums: plan.shape.kernel[0] * sums,
+            room: plan.shape.input[2].max(plan.output[2]),
+        }
+    }
+
+    /// For the largest block.
+    fn most(arch: Arch, plan: &WeightPlan) -> Self {
+        Self::of(arch, plan, [plan.block_in, plan.block_out])
+    }
+}
+
+impl Scratch {
+    /// Room for any block, and nothing in it.
+    pub(crate) fn new(arch: Arch, plan: &WeightPlan) -> Self {
+        let Lens { planes, held, gradient, sums, room } = Lens::most(arch, plan);
+        Self {
+            planes: Vec::with_capacity(planes),
+            held: Vec::with_capacity(held),
+            gradient: Vec::with_capacity(gradient),
+            sums: Vec::with_capacity(sums),
+            room: Vec::with_capacity(room),
+            outside: None,
+        }
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(arch: Arch, plan: &WeightPlan) -> usize {
+        let Lens { planes, held, gradient, sums, room } = Lens::most(arch, plan);
+        (planes + gradient + sums + room) * size_of::<f32>() + held * size_of::<Option<usize>>()
+    }
+
+    /// Makes room for a block of so many input and output channels.
+    pub(crate) fn fit(&mut self, arch: Arch, plan: &WeightPlan, channels: [usize; 2]) {
+        let lens = Lens::of(arch, plan, channels);
+        if self.planes.len() != lens.planes {
             self.planes.clear();
-            self.planes.resize(planes_len, 0.0);
+            self.planes.resize(lens.planes, 0.0);
         }
         // Columns of the gradient keep their places, and their zeros, when their number changes.
-        self.gradient.resize(gradient_len, 0.0);
-        self.sums.resize(plan.shape.kernel[0] * sums_len, 0.0);
-        self.held.resize(plan.slots(), None);
+        self.gradient.resize(lens.gradient, 0.0);
+        self.sums.resize(lens.sums, 0.0);
+        self.held.resize(lens.held, None);
     }
 
     /// Forgets the planes, and clears them unless the same rows as before are outside of the volume.

@@ -56,6 +56,14 @@ impl<'a> WeightTask<'a> {
         Self { arch, plan, first, channels, rows, targets, scratch, target }
     }
 
+    /// Bytes that the largest task takes at most, beside its scratch and its target.
+    pub(crate) fn bytes(plan: &WeightPlan) -> usize {
+        let rows = plan.block_in * plan.shape.kernel[1] * plan.shape.kernel[2];
+        let positions = if plan.lanes == Lanes::Channels { plan.positions() } else { 0 };
+        // Rows and targets; then targets once more, or positions.
+        (2 * rows + rows.max(positions)) * size_of::<usize>() + plan.planes * size_of::<PlanePair>()
+    }
+
     /// Writes the sums over a part of the positions, of which there is at least one march, to the target; returns the
     /// scratch.
     pub(crate) fn run<E: Element>(mut self, input: Input<'_, E>, gradient: Input<'_, E>, part: usize) -> Scratch {

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::windows::{AxisWindows, Interior};
 use super::{PoolWindows, Rows, replaces, widened};
-use crate::{Element, simd};
+use crate::{Element, parallel::busy, simd};
 
 /// Most values of the gradient that a thread holds in float32, unless one plane is more.
 const SLAB: usize = 1 << 17;
@@ -54,7 +54,7 @@ pub(super) fn max_pool_backward_on<E: Element>(
     let expected = windows.items() * pooled;
     assert_eq!(gradient.len(), expected, "the gradient is [items, depth, height, width] of the windows' output");
     let interior = windows.axes[2].interior();
-    let slab = (slab / (height * width)).clamp(1, depth);
+    let slab = planes(slab, windows);
     input_gradient.par_chunks_mut(volume).enumerate().for_each(|(item, input_gradient)| {
         let input = &input[item * volume..][..volume];
         let gradient = &gradient[item * pooled..][..pooled];
@@ -68,6 +68,19 @@ pub(super) fn max_pool_backward_on<E: Element>(
             },
         );
     });
+}
+
+/// Bytes that [`max_pool_backward`] takes at most, beside its inputs and outputs, in the current pool.
+pub fn max_pool_backward_workspace(windows: &PoolWindows) -> usize {
+    let [depth, height, width] = windows.input();
+    let slab = planes(SLAB, windows);
+    busy(windows.items() * depth.div_ceil(slab)) * (Rows::bytes(windows) + slab * height * width * size_of::<f32>())
+}
+
+/// Planes of a slab of about so many values.
+fn planes(slab: usize, windows: &PoolWindows) -> usize {
+    let [depth, height, width] = windows.input();
+    (slab / (height * width)).clamp(1, depth)
 }
 
 /// Some planes of the gradient of an item.

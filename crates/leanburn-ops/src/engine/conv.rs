@@ -85,7 +85,7 @@ pub(crate) fn forward(
 ) -> Tensor<5> {
     let shape = shape(x.dims(), weight.dims(), options);
     if let Some(call) = Call::on("conv3d", x) {
-        let workspace = float32_bytes(weight) + conv::forward_workspace(&shape, x.dtype().size());
+        let workspace = float32_bytes(weight) + conv::forward_workspace(&shape);
         let call = call.reads(x).reads(weight).costs(shape.flops(), workspace);
         let call = residual.into_iter().fold(call, Call::writes_over);
         return call.record_one(output_dims(&shape), x.dtype());
@@ -120,7 +120,7 @@ pub(crate) fn data_gradient(
 ) -> Tensor<5> {
     let shape = shape(input, weight.dims(), options);
     if let Some(call) = Call::on("conv3d_data_gradient", gradient) {
-        let workspace = float32_bytes(weight) + conv::data_gradient_workspace(&shape, gradient.dtype().size());
+        let workspace = float32_bytes(weight) + conv::data_gradient_workspace(&shape);
         let call = call.reads(gradient).reads(weight).costs(shape.flops(), workspace);
         return call.record_one(input, gradient.dtype());
     }
@@ -146,7 +146,7 @@ pub(crate) fn weight_gradient(
     let shape = shape(x.dims(), weight.dims(), options);
     if let Some(call) = Call::on("conv3d_weight_gradient", x) {
         let call = call.reads(x).reads(gradient);
-        let call = call.costs(shape.flops(), conv::weight_gradient_workspace(&shape, x.dtype().size()));
+        let call = call.costs(shape.flops(), weight_gradient_workspace(&shape, weight));
         return call.record_one(weight.dims(), weight.dtype());
     }
     if !CpuTensor::holds(x) {
@@ -160,6 +160,15 @@ pub(crate) fn weight_gradient(
         conv::weight_gradient(&shape, input, Input::plain(gradient.values::<E>()), &mut sums);
     });
     cast_to(CpuTensor::from_vec(sums, weight.dims()).into_tensor(), weight.dtype())
+}
+
+/// Bytes that a weight's gradient takes beside it. Where it is not float32 it is cast, when the kernel is done.
+pub(super) fn weight_gradient_workspace(shape: &ConvShape, weight: &Tensor<5>) -> usize {
+    let workspace = conv::weight_gradient_workspace(shape);
+    match weight.dtype() {
+        DType::F32 => workspace,
+        dtype => float32_bytes(weight) + workspace.saturating_sub(weight.shape().num_elements() * dtype.size()),
+    }
 }
 
 /// The gradient of the bias: the sum of each channel.

@@ -109,7 +109,7 @@ pub(crate) fn weight_gradient(
 /// On a recording device: [`transposed`], with `copies` bytes of weights beside it.
 pub(super) fn recorded(call: Call, shape: &ConvShape, x: &Tensor<5>, weight: &Tensor<5>, copies: usize) -> Tensor<5> {
     let [depth, height, width] = shape.input;
-    let workspace = copies + conv::data_gradient_workspace(shape, x.dtype().size());
+    let workspace = copies + conv::data_gradient_workspace(shape);
     let call = call.reads(x).reads(weight).costs(shape.flops(), workspace);
     call.record_one([shape.batch_size, shape.channels_in, depth, height, width], x.dtype())
 }
@@ -122,7 +122,7 @@ pub(super) fn recorded_data_gradient(
     weight: &Tensor<5>,
     copies: usize,
 ) -> Tensor<5> {
-    let workspace = copies + conv::forward_workspace(shape, gradient.dtype().size());
+    let workspace = copies + conv::forward_workspace(shape);
     let call = call.reads(gradient).reads(weight).costs(shape.flops(), workspace);
     call.record_one(super::conv::output_dims(shape), gradient.dtype())
 }
@@ -136,7 +136,7 @@ pub(super) fn recorded_weight_gradient(
     weight: &Tensor<5>,
     copies: usize,
 ) -> Tensor<5> {
-    let workspace = copies + conv::weight_gradient_workspace(shape, x.dtype().size());
+    let workspace = copies + super::conv::weight_gradient_workspace(shape, weight);
     let call = call.reads(x).reads(gradient).costs(shape.flops(), workspace);
     call.record_one(weight.dims(), weight.dtype())
 }

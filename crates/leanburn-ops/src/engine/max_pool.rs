@@ -30,7 +30,8 @@ pub(crate) fn backward(x: Tensor<5>, windows: &PoolWindows, gradient: Tensor<5>)
     let dims = x.dims();
     if let Some(call) = Call::on("max_pool3d_gradient", &x) {
         let (flops, dtype) = (x.shape().num_elements() as u64, x.dtype());
-        return call.takes(x).takes(gradient).costs(flops, 0).record_one(dims, dtype);
+        let workspace = max_pool::max_pool_backward_workspace(windows);
+        return call.takes(x).takes(gradient).costs(flops, workspace).record_one(dims, dtype);
     }
     if CpuTensor::holds(&x) {
         let (x, gradient) = (CpuTensor::of(x), CpuTensor::of(gradient));

@@ -34,6 +34,7 @@ use super::rows::{ByChannel, SharedOutput, TileRows};
 use super::tile::{Block, LANES, Lanes, Registers, Tap, blocks};
 use super::{Input, Output};
 use crate::Element;
+use crate::parallel::busy;
 use crate::simd::{load, store};
 
 /// Fewest channels, in and out, for which the transforms pay.
@@ -48,15 +49,39 @@ const LEAST_POSITIONS: usize = 256;
 /// Most transformed weights for each position of the output: 64 KiB.
 const MOST_WEIGHTS: usize = 16 * 1024;
 
+/// How a gather is computed best.
+struct Way {
+    /// By rows transformed; else directly.
+    rows: bool,
+    /// With depth transformed, where it is direct.
+    depth: Option<DepthTransform>,
+}
+
+impl Way {
+    fn of(gather: &Gather) -> Self {
+        let depth = DepthTransform::of(gather);
+        let near = depth.as_ref().is_some_and(|transform| transform.reads_few_weights(gather));
+        Self { rows: pays(gather) && !near, depth }
+    }
+}
+
 /// Computes a gather in the best way: along the depth or by rows transformed where that pays, else directly.
 pub(crate) fn run<E: Element>(gather: &Gather, arch: Arch, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-    match DepthTransform::of(gather) {
-        transform if !pays(gather) => gather.run(arch, transform, input, weight, output),
-        Some(transform) if transform.reads_few_weights(gather) => {
-            gather.run(arch, Some(transform), input, weight, output);
-        }
-        _ => run_transformed(gather, arch, input, weight, output),
+    match Way::of(gather) {
+        Way { rows: true, .. } => run_transformed(gather, arch, input, weight, output),
+        Way { depth, .. } => gather.run(arch, depth, input, weight, output),
     }
+}
+
+/// Bytes that [`run`] takes at most, in the current pool.
+pub(crate) fn workspace(gather: &Gather, arch: Arch) -> usize {
+    let way = Way::of(gather);
+    if !way.rows {
+        return gather.workspace(arch, way.depth);
+    }
+    let plan = Plan::new(gather, arch);
+    let [weights, transforming] = TransformedWeights::bytes(gather, &plan.blocks);
+    weights + transforming.max(busy(plan.tasks()) * ScratchLens::of(&plan).bytes())
 }
 
 /// Whether the kernel has three rows, one after the other, that all outputs read.
@@ -96,17 +121,16 @@ fn run_transformed<E: Element>(
     if output.values.is_empty() {
         return;
     }
-    let lanes = lanes(gather, Registers::of(arch).lanes);
-    let weights = TransformedWeights::new(arch, gather, blocks(arch, lanes, gather.channels[1]), weight);
-    let widest = weights.blocks().iter().map(|block| block.width).max().unwrap_or(1);
-    let pieces = gather.batch_size * gather.groups;
-    let tiling = Tiling::new(gather, lanes, widest);
+    let mut plan = Plan::new(gather, arch);
+    let weights = TransformedWeights::new(arch, gather, std::mem::take(&mut plan.blocks), weight);
     let size = gather.axes.each_ref().map(|axis| axis.input);
     let source = Source { input, channels: gather.groups * gather.channels[0], size };
-    let pass = Pass { arch, gather, source, weights, lanes, widest, tiling, output: SharedOutput::new(output) };
-    let [chunks, high, wide] = tiling.counts(gather);
-    (0..pieces * high * wide * chunks).into_par_iter().for_each_init(
-        || Scratch::new(&pass),
+    let ([chunks, high, wide], tasks) = (plan.tiling.counts(gather), plan.tasks());
+    let Plan { lanes, tiling, .. } = plan;
+    let lens = ScratchLens::of(&plan);
+    let pass = Pass { arch, gather, source, weights, lanes, tiling, output: SharedOutput::new(output) };
+    (0..tasks).into_par_iter().for_each_init(
+        || Scratch::new(&lens),
         |scratch, task| {
             let (chunk, task) = (task % chunks, task / chunks);
             let (column, task) = (task % wide, task / wide);
@@ -116,6 +140,28 @@ fn run_transformed<E: Element>(
     );
 }
 
+/// What a run is made of, before there are numbers.
+struct Plan<'a> {
+    gather: &'a Gather,
+    lanes: Lanes,
+    blocks: Vec<Block>,
+    widest: usize,
+    tiling: Tiling,
+}
+
+impl<'a> Plan<'a> {
+    fn new(gather: &'a Gather, arch: Arch) -> Self {
+        let lanes = lanes(gather, Registers::of(arch).lanes);
+        let blocks = blocks(arch, lanes, gather.channels[1]);
+        let widest = blocks.iter().map(|block| block.width).max().unwrap_or(1);
+        Self { gather, lanes, blocks, widest, tiling: Tiling::new(gather, lanes, widest) }
+    }
+
+    fn tasks(&self) -> usize {
+        self.gather.batch_size * self.gather.groups * self.tiling.counts(self.gather).iter().product::<usize>()
+    }
+}
+
 /// One run.
 struct Pass<'a, 'b, E> {
     arch: Arch,
@@ -123,7 +169,6 @@ struct Pass<'a, 'b, E> {
     source: Source<'a, E>,
     weights: TransformedWeights,
     lanes: Lanes,
-    widest: usize,
     /// Its rows are groups of rows.
     tiling: Tiling,
     output: SharedOutput<'b, E>,
@@ -146,21 +191,58 @@ struct Scratch {
     taps: Vec<Tap>,
 }
 
-impl Scratch {
-    fn new<E: Element>(pass: &Pass<'_, '_, E>) -> Self {
-        let Pass { gather, tiling, .. } = pass;
-        let (slots, strip) = (pass.slots(), Strip::apart(gather, [0, 0], tiling.tile));
-        let component = pass.widest * strip.positions(tiling.tile[1]).next_multiple_of(LANES);
+/// Lengths of what a thread holds.
+struct ScratchLens {
+    ring: usize,
+    slots: usize,
+    sums: usize,
+    rows: usize,
+    room: usize,
+    packed: usize,
+    taps: usize,
+}
+
+impl ScratchLens {
+    fn of(plan: &Plan<'_>) -> Self {
+        let Plan { gather, lanes, tiling, .. } = plan;
+        let (slots, strip) = (tiling.slots(gather), Strip::apart(gather, [0, 0], tiling.tile));
+        let component = plan.widest * strip.positions(tiling.tile[1]).next_multiple_of(LANES);
         Self {
-            ring: vec![0.0; slots * gather.channels[0] * strip.channel_len() + 2 * SLACK],
-            planes: vec![None; slots],
-            sums: vec![0.0; pass.kept() * COMPONENTS * component],
-            rows: vec![0.0; if pass.lanes == Lanes::Channels { OUTPUTS * component } else { 0 }],
-            room: vec![0.0; 2 * tiling.tile[1].next_multiple_of(LANES)],
-            packed: Vec::new(),
-            taps: Vec::new(),
+            ring: slots * gather.channels[0] * strip.channel_len() + 2 * SLACK,
+            slots,
+            sums: kept(*lanes, tiling) * COMPONENTS * component,
+            rows: if *lanes == Lanes::Channels { OUTPUTS * component } else { 0 },
+            room: 2 * tiling.tile[1].next_multiple_of(LANES),
+            packed: strip.room(),
+            taps: gather.axes[0].kernel * gather.axes[2].kernel,
         }
     }
+
+    /// Bytes of all.
+    fn bytes(&self) -> usize {
+        let Self { ring, slots, sums, rows, room, packed, taps } = self;
+        let floats = ring + sums + rows + room + packed;
+        floats * size_of::<f32>() + slots * size_of::<Option<usize>>() + taps * size_of::<Tap>()
+    }
+}
+
+impl Scratch {
+    fn new(lens: &ScratchLens) -> Self {
+        Self {
+            ring: vec![0.0; lens.ring],
+            planes: vec![None; lens.slots],
+            sums: vec![0.0; lens.sums],
+            rows: vec![0.0; lens.rows],
+            room: vec![0.0; lens.room],
+            packed: Vec::with_capacity(lens.packed),
+            taps: Vec::with_capacity(lens.taps),
+        }
+    }
+}
+
+/// Planes of sums that are kept at the same time.
+fn kept(lanes: Lanes, tiling: &Tiling) -> usize {
+    if lanes == Lanes::Channels { tiling.planes } else { 1 }
 }
 
 /// The part of an output plane that is computed at once: some groups of rows.
@@ -176,11 +258,6 @@ impl<E: Element> Pass<'_, '_, E> {
     /// Planes that the ring holds.
     fn slots(&self) -> usize {
         self.tiling.slots(self.gather)
-    }
-
-    /// Planes of sums that are kept at the same time.
-    fn kept(&self) -> usize {
-        if self.lanes == Lanes::Channels { self.tiling.planes } else { 1 }
     }
 
     /// One tile of one chunk of the depth. `piece` is the item and group, `place` the number of the tile.

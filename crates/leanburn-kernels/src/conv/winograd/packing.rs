@@ -61,6 +61,11 @@ impl Strip {
         self.groups * self.width
     }
 
+    /// Length of [`PackStrip::rows`].
+    pub(super) fn room(&self) -> usize {
+        COMPONENTS * self.width.next_multiple_of(LANES)
+    }
+
     /// Columns of the volume inside of the strip, and the zeros of the strip before them.
     fn columns_inside(&self, width: usize) -> (Range<usize>, usize) {
         let end = (self.first[1] + self.width as isize).min(width as isize);
@@ -87,7 +92,7 @@ impl<E: Element> PackStrip<'_, '_, E> {
     pub(super) fn run(self, arch: Arch) {
         assert_eq!(self.target.len(), self.channels.len() * self.strip.channel_len());
         self.rows.clear();
-        self.rows.resize(COMPONENTS * self.strip.width.next_multiple_of(LANES), 0.0);
+        self.rows.resize(self.strip.room(), 0.0);
         arch.dispatch(self);
     }
 }

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use super::transform::{self, COMPONENTS};
 use crate::conv::gather::Gather;
 use crate::conv::tile::Block;
+use crate::parallel::busy;
 
 /// Weights of a gather, `[group][block][component][input channel][element][channel of the block]`, where the elements
 /// are those along the depth and the columns.
@@ -26,9 +27,8 @@ pub(super) struct TransformedWeights {
 impl TransformedWeights {
     /// Transforms `weight` for `blocks` of the output channels of each group.
     pub(super) fn new(arch: Arch, gather: &Gather, blocks: Vec<Block>, weight: &[f32]) -> Self {
-        let channels_computed: usize = blocks.iter().map(|block| block.width).sum();
         let rows = row_elements(gather);
-        let elements = rows[0].len();
+        let (elements, channels_computed) = (rows[0].len(), computed(&blocks));
         let per_channel = COMPONENTS * gather.channels[0] * elements;
         let mut values = vec![0.0; gather.groups * channels_computed * per_channel];
         let (mut jobs, mut rest) = (Vec::new(), &mut values[..]);
@@ -47,6 +47,14 @@ impl TransformedWeights {
         Self { values, blocks, channels_in: gather.channels[0], elements, channels_computed }
     }
 
+    /// Bytes of the weights, and those that transforming them takes beside.
+    pub(super) fn bytes(gather: &Gather, blocks: &[Block]) -> [usize; 2] {
+        let elements = gather.axes[0].kernel * gather.axes[2].kernel;
+        let len = gather.groups * computed(blocks) * COMPONENTS * gather.channels[0] * elements;
+        let widest = blocks.iter().map(|block| block.width).max().unwrap_or(0);
+        [len, busy(gather.groups * blocks.len()) * 3 * elements * widest].map(|len| len * size_of::<f32>())
+    }
+
     /// Blocks of output channels, of each group.
     pub(super) fn blocks(&self) -> &[Block] {
         &self.blocks
@@ -63,6 +71,11 @@ impl TransformedWeights {
         let start = (group * self.channels_computed + block.first) * COMPONENTS + component * block.width;
         &self.values[start * len..][..block.width * len]
     }
+}
+
+/// Output channels that blocks compute.
+fn computed(blocks: &[Block]) -> usize {
+    blocks.iter().map(|block| block.width).sum()
 }
 
 /// The elements of the kernel that read the first, second and third row, numbered over all axes, columns varying fastest.

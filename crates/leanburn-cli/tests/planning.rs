@@ -1,0 +1,338 @@
+//! `leanburn plan`, `fit` and `measure` as people use them.
+
+mod common;
+
+use std::fs;
+
+use bytesize::ByteSize;
+use common::{Ended, Place};
+use serde_json::Value;
+
+/// Cubes of 32, four to a step: beside their activations the 0.2 MiB that a step takes for its books are little.
+const SETTINGS: [&str; 8] = [
+    "--set",
+    "data.phantom.shape=[32,32,32]",
+    "--set",
+    "data.patch_size=32",
+    "--set",
+    "autoencoder.num_channels=[8,16]",
+    "--set",
+    "autoencoder.training.batch_size=4",
+];
+
+/// Runs a command on `tiny.yaml` with [`SETTINGS`] and more arguments.
+fn run(place: &Place, command: &str, more: &[&str]) -> Ended {
+    place.run(&[&[command, "tiny.yaml"], &SETTINGS[..], more].concat())
+}
+
+/// Its answer as JSON, and the exit code.
+#[track_caller]
+fn ask(place: &Place, arguments: &[&str]) -> (Value, i32) {
+    let ended = place.run(&[arguments, &["--json"]].concat());
+    let answer = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:#?}"));
+    assert!(ended.stderr.is_empty(), "machines are told nothing else: {}", ended.stderr);
+    (answer, ended.code.unwrap())
+}
+
+/// The same on `tiny.yaml` with [`SETTINGS`].
+#[track_caller]
+fn ask_tiny(place: &Place, command: &str, more: &[&str]) -> (Value, i32) {
+    ask(place, &[&[command, "tiny.yaml"], &SETTINGS[..], more].concat())
+}
+
+#[track_caller]
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {value}"))
+}
+
+#[track_caller]
+fn sum_of_bytes(rows: &Value) -> u64 {
+    rows.as_array().unwrap().iter().map(|row| number(row, "bytes")).sum()
+}
+
+fn bytes(count: u64) -> String {
+    format!("{count}B")
+}
+
+/// A command line that must be refused: what it must say.
+#[track_caller]
+fn refuse(place: &Place, arguments: &[&str], says: &[&str]) {
+    let before = place.contents();
+    let Ended { code, stdout, stderr } = place.run(arguments);
+    assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
+    for said in says {
+        assert!(stderr.contains(said), "{arguments:?} does not say {said:?}:\n{stderr}");
+    }
+    assert!(!stderr.contains("panicked") && place.contents() == before, "{arguments:?}:\n{stderr}");
+}
+
+#[test]
+fn a_plan_is_a_verdict_and_tables() {
+    let place = Place::new();
+    for (budget, code, verdict) in [("1GiB", 0, "fits: needs "), ("1MiB", 1, "does not fit: needs ")] {
+        let Ended { code: found, stdout, stderr } = run(&place, "plan", &["--budget", budget]);
+        assert_eq!(found, Some(code), "{stderr}");
+        assert!(stderr.lines().all(|line| line.starts_with("traced in ")), "a verdict is no error: {stderr}");
+        for part in ["32x32x32, batch 4 x 1", verdict, "peak in ", "at the peak", "by segment", "decoder.", "weights"] {
+            assert!(stdout.contains(part), "{part} is not in\n{stdout}");
+        }
+        assert!(stdout.contains(if code == 0 { " to spare" } else { " too much" }), "{stdout}");
+    }
+    let open = run(&place, "plan", &[]);
+    assert!(open.code == Some(0) && open.stdout.contains("give --budget or --gpu"), "{open:?}");
+}
+
+#[test]
+fn a_plan_for_machines_adds_up() {
+    let place = Place::new();
+    let (open, code) = ask_tiny(&place, "plan", &[]);
+    assert_eq!((code, &open["fits"]), (0, &Value::Null));
+    let needed = number(&open, "needed_bytes");
+    assert_eq!(sum_of_bytes(&open["causes"]), needed);
+    assert!(sum_of_bytes(&open["segments"]) < needed && number(&open, "step_peak_bytes") <= needed);
+    let peak = &open["peak"];
+    assert!(number(peak, "index") < number(peak, "operations") && peak["operation"].is_string(), "{peak}");
+    assert_eq!((number(&open, "micro_batch"), number(&open, "accumulation")), (4, 1));
+    for (budget, fits) in [(needed, true), (needed - 1, false)] {
+        let (plan, code) = ask_tiny(&place, "plan", &["--budget", &bytes(budget)]);
+        assert_eq!((&plan["fits"], code), (&Value::Bool(fits), i32::from(!fits)), "budget {budget} of {needed}");
+    }
+    let (half, _) = ask_tiny(&place, "plan", &["--budget", &bytes(2 * needed), "--fraction", "0.5"]);
+    assert_eq!(number(&half, "budget_bytes"), needed);
+}
+
+#[test]
+fn a_card_has_its_memory_as_the_budget() {
+    let place = Place::new();
+    let (plan, code) = ask_tiny(&place, "plan", &["--gpu", "rtx-4090"]);
+    assert_eq!((code, plan["device"].as_str(), &plan["fits"]), (0, Some("rtx-4090"), &Value::Bool(true)));
+    assert_eq!(sum_of_bytes(&plan["causes"]), number(&plan, "needed_bytes"));
+    assert!(number(&plan, "needed_bytes") > number(&plan, "step_peak_bytes"), "the driver's context counts");
+}
+
+#[test]
+fn what_is_recomputed_is_not_kept() {
+    let place = Place::new();
+    let peak = |more: &[&str]| number(&ask_tiny(&place, "plan", more).0, "step_peak_bytes");
+    let all = peak(&["--set", "autoencoder.training.use_gradient_checkpointing=true"]);
+    let part = peak(&["--set", "autoencoder.training.recompute=[decoder.*]"]);
+    let none = peak(&[]);
+    assert!(all < part && part < none, "{all}, {part}, {none}");
+}
+
+#[test]
+fn words_name_the_largest_cause_and_what_lowers_it() {
+    let place = Place::new();
+    let printed = run(&place, "plan", &["--explain"]).stdout;
+    for part in ["The step holds the most while ", "- lossless: ", "- numerics: ", "- model: ", "leanburn fit"] {
+        assert!(printed.contains(part), "{part} is not in\n{printed}");
+    }
+}
+
+#[test]
+fn mistakes_in_arguments_are_told_at_once() {
+    let place = Place::new();
+    refuse(
+        &place,
+        &["plan", "tiny.yaml", "--gpu", "rtx-4091", "--budget", "1GiB", "--fraction", "2"],
+        &[
+            "3 mistakes",
+            "--gpu",
+            "did you mean rtx-4090",
+            "--budget",
+            "contradicts --gpu",
+            "--fraction",
+            "0.7",
+            "--help",
+        ],
+    );
+    refuse(
+        &place,
+        &["plan", "tiny.yaml", "--fraction", "0.7"],
+        &["--fraction", "a share of nothing", "--budget or --gpu"],
+    );
+    refuse(&place, &["plan", "tiny.yaml", "--budget", "0GiB"], &["--budget", "is nothing", "24GiB"]);
+    refuse(&place, &["plan", "tiny.yaml", "--budget", "much"], &["much", "--budget"]);
+    refuse(&place, &["plan"], &["CONFIG", "is missing", "leanburn recipes"]);
+    refuse(&place, &["fit", "tiny.yaml"], &["--budget", "is missing", "rtx-4090"]);
+    refuse(&place, &["measure", "tiny.yaml", "--steps", "0"], &["--steps", "1..=1000"]);
+    refuse(
+        &place,
+        &["measure", "tiny.yaml", "--set", "device.name=vulkan"],
+        &["device.name", "vulkan", "--set device.name=flex"],
+    );
+}
+
+#[test]
+fn mistakes_in_the_configuration_and_the_arguments_are_told_at_once() {
+    let place = Place::new();
+    let settings = ["--set", "autoencoder.norm_num_groups=3", "--set", "data.patch_size=9"];
+    let arguments = ["--gpu", "rtx-4091", "--fraction", "2"];
+    for command in ["plan", "fit"] {
+        refuse(
+            &place,
+            &[&[command, "tiny.yaml"], &settings[..], &arguments[..]].concat(),
+            &[
+                "norm_num_groups",
+                "[4, 8]",
+                "set `norm_num_groups` to 4",
+                "data.patch_size",
+                "multiples of 2",
+                "use [10, 10, 10]",
+                "--gpu",
+                "rtx-4090",
+                "--fraction",
+            ],
+        );
+    }
+    let odd = ["--set", "data.phantom.shape=[9,16,16]", "--set", "data.patch_size=null"];
+    for command in ["plan", "measure"] {
+        refuse(
+            &place,
+            &[&[command, "tiny.yaml"], &odd[..]].concat(),
+            &["[9, 16, 16]", "multiple of 2", "[10, 16, 16]", "data.voxel_size"],
+        );
+    }
+}
+
+#[test]
+fn a_forecaster_is_named_as_not_modelled() {
+    let place = Place::new();
+    fs::write(place.path("forecaster.yaml"), "model_type: convlstm\nbatch_size: 8\ninput_days: 14\n").unwrap();
+    for command in [&["plan", "forecaster.yaml"][..], &["fit", "forecaster.yaml", "--budget", "1GiB"]] {
+        refuse(
+            &place,
+            command,
+            &[
+                "forecaster.yaml",
+                "a forecaster (`convlstm`)",
+                "not modelled yet",
+                "leanburn calc --config forecaster.yaml",
+            ],
+        );
+    }
+}
+
+#[test]
+fn the_page_is_one_file_that_names_the_peak() {
+    let place = Place::new();
+    let before = place.contents().len();
+    let peak = ask_tiny(&place, "plan", &["--page", "plan.html", "--trace", "plan.json"]).0["peak"].clone();
+    assert_eq!(place.contents().len(), before + 2, "two files and nothing else");
+    let page = place.text("plan.html");
+    assert!(page.starts_with("<!doctype html>") && page.contains("<svg"));
+    for outside in ["http://", "https://", "src=", "<link", "@import", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    for name in ["operation", "segment"] {
+        assert!(page.contains(&format!("<dd>{}</dd>", peak[name].as_str().unwrap())), "{name} of {peak}");
+    }
+    let trace: Value = serde_json::from_str(&place.text("plan.json")).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let operations = events.iter().filter(|event| event["ph"] == "X").count() as u64;
+    assert!(operations >= number(&peak, "operations"), "{operations} events");
+    let ended = run(&place, "plan", &["--page", "none/plan.html"]);
+    assert!(ended.code == Some(1) && ended.stderr.contains("none/plan.html"), "{ended:?}");
+}
+
+#[test]
+fn a_fit_is_confirmed_by_plan_and_by_measure() {
+    let place = Place::new();
+    let configured = number(&ask_tiny(&place, "plan", &[]).0, "needed_bytes");
+    let smallest = number(&ask_tiny(&place, "fit", &["--budget", "1KiB"]).0, "smallest_bytes");
+    assert!(smallest < configured, "{smallest} of {configured}");
+    let mut before = f64::INFINITY;
+    for share in [0, 1, 4] {
+        let budget = bytes(smallest + (configured - smallest) * share / 4);
+        let (fit, code) = ask_tiny(&place, "fit", &["--budget", &budget, "--out", "fitted.yaml"]);
+        let seconds = fit["plan"]["seconds"].as_f64().unwrap();
+        assert!(code == 0 && seconds <= before, "{seconds} s in {budget}, {before} s in less");
+        before = seconds;
+        let candidate = &fit["plan"]["candidate"];
+        assert_eq!(number(candidate, "micro_batch") * number(candidate, "accumulation"), 4, "the step stays the same");
+
+        let (plan, code) = ask(&place, &["plan", "fitted.yaml", "--budget", &budget]);
+        assert_eq!((code, &plan["fits"]), (0, &Value::Bool(true)), "{plan}");
+        let (measured, _) = ask(&place, &["measure", "fitted.yaml", "--steps", "1"]);
+        let step = measured["phases"].as_array().unwrap().iter().find(|row| row["phase"] == "step").unwrap();
+        assert!(bytes_of(&budget) >= number(step, "measured_bytes"), "{budget}: {step}");
+    }
+    let printed = run(&place, "fit", &["--budget", &bytes(smallest), "--out", "other.yaml"]).stdout;
+    for part in ["fits: ", "(lossless)", "training.recompute = [", "slower than with ", "written to other.yaml"] {
+        assert!(printed.contains(part), "{part} is not in\n{printed}");
+    }
+    assert!(place.text("other.yaml").starts_with("# tiny.yaml, fitted into "));
+}
+
+fn bytes_of(text: &str) -> u64 {
+    text.parse::<ByteSize>().unwrap().as_u64()
+}
+
+#[test]
+fn an_infeasible_budget_says_the_smallest_and_what_lowers_it() {
+    let place = Place::new();
+    let arguments = ["--budget", "1KiB", "--out", "fitted.yaml"];
+    let Ended { code, stdout, .. } = run(&place, "fit", &arguments);
+    assert_eq!(code, Some(1));
+    for part in ["does not fit: ", "of the smallest plan with lossless changes", "--allow numerics", "--allow model"] {
+        assert!(stdout.contains(part), "{part} is not in\n{stdout}");
+    }
+    assert!(!place.path("fitted.yaml").exists());
+    let (answer, code) = ask_tiny(&place, "fit", &arguments);
+    assert_eq!((code, &answer["plan"]), (1, &Value::Null));
+    let smallest = number(&answer, "smallest_bytes");
+    let lower: Vec<u64> = answer["lower"].as_array().unwrap().iter().map(|row| number(row, "smallest_bytes")).collect();
+    assert!(lower.len() == 2 && lower[0] < smallest && lower[1] < lower[0], "{lower:?} below {smallest}");
+    let (_, code) = ask_tiny(&place, "fit", &["--budget", &bytes(lower[1]), "--allow", "numerics"]);
+    assert_eq!(code, 1, "what needs another model is not done without leave");
+    let (fit, code) = ask_tiny(&place, "fit", &["--budget", &bytes(lower[1]), "--allow", "model"]);
+    assert_eq!((code, fit["plan"]["class"].as_str()), (0, Some("model")));
+}
+
+#[test]
+fn the_plan_is_measured_phase_by_phase() {
+    let place = Place::new();
+    let (answer, code) = ask_tiny(&place, "measure", &["--steps", "2"]);
+    let rows = answer["phases"].as_array().unwrap();
+    let names: Vec<_> = rows.iter().map(|row| row["phase"].as_str().unwrap()).collect();
+    assert_eq!((code, names), (0, vec!["forward", "backward", "update", "step"]));
+    assert!(answer["step_seconds"].as_f64().unwrap() > 0.0);
+    let step = &rows[3];
+    let ratio = number(step, "predicted_bytes") as f64 / number(step, "measured_bytes") as f64;
+    assert!((0.97..1.03).contains(&ratio), "{ratio}: {step}");
+    let most = rows[..3].iter().map(|row| number(row, "measured_bytes")).max();
+    assert_eq!(most, Some(number(step, "measured_bytes")), "a step's peak is that of one of its phases");
+    let printed = run(&place, "measure", &["--steps", "1"]).stdout;
+    assert!(
+        ["predicted", "measured", "backward", "median of 1"].iter().all(|part| printed.contains(part)),
+        "{printed}"
+    );
+}
+
+#[test]
+fn the_ladder_has_a_row_a_saver() {
+    let place = Place::new();
+    let printed = run(&place, "measure", &["--ladder", "--steps", "1"]).stdout;
+    let savers = ["nothing but lean operations", "accumulation, 4 x 1", "recomputation", "bf16"];
+    let places = savers.map(|saver| printed.find(saver).unwrap_or_else(|| panic!("no {saver} in\n{printed}")));
+    assert!(places.is_sorted() && printed.contains("predicted peak") && printed.contains("numerics"), "{printed}");
+    let (answer, _) = ask_tiny(&place, "measure", &["--ladder", "--steps", "1"]);
+    let rows = answer["ladder"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["saver"].as_str().unwrap()).collect::<Vec<_>>(), savers);
+    let measured: Vec<u64> = rows.iter().map(|row| number(row, "measured_bytes")).collect();
+    assert!(measured.is_sorted_by(|more, less| more > less), "each saver saves: {measured:?}");
+}
+
+#[test]
+fn training_keeps_its_plan_beside_what_it_took() {
+    let place = Place::new();
+    let printed = place.train("run", &SETTINGS);
+    assert!(printed.contains("peak, measured") && printed.contains("peak, planned"), "{printed}");
+    let plan: Value = serde_json::from_str(&place.text("run/plan.json")).unwrap();
+    let [step, planned, measured] =
+        ["planned_step_bytes", "planned_peak_bytes", "measured_peak_bytes"].map(|name| number(&plan, name));
+    let ratio = planned as f64 / measured as f64;
+    assert!(step <= planned && (0.9..1.1).contains(&ratio), "{ratio}: {plan}");
+    let (alone, _) = ask_tiny(&place, "plan", &[]);
+    assert_eq!(number(&alone, "step_peak_bytes"), step, "`plan` says the same");
+}

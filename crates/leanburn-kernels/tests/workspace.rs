@@ -1,0 +1,243 @@
+//! What the kernels say that they take of the heap, beside what they take.
+//!
+//! The planner of `leanburn-plan` reckons with these figures. None may be too low, and none is too high by more than a
+//! twentieth or 16 KiB, but where there is little to do: there the second of two threads may come too late, so that its
+//! scratch is never taken, which is up to half of the figure.
+
+use half::bf16;
+use leanburn_kernels::Element;
+use leanburn_kernels::attention::{self, Attended, AttentionShape, Gradients};
+use leanburn_kernels::conv::{self, ConvShape, Input, Output};
+use leanburn_kernels::max_pool::{MaxPoolShape, PoolWindows, max_pool_backward, max_pool_backward_workspace};
+use peak_alloc::PeakAlloc;
+use rayon::ThreadPool;
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+/// A figure may be too high by so many bytes.
+const FEW_BYTES: usize = 16 << 10;
+
+/// Or by this part of it.
+const SMALL_PART: usize = 20;
+
+/// Runs on two threads, of which the highest counts: the second thread may come late.
+const RUNS: usize = 10;
+
+/// Figures beside measurements.
+struct Comparison {
+    pools: [ThreadPool; 2],
+    /// Whether there is enough to do for a thread that comes late.
+    long: bool,
+    wrong: Vec<String>,
+    checked: usize,
+}
+
+impl Comparison {
+    fn new() -> Self {
+        let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        Self { pools: [pool(1), pool(2)], long: false, wrong: Vec::new(), checked: 0 }
+    }
+
+    /// Compares one kernel on one and on two threads.
+    fn check(&mut self, name: &str, predicted: impl Fn() -> usize + Sync, mut run: impl FnMut() + Send) {
+        for (threads, pool) in [1, 2].into_iter().zip(&self.pools) {
+            let predicted = pool.install(&predicted);
+            let allowed = FEW_BYTES.max(predicted / SMALL_PART);
+            let mut measured = 0;
+            for _ in 0..if threads == 1 { 1 } else { RUNS } {
+                measured = measured.max(pool.install(|| peak(&mut run)));
+                if predicted.saturating_sub(measured) <= allowed {
+                    break;
+                }
+            }
+            let late = if threads == 1 || self.long { 0 } else { predicted / 2 };
+            if measured > predicted || predicted - measured > allowed + late {
+                self.wrong.push(format!("{name}, {threads} threads: {predicted} bytes, took {measured}"));
+            }
+            self.checked += 1;
+        }
+    }
+}
+
+/// The most that was on the heap while this ran, beside what was there before.
+fn peak(mut run: impl FnMut()) -> usize {
+    let before = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    run();
+    HEAP.peak_usage().saturating_sub(before)
+}
+
+fn filled<E: Element>(len: usize) -> Vec<E> {
+    (0..len).map(|index| E::from_f32((index % 7) as f32 / 8.0)).collect()
+}
+
+/// The workspaces of a convolution: its outputs are there before.
+fn check_convolution<E: Element>(comparison: &mut Comparison, shape: &ConvShape) {
+    let size = size_of::<E>();
+    let name = |kernel: &str| format!("{kernel} of {size} bytes, {shape:?}");
+    let (mut input, mut gradient): (Vec<E>, Vec<E>) = (filled(shape.input_len()), filled(shape.output_len()));
+    let mut weight: Vec<f32> = filled(shape.weight_len());
+    comparison.check(
+        &name("forward"),
+        || conv::forward_workspace(shape),
+        || conv::forward(shape, Input::plain(&input), &weight, Output::plain(&mut gradient)),
+    );
+    comparison.check(
+        &name("data gradient"),
+        || conv::data_gradient_workspace(shape),
+        || conv::data_gradient(shape, Input::plain(&gradient), &weight, Output::plain(&mut input)),
+    );
+    comparison.check(
+        &name("weight gradient"),
+        || conv::weight_gradient_workspace(shape),
+        || conv::weight_gradient(shape, Input::plain(&input), Input::plain(&gradient), &mut weight),
+    );
+}
+
+/// A volume of equal sides, padded by half of the kernel.
+fn cube(channels: [usize; 2], side: usize, kernel: usize, stride: usize) -> ConvShape {
+    ConvShape {
+        batch_size: 1,
+        channels_in: channels[0],
+        channels_out: channels[1],
+        groups: 1,
+        input: [side; 3],
+        kernel: [kernel; 3],
+        stride: [stride; 3],
+        dilation: [1; 3],
+        padding: [[(kernel - 1) / 2; 2]; 3],
+    }
+}
+
+fn convolutions() -> Vec<ConvShape> {
+    let flat = |shape: ConvShape| ConvShape { stride: [1, 2, 2], ..shape };
+    let mut shapes = vec![
+        // The first and the last layers.
+        cube([1, 32], 32, 3, 1),
+        cube([2, 16], 33, 3, 1),
+        cube([4, 32], 24, 3, 1),
+        cube([32, 1], 32, 3, 1),
+        cube([16, 3], 33, 3, 1),
+        cube([32, 3], 24, 1, 1),
+        // Blocks of an encoder and a decoder.
+        cube([16, 16], 40, 3, 1),
+        cube([32, 32], 32, 3, 1),
+        cube([48, 40], 19, 3, 1),
+        cube([64, 64], 16, 3, 1),
+        cube([64, 32], 25, 3, 1),
+        cube([128, 128], 8, 3, 1),
+        cube([256, 256], 4, 3, 1),
+        cube([256, 128], 8, 3, 1),
+        cube([96, 250], 5, 3, 1),
+        // One element.
+        cube([32, 64], 32, 1, 1),
+        cube([64, 48], 17, 1, 1),
+        cube([256, 256], 8, 1, 1),
+        cube([256, 96], 5, 1, 1),
+        cube([64, 128], 16, 1, 2),
+        // Fewer positions behind than before.
+        cube([32, 32], 32, 3, 2),
+        cube([16, 32], 33, 3, 2),
+        cube([64, 128], 16, 3, 2),
+        cube([5, 7], 23, 3, 2),
+        flat(cube([32, 48], 24, 3, 1)),
+        flat(cube([16, 16], 33, 3, 1)),
+        flat(cube([64, 64], 12, 1, 1)),
+        cube([16, 24], 26, 4, 2),
+        cube([64, 64], 16, 4, 2),
+        cube([128, 256], 8, 4, 2),
+        flat(cube([16, 24], 26, 4, 1)),
+        cube([24, 24], 16, 4, 1),
+        cube([16, 32], 24, 2, 2),
+        // Groups, dilation, other kernels and volumes.
+        ConvShape { groups: 4, ..cube([64, 64], 16, 3, 1) },
+        ConvShape { groups: 48, ..cube([48, 48], 16, 3, 1) },
+        ConvShape { groups: 2, ..cube([32, 64], 17, 4, 2) },
+        ConvShape { dilation: [2; 3], padding: [[2; 2]; 3], ..cube([24, 24], 20, 3, 1) },
+        ConvShape { kernel: [1, 3, 3], padding: [[0; 2], [1; 2], [1; 2]], ..cube([32, 32], 20, 3, 1) },
+        ConvShape { kernel: [3, 1, 1], padding: [[1; 2], [0; 2], [0; 2]], ..cube([32, 32], 20, 3, 1) },
+        ConvShape { input: [3, 5, 300], ..cube([32, 16], 1, 3, 1) },
+        ConvShape { padding: [[0, 1], [2, 0], [1, 2]], ..cube([20, 28], 18, 3, 1) },
+    ];
+    // Several items.
+    let batches = [cube([32, 32], 16, 3, 1), cube([16, 32], 16, 3, 2), cube([64, 64], 9, 1, 1)];
+    shapes.extend(batches.map(|shape| ConvShape { batch_size: 3, ..shape }));
+    shapes
+}
+
+fn check_attention<E: Element>(comparison: &mut Comparison, shape: &AttentionShape) {
+    let name = |kernel: &str| format!("attention {kernel} of {} bytes, {shape:?}", size_of::<E>());
+    let (query, key): (Vec<E>, Vec<E>) = (filled(shape.query_len()), filled(shape.key_len()));
+    let mut output = query.clone();
+    // What forward returns is an output.
+    let returned = shape.batch_size * shape.heads * shape.query_positions * size_of::<f32>();
+    comparison.check(
+        &name("forward"),
+        || returned + attention::forward_workspace(shape),
+        || drop(attention::forward(shape, &query, &key, &key, &mut output)),
+    );
+    let log_sum_exp = attention::forward(shape, &query, &key, &key, &mut output);
+    let (mut query_gradient, mut key_gradient, mut value_gradient) = (query.clone(), key.clone(), key.clone());
+    comparison.check(
+        &name("backward"),
+        || attention::backward_workspace(shape),
+        || {
+            let attended =
+                Attended { query: &query, key: &key, value: &key, output: &output, log_sum_exp: &log_sum_exp };
+            let gradients =
+                Gradients { query: &mut query_gradient, key: &mut key_gradient, value: &mut value_gradient };
+            attention::backward(shape, attended, &query, gradients);
+        },
+    );
+}
+
+fn check_max_pool<E: Element>(comparison: &mut Comparison, windows: &PoolWindows) {
+    let len = |size: [usize; 3]| windows.items() * size.iter().product::<usize>();
+    let input: Vec<E> = filled(len(windows.input()));
+    let gradient: Vec<E> = filled(len(windows.output()));
+    let mut input_gradient = input.clone();
+    comparison.check(
+        &format!("max pool backward of {} bytes, {:?} to {:?}", size_of::<E>(), windows.input(), windows.output()),
+        || max_pool_backward_workspace(windows),
+        || max_pool_backward(windows, &input, &gradient, &mut input_gradient),
+    );
+}
+
+/// All in one test: two at a time would see each other's memory.
+#[test]
+fn no_kernel_takes_more_than_it_says_and_none_says_much_more() {
+    let mut comparison = Comparison::new();
+    for shape in &convolutions() {
+        check_convolution::<f32>(&mut comparison, shape);
+        check_convolution::<bf16>(&mut comparison, shape);
+    }
+    for (heads, head_channels, query_positions, key_positions) in
+        [(1, 64, 512, 512), (4, 32, 1000, 1000), (1, 512, 343, 343), (2, 16, 77, 1500), (8, 8, 2048, 100), (1, 3, 5, 7)]
+    {
+        let shape = AttentionShape { batch_size: 2, heads, head_channels, query_positions, key_positions, scale: 0.1 };
+        check_attention::<f32>(&mut comparison, &shape);
+        check_attention::<bf16>(&mut comparison, &shape);
+    }
+    for (items, side) in [(32, 32), (3, 65), (16, 9)] {
+        let pool = MaxPoolShape {
+            items,
+            input: [side; 3],
+            kernel: [2; 3],
+            stride: [2; 3],
+            padding: [0; 3],
+            dilation: [1; 3],
+            ceil_mode: false,
+        };
+        check_max_pool::<f32>(&mut comparison, &pool.windows().unwrap());
+        check_max_pool::<bf16>(&mut comparison, &pool.windows().unwrap());
+    }
+    comparison.long = true;
+    for shape in
+        [cube([32, 32], 64, 3, 1), cube([32, 64], 64, 4, 2), cube([32, 24], 96, 1, 1), cube([128, 128], 24, 3, 1)]
+    {
+        check_convolution::<f32>(&mut comparison, &shape);
+    }
+    let Comparison { wrong, checked, .. } = comparison;
+    assert!(wrong.is_empty(), "{} of {checked} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
