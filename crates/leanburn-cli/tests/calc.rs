@@ -149,7 +149,7 @@ fn a_configuration_gives_the_numbers() {
 #[test]
 fn our_own_configuration_is_one() {
     let place = Place::new();
-    place.succeed(&["init", "autoencoder-24gb", "ours.yaml"]);
+    place.succeed(&["init", "autoencoder-24gb", "--out", "ours.yaml"]);
     // 256 x 256 x 64 x 16 x 4 bytes = 0.25 GiB, twice 6 blocks
     let (answer, code) = ask(&place, &["--config", "ours.yaml"]);
     assert_eq!((answer["total_bytes"].as_u64(), code), (Some(3 << 30), 0));

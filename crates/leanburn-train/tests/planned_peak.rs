@@ -44,10 +44,10 @@ struct Case {
 impl Case {
     fn draw(random: &mut StdRng) -> Self {
         let levels = random.random_range(1..=3);
-        let groups = [2, 4, 8][random.random_range(0..3)];
+        let groups = [4, 8][random.random_range(0..2)];
         let channels: Vec<usize> = (0..levels).map(|_| groups * random.random_range(1..=4)).collect();
         let factor = 1 << (levels - 1);
-        let size = std::array::from_fn(|_| factor * random.random_range((16 / factor)..=(40 / factor)));
+        let size = std::array::from_fn(|_| factor * random.random_range((20 / factor)..=(44 / factor)));
         let blocks: Vec<usize> = (0..levels).map(|_| random.random_range(1..=2)).collect();
         let attention: Vec<bool> =
             (0..levels).map(|level| level + 1 == levels && level > 0 && random.random_bool(0.4)).collect();
@@ -209,24 +209,25 @@ fn the_predicted_peak_is_the_measured_one() {
     let number = |name: &str, default: u64| env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (seed, count) = (number("LEANBURN_PLAN_SEED", 1), number("LEANBURN_PLAN_CASES", 63));
     let mut random = StdRng::seed_from_u64(seed);
-    let first = Case::draw(&mut random);
-    planned_and_measured(|device| first.trainer(device), |device| first.batch(device)); // what is allocated once for all
-    let plain = planned_and_measured(plain_trainer, |device| Tensor::zeros([1, 1, 28, 30, 32], device));
+    let plain = || planned_and_measured(plain_trainer, |device| Tensor::zeros([1, 1, 28, 30, 32], device));
+    plain(); // what is allocated once for all: threads, and the scratch that matrix products keep
+    let plain = plain();
     let drawn = (0..count).map(|_| {
         let case = Case::draw(&mut random);
         let found = planned_and_measured(|device| case.trainer(device), |device| case.batch(device));
         (format!("{case:?}"), found)
     });
-    let mut errors = Vec::new();
+    let (mut errors, mut exceeded) = (Vec::new(), Vec::new());
     for (case, (planned, measured)) in [("plain Burn layers".to_string(), plain)].into_iter().chain(drawn) {
         let error = planned as f64 / measured as f64 - 1.0;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         println!("{:8.2} planned {:8.2} measured {:6.2} % {case}", mib(planned), mib(measured), 100.0 * error);
-        assert!(bound(planned) >= measured, "a plan of {planned} bytes is exceeded by {measured}: {case}");
+        exceeded.extend((bound(planned) < measured).then_some(case));
         errors.push(error.abs());
     }
     errors.sort_by(f64::total_cmp);
     let (median, worst) = (errors[errors.len() / 2], errors[errors.len() - 1]);
     println!("{} configurations: median {:.2} %, worst {:.2} %", errors.len(), 100.0 * median, 100.0 * worst);
+    assert!(exceeded.is_empty(), "plans that are exceeded: {exceeded:#?}");
     assert!(median <= 0.01 && worst <= 0.03, "median {median}, worst {worst}");
 }

@@ -33,7 +33,7 @@ pub(super) struct Forecast<'a> {
 impl Forecast<'_> {
     /// What is held beside the step, with names.
     pub fn beside(&self) -> Vec<(String, u64)> {
-        let margin = (bound(self.timeline.peak()) - self.timeline.peak(), "margin of the plan (3 %)");
+        let margin = (bound(self.timeline.peak()) - self.timeline.peak(), "margin of the plan");
         let context = (self.budget.context_bytes(), "context of the driver");
         let batches = (self.space.beside(&self.candidate), "batches that wait (data.prefetch)");
         let named = [context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > 0);

@@ -166,18 +166,19 @@ mod tests {
 
     #[test]
     fn a_budget_that_meets_the_name_of_the_peak_goes_below_it() {
-        let line = |operation: &str, peak: usize, near: bool| {
-            let mut timeline = of_heights(&[1; 9]);
-            timeline.moments[peak].during = 2;
-            timeline.moments[peak].operation = operation.to_string();
-            let scale = Scale::new(9, 2);
+        let line = |segment: &str, peak: usize, near: bool| {
+            let mut timeline = of_heights(&[1; 40]);
+            timeline.segments = vec![segment.to_string()];
+            (timeline.moments[peak].during, timeline.moments[peak].segment) = (2, Some(0));
+            timeline.moments[peak].operation = "conv3d_weight_gradient".to_string();
+            let scale = Scale::new(40, 2);
             BudgetLabel::new(if near { 2 } else { 9 }, near, &PeakLabel::new(&timeline, &scale), &scale).text_y
         };
-        let (long, short) = ("conv3d_weight_gradient_xyz", "add");
+        let (long, short) = ("decoder.level_2.attention", "out");
         for near in [false, true] {
             let (beside, below) = if near { (TOP - 6.0, TOP + LINE) } else { (PEAK_LINE, PEAK_LINE + LINE + 4.0) };
-            assert_eq!([line(long, 3, near), line(long, 5, near)], [below; 2]);
-            assert_eq!([line(long, 0, near), line(short, 8, near)], [beside; 2]);
+            assert_eq!([line(long, 19, near), line(long, 20, near)], [below; 2]);
+            assert_eq!([line(long, 0, near), line(short, 39, near)], [beside; 2]);
         }
     }
 }
