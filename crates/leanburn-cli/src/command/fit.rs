@@ -91,8 +91,9 @@ impl Fit {
         for (name, value) in changes(space, plan) {
             print_line(format_args!("  {name} = {value}"))?;
         }
-        if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes) {
-            let share = 100.0 * (plan.seconds / fastest.seconds - 1.0);
+        let slower = |fastest: &Plan| 100.0 * (plan.seconds / fastest.seconds - 1.0);
+        if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes && slower(fastest) >= 1.0) {
+            let share = slower(fastest);
             print_line(format_args!(
                 "{share:.0} % slower than with {}, where nothing is gained by more",
                 ByteSize::b(fastest.peak)

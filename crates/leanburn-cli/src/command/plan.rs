@@ -68,6 +68,12 @@ impl Plan {
             print_line(forecast.json())?;
         } else {
             forecast.print(self.explain)?;
+            if forecast.budget.gpu.is_none() && !matches!(config.device.name.as_str(), "flex" | "cpu") {
+                let name = &config.device.name;
+                print_remark(format_args!(
+                    "device.name is {name}: this plan is for the CPU; --gpu NAME plans for a card"
+                ));
+            }
             print_remark(format_args!("traced in {:.0} ms", 1e3 * took.as_secs_f64()));
         }
         match forecast.fits() {

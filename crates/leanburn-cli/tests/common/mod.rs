@@ -56,7 +56,7 @@ impl Place {
     /// The command, in this folder.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leanburn"));
-        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        command.args(arguments).current_dir(self.0.path()).env("XDG_CACHE_HOME", self.0.path()).stdin(Stdio::null());
         command
     }
 
