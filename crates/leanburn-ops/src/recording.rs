@@ -2,8 +2,7 @@
 //!
 //! `Device::capture()` writes down the operations that reach it. Inside [`as_on_cpu`] the operations of this crate reach it
 //! as the kernel calls that the CPU would run; outside, as the composition of Burn's operations that other devices run.
-//! Everything that is not one of Burn's operations is an [`OperationIr::Custom`](burn::backend::ir::OperationIr::Custom), which
-//! [`Note::of`] reads.
+//! Everything that is not one of Burn's operations is an [`OperationIr::Custom`], which [`Note::of`] reads.
 
 use std::cell::Cell;
 use std::sync::Arc;
