@@ -47,7 +47,7 @@ impl Case {
         let groups = [4, 8][random.random_range(0..2)];
         let channels: Vec<usize> = (0..levels).map(|_| groups * random.random_range(1..=4)).collect();
         let factor = 1 << (levels - 1);
-        let size = std::array::from_fn(|_| factor * random.random_range((20 / factor)..=(44 / factor)));
+        let size = std::array::from_fn(|_| factor * random.random_range((24 / factor)..=(44 / factor)));
         let blocks: Vec<usize> = (0..levels).map(|_| random.random_range(1..=2)).collect();
         let attention: Vec<bool> =
             (0..levels).map(|level| level + 1 == levels && level > 0 && random.random_bool(0.4)).collect();

@@ -9,6 +9,7 @@ use leanburn_plan::{Class, Frontier, Machine, Plan, Space, frontier};
 use serde_json::json;
 
 use super::plan::{extent_of_data, load};
+use crate::config::Config;
 use crate::console::{print_line, print_remark};
 use crate::error::{CommandError, Result, both};
 use crate::planning::{BudgetArguments, ConfigSpace, rates_for};
@@ -38,6 +39,10 @@ pub struct Fit {
     /// What may be changed.
     #[arg(long, value_enum, default_value_t = Allow::Lossless)]
     allow: Allow,
+    /// Items of a step, in place of batch_size x gradient_accumulation_steps; the learning rate follows by the linear
+    /// scaling rule.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    effective_batch: Option<u16>,
     /// Write the configuration of the plan into this file.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -49,7 +54,8 @@ pub struct Fit {
 impl Fit {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
-        let (config, (budget, bytes)) = both(load(&self.config, &self.set), self.budget.required())?;
+        let (mut config, (budget, bytes)) = both(load(&self.config, &self.set), self.budget.required())?;
+        let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
         let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
         let machine =
             Machine { memory: budget.memory_model(), rates: rates_for(budget.gpu), beside: budget.context_bytes() };
@@ -76,6 +82,11 @@ impl Fit {
             );
         }
         self.print(&space, plan, &plans, bytes)?;
+        if let Some((before, after)) = rate {
+            print_line(format_args!(
+                "learning rate {before} becomes {after} by the linear scaling rule (base_batch_size)"
+            ))?;
+        }
         print_remark(format_args!("searched in {:.1} s", took.as_secs_f64()));
         Ok(())
     }
@@ -139,6 +150,17 @@ impl Fit {
         }
         Ok(())
     }
+}
+
+/// Changes the items of a step, and has the learning rate follow: the rate before and after
+/// ([Goyal et al.](https://arxiv.org/abs/1706.02677)).
+fn set_effective_batch(config: &mut Config, batch: usize) -> (f64, f64) {
+    let training = &mut config.autoencoder.training;
+    let before = training.batch_size * training.gradient_accumulation_steps;
+    let base = *training.base_batch_size.get_or_insert(before);
+    (training.batch_size, training.gradient_accumulation_steps) = (batch, 1);
+    let rate = |batch: usize| training.learning_rate * batch as f64 / base as f64;
+    (rate(before), rate(batch))
 }
 
 /// The keys that a plan sets.
