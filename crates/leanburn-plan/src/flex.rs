@@ -34,7 +34,7 @@ pub struct FlexMemory;
 
 /// Bytes that a tensor takes beside its values: handles, shape, its node in the graph of autodiff, its place in a module or in
 /// a table of gradients. Measured on models of a hundred to a thousand tensors; nothing to a volume, but not to a small model.
-const BOOKKEEPING: u64 = 768;
+const BOOKKEEPING: u64 = 896;
 
 impl MemoryModel for FlexMemory {
     fn effect(&self, operation: &OperationIr, operands: &[Operand<'_>]) -> Effect {
