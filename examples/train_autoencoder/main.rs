@@ -85,7 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut batches = Loader::new(dataset, 1, 0).map(|batch| batch.map(|batch| volumes(batch, &device)));
 
     leanburn::ops::random::seed(&device, SEED);
-    let config = TrainerConfig { seed: SEED, accumulation_steps: 1, max_bad_steps: 3 };
+    let config = TrainerConfig { seed: SEED, accumulation_steps: 1, max_bad_steps: 3, memory_limit: None };
     let mut trainer = Trainer::new(workload(autoencoder(&device))?, config, &device);
     let before = trainer.workload().reconstruct(held_out.clone());
 

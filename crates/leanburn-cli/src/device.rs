@@ -1,7 +1,12 @@
-//! Devices by name: `flex`, `vulkan:0`, `cuda:1`.
+//! Devices by name: `flex`, `vulkan:0`, `cuda:1`, `best`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 use burn::tensor::{DType, Device};
+use bytesize::ByteSize;
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
+use leanburn_ops::Gpu;
 use leanburn_train::Precision;
 
 use crate::error::{CommandError, Result};
@@ -11,8 +16,12 @@ use crate::error::{CommandError, Result};
 struct Family {
     name: &'static str,
     about: &'static str,
+    /// What to install where the build has it and the machine does not.
+    driver: &'static str,
     /// The device of an index, if the family is compiled in.
     device: Option<fn(usize) -> Device>,
+    /// The devices of the family that the machine has.
+    enumerate: Option<fn() -> Vec<Device>>,
 }
 
 /// A GPU of wgpu: discrete ones by index, the best one as 0.
@@ -22,36 +31,75 @@ fn gpu(index: usize) -> burn::tensor::DeviceKind {
     if index == 0 { DeviceKind::DefaultDevice } else { DeviceKind::DiscreteGpu(index) }
 }
 
-macro_rules! compiled {
-    ($feature:literal, $device:expr) => {{
-        #[cfg(feature = $feature)]
-        let device: Option<fn(usize) -> Device> = Some($device);
-        #[cfg(not(feature = $feature))]
-        let device: Option<fn(usize) -> Device> = None;
-        device
+macro_rules! family {
+    ($name:literal, $about:literal, $driver:literal, $kind:ident, $device:expr) => {{
+        #[cfg(feature = $name)]
+        let (device, enumerate): (Option<fn(usize) -> Device>, Option<fn() -> Vec<Device>>) =
+            (Some($device), Some(|| Device::enumerate(burn::tensor::DeviceType::$kind).into_vec()));
+        #[cfg(not(feature = $name))]
+        let (device, enumerate) = (None, None);
+        Family { name: $name, about: $about, driver: $driver, device, enumerate }
     }};
 }
 
+/// All families, the fastest first; the CPU last.
 fn families() -> [Family; 6] {
     [
-        Family { name: "flex", about: "CPU, all cores", device: Some(|_| Device::flex()) },
+        family!("cuda", "NVIDIA GPUs", "install NVIDIA's driver", Cuda, |n| Device::cuda(n)),
+        family!("rocm", "AMD GPUs", "install AMD's ROCm", Rocm, |n| Device::rocm(n)),
+        family!("metal", "Apple GPUs", "it needs macOS", Metal, |n| Device::metal(gpu(n))),
+        family!("vulkan", "GPUs through Vulkan", "install libvulkan1 and the card's driver", Vulkan, |n| {
+            Device::vulkan(gpu(n))
+        }),
+        family!("wgpu", "GPUs through WebGPU", "install the card's driver", Wgpu, |n| Device::wgpu(gpu(n))),
         Family {
-            name: "vulkan",
-            about: "GPUs through Vulkan",
-            device: compiled!("vulkan", |n| Device::vulkan(gpu(n))),
+            name: "flex",
+            about: "CPU, all cores",
+            driver: "",
+            device: Some(|_| Device::flex()),
+            enumerate: Some(|| vec![Device::flex()]),
         },
-        Family { name: "wgpu", about: "GPUs through WebGPU", device: compiled!("wgpu", |n| Device::wgpu(gpu(n))) },
-        Family { name: "cuda", about: "NVIDIA GPUs", device: compiled!("cuda", |n| Device::cuda(n)) },
-        Family { name: "metal", about: "Apple GPUs", device: compiled!("metal", |n| Device::metal(gpu(n))) },
-        Family { name: "rocm", about: "AMD GPUs", device: compiled!("rocm", |n| Device::rocm(n)) },
     ]
 }
 
-/// The device called `name`: a family, and `:N` for another than the first.
+impl Family {
+    /// The devices that the machine has; a runtime that finds no driver panics, and has none.
+    fn present(&self) -> Vec<Device> {
+        let Some(enumerate) = self.enumerate else { return Vec::new() };
+        quietly(enumerate).unwrap_or_default()
+    }
+
+    /// The first device that is a card.
+    fn card(&self) -> Option<Gpu> {
+        let device = self.present().into_iter().next()?;
+        quietly(|| Gpu::of(&device)).flatten().filter(|gpu| gpu.is_card)
+    }
+}
+
+/// What `look` gives; nothing where it panics, which is not printed.
+fn quietly<T>(look: impl FnOnce() -> T) -> Option<T> {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = catch_unwind(AssertUnwindSafe(look));
+    std::panic::set_hook(hook);
+    found.ok()
+}
+
+/// The name of the best device that is there: a graphics card, else the CPU.
+pub fn best() -> &'static str {
+    static BEST: OnceLock<&'static str> = OnceLock::new();
+    BEST.get_or_init(|| {
+        let found = families().into_iter().find(|family| family.name == "flex" || family.card().is_some());
+        found.map_or("flex", |family| family.name)
+    })
+}
+
+/// The device called `name`: a family, and `:N` for another than the first; or `best`.
 ///
 /// # Errors
 ///
-/// [`CommandError::Device`] for a name that is unknown, or a family that this build has not.
+/// [`CommandError::Device`] for a name that is unknown, a family that this build has not, or a device that the machine has
+/// not.
 pub fn device(name: &str) -> Result<Device> {
     let refuse = |reason: String, remedy: String| CommandError::Device { name: name.to_string(), reason, remedy };
     let (family_name, index) = match name.split_once(':') {
@@ -64,19 +112,30 @@ pub fn device(name: &str) -> Result<Device> {
             }
         },
     };
-    let family_name = if family_name == "cpu" { "flex" } else { family_name };
+    let family_name = match family_name {
+        "cpu" => "flex",
+        "best" => best(),
+        name => name,
+    };
     let families = families();
     let names: Vec<&str> = families.iter().map(|family| family.name).collect();
     let Some(family) = families.iter().find(|family| family.name == family_name) else {
         let nearest = names.iter().max_by(|a, b| strsim::jaro(a, family_name).total_cmp(&strsim::jaro(b, family_name)));
-        let remedy = format!("did you mean `{}`? there are {}", nearest.unwrap_or(&"flex"), names.join(", "));
+        let remedy = format!("did you mean `{}`? there are best, {}", nearest.unwrap_or(&"flex"), names.join(", "));
         return Err(refuse("there is no such kind of device".into(), remedy));
     };
     match family.device {
         Some(_) if family.name == "flex" && index > 0 => {
             Err(refuse("the CPU is one device".into(), "write `flex`".into()))
         }
-        Some(device) => Ok(device(index)),
+        Some(device) => match family.present().len() {
+            0 => Err(refuse("this machine has none".into(), format!("{}, or use `--device flex`", family.driver))),
+            count if index >= count => Err(refuse(
+                format!("this machine has {count}"),
+                format!("`leanburn devices` lists them; write `{}` for the first", family.name),
+            )),
+            _ => Ok(device(index)),
+        },
         None => Err(refuse(
             "this build does not have it".into(),
             format!("build with `cargo build --release --features {}`, or use `--device flex`", family.name),
@@ -96,30 +155,49 @@ pub fn device_for(name: &str, precision: Precision) -> Result<Device> {
         false => Err(CommandError::Device {
             name: name.to_string(),
             reason: format!("it does not compute in {precision:?}"),
-            remedy: "set device.precision to one that `leanburn devices` lists".into(),
+            remedy: format!("set device.precision to one of {}", precisions(&device)),
         }),
     }
 }
 
-/// The families of devices as a table: which this build has, and what each computes in.
+/// The devices of this machine, and the families that this build or this machine has not.
 pub fn table() -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(["device", "what", "in this build", "computes in"]);
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header(["device", "what", "name", "memory", "largest tensor", "computes in"]);
     for family in families() {
-        let (built, precisions) = match family.device {
-            Some(device) if family.name == "flex" => {
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                (format!("yes, {cores} threads"), precisions(&device(0)))
-            }
-            Some(_) => ("yes".into(), "asked when used".into()),
-            None => (format!("no: build with --features {}", family.name), String::new()),
-        };
-        table.add_row([family.name.to_string(), family.about.to_string(), built, precisions]);
+        let devices = family.present();
+        if devices.is_empty() {
+            let missing = match family.device {
+                None => format!("not in this build: build with --features {}", family.name),
+                Some(_) => format!("none on this machine: {}", family.driver),
+            };
+            table.add_row([family.name, family.about, &missing, "", "", ""]);
+        }
+        for (index, device) in devices.iter().enumerate() {
+            let name = if index == 0 { family.name.to_string() } else { format!("{}:{index}", family.name) };
+            let [what, memory, largest] = match quietly(|| Gpu::of(device)).flatten() {
+                Some(gpu) => {
+                    let memory = gpu.memory.map(|bytes| ByteSize::b(bytes).to_string());
+                    [
+                        format!("{} ({})", gpu.name, gpu.target),
+                        memory.unwrap_or_default(),
+                        ByteSize::b(gpu.largest_allocation).to_string(),
+                    ]
+                }
+                None => {
+                    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                    [format!("{cores} threads"), String::new(), String::new()]
+                }
+            };
+            table.add_row([name, family.about.to_string(), what, memory, largest, precisions(device)]);
+        }
     }
     table
 }
 
-fn precisions(device: &Device) -> String {
+/// The precisions that a device computes in, and not only stores.
+pub fn precisions(device: &Device) -> String {
     let all = [("f32", DType::F32), ("bf16", DType::BF16), ("f16", DType::F16)];
     let supported: Vec<&str> =
         all.into_iter().filter(|(_, dtype)| device.supports_dtype(*dtype)).map(|(name, _)| name).collect();
@@ -138,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_cpu_is_always_there() {
-        assert!(device("flex").is_ok() && device("cpu").is_ok());
+        assert!(device("flex").is_ok() && device("cpu").is_ok() && device("best").is_ok());
     }
 
     #[test]
@@ -153,5 +231,11 @@ mod tests {
     fn a_family_that_is_not_built_says_how_to_build_it() {
         assert!(message("cuda:0").contains("--features cuda"));
         assert!(table().to_string().contains("--features cuda"));
+    }
+
+    #[cfg(not(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu")))]
+    #[test]
+    fn without_gpus_the_cpu_is_the_best() {
+        assert_eq!(best(), "flex");
     }
 }

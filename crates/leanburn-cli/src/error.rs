@@ -103,6 +103,15 @@ pub enum CommandError {
         /// What is wrong with it.
         reason: ShapeError,
     },
+    /// No step fits into memory any more.
+    #[error("{reason}")]
+    #[diagnostic(help("{remedy}"))]
+    OutOfMemory {
+        /// What was asked for and what there was.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
     /// Training cannot go on.
     #[error(transparent)]
     Train(#[from] TrainError),
@@ -143,7 +152,7 @@ impl CommandError {
         match self {
             Self::Train(TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. }) => 2,
             Self::Data(DataError::Io { action: "write", .. }) | Self::Weights(WeightsError::NotWritten { .. }) => 1,
-            Self::Train(_) | Self::Report(_) | Self::Write { .. } | Self::OverBudget => 1,
+            Self::OutOfMemory { .. } | Self::Train(_) | Self::Report(_) | Self::Write { .. } | Self::OverBudget => 1,
             _ => 2,
         }
     }

@@ -22,16 +22,20 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
-/// Keys that may change when a run goes on: they do not touch what is computed up to where it stood.
-const MAY_CHANGE: [&str; 9] = [
+/// Keys that may change when a run goes on: they do not touch what is computed.
+const MAY_CHANGE: [&str; 13] = [
     "autoencoder.training.checkpoint_interval",
     "autoencoder.training.keep_checkpoints",
     "autoencoder.training.max_steps",
+    "autoencoder.training.recompute",
+    "autoencoder.training.use_gradient_checkpointing",
     "autoencoder.training.val_interval",
     "autoencoder.training.visualize_interval",
     "data.cache_rate",
     "data.num_workers",
     "data.prefetch",
+    "device.allocator",
+    "device.memory_limit",
     "device.name",
 ];
 

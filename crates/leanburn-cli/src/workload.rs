@@ -125,6 +125,7 @@ pub fn trainer(config: &Config) -> TrainerConfig {
         seed: config.seed,
         accumulation_steps: training.gradient_accumulation_steps as u64,
         max_bad_steps: training.max_bad_steps,
+        memory_limit: config.device.memory_limit.map(|limit| limit.as_u64()),
     }
 }
 

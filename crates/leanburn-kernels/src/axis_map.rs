@@ -34,6 +34,21 @@ impl AxisMap {
         Self::from_runs(len, (0..len).map(|index| (index, [1.0])))
     }
 
+    /// Every `stride`-th input, the first of them the first. Its [transpose](Self::transpose) puts `stride - 1` zeros
+    /// behind each value.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the stride is zero.
+    pub fn every(len: usize, stride: usize) -> Self {
+        Self::from_runs(len, (0..len).step_by(stride).map(|index| (index, [1.0])))
+    }
+
+    /// Every input `factor` times.
+    pub fn repeat(len: usize, factor: usize) -> Self {
+        Self::from_runs(len, (0..len * factor).map(|output| (output / factor, [1.0])))
+    }
+
     /// The nearest input below, `floor(output * from / to)`, as PyTorch's `interpolate(mode="nearest")` given a size.
     ///
     /// # Numerics

@@ -14,7 +14,7 @@ use burn::backend::{Backend, DispatchAutodiffContext, DispatchKindConversion, Di
 use burn::tensor::Device;
 
 use crate::autodiff::{AutodiffTensor, Reachable, lower, lower_plain, on_backend_of, raise, raise_plain};
-use crate::recording;
+use crate::{probe, recording};
 
 /// What an operation keeps between forward and backward, and its backward.
 pub(crate) trait Operation<const N: usize>: Clone + fmt::Debug + Send + 'static {
@@ -34,13 +34,15 @@ pub(crate) fn apply<O: Operation<N>, const N: usize>(
     let under_autodiff = |input: &Option<DispatchTensor>| {
         input.as_ref().is_some_and(|input| input.autodiff != DispatchAutodiffContext::Disabled)
     };
-    match inputs.iter().position(under_autodiff) {
+    let output = match inputs.iter().position(under_autodiff) {
         None => forward(inputs, [false; N]).0,
         Some(index) => on_backend_of!(
             inputs[index].as_ref().expect("the position of a tensor"),
             apply_on [O, N] (inputs, forward)
         ),
-    }
+    };
+    probe::look();
+    output
 }
 
 fn apply_on<B, C, O, const N: usize>(
@@ -120,5 +122,6 @@ where
                 grads.register::<B>(parent.id, lower_plain::<B>(gradient));
             }
         }
+        probe::look();
     }
 }

@@ -1,7 +1,7 @@
 //! What a recording device is told beyond Burn's operations: calls of kernels, segments, passes, what tensors are for.
 //!
 //! `Device::capture()` writes down the operations that reach it. Inside [`as_on_cpu`] the operations of this crate reach it
-//! as the kernel calls that the CPU would run; outside, as the composition of Burn's operations that other devices run.
+//! as the kernel calls that the CPU would run; outside, as the kernel calls and Burn's operations that a GPU would.
 //! Everything that is not one of Burn's operations is an [`OperationIr::Custom`], which [`Note::of`] reads.
 
 use std::cell::Cell;
@@ -277,6 +277,13 @@ impl Call {
     /// A call where `tensor` is on a recording device that is to write down kernels, and of a dtype that they compute on.
     pub(crate) fn on<const D: usize>(name: &'static str, tensor: &Tensor<D>) -> Option<Self> {
         let is_kernel = AS_ON_CPU.get() && matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16);
+        is_kernel.then(|| Self::on_any(name, tensor)).flatten()
+    }
+
+    /// A call where `tensor` is on a recording device that is to write down what a GPU runs, and of a dtype that the
+    /// kernels compute on.
+    pub(crate) fn on_cube<const D: usize>(name: &'static str, tensor: &Tensor<D>) -> Option<Self> {
+        let is_kernel = !AS_ON_CPU.get() && matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16);
         is_kernel.then(|| Self::on_any(name, tensor)).flatten()
     }
 

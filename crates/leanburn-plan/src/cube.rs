@@ -1,9 +1,11 @@
 //! What CubeCL (CUDA, Vulkan, WebGPU, Metal, ROCm) does with memory.
 
+mod pages;
+
 use burn::backend::ir::OperationIr;
 
-use crate::FlexMemory;
 use crate::memory_model::{Effect, MemoryModel, Operand};
+use crate::{FlexMemory, Timeline};
 
 /// The pool of a CubeCL device: tensors that are alive, each rounded up to the pool's alignment.
 ///
@@ -14,6 +16,13 @@ pub struct CubeMemory;
 
 /// Bytes that an allocation is a multiple of.
 const ALIGNMENT: u64 = 256;
+
+impl CubeMemory {
+    /// Bytes that the allocator takes from the device for a step, free gaps and padding included.
+    pub fn reserved(timeline: &Timeline) -> u64 {
+        pages::reserved(timeline, ALIGNMENT)
+    }
+}
 
 impl MemoryModel for CubeMemory {
     fn effect(&self, operation: &OperationIr, operands: &[Operand<'_>]) -> Effect {

@@ -27,6 +27,22 @@ pub enum TrainError {
         /// How many steps in a row.
         bad_steps: u64,
     },
+    /// The device has no more memory, or the run has taken more than it may.
+    #[error("out of memory in the {phase} pass of step {step}: {reason}; {}", if *state_is_intact {
+        "the step was not taken and the weights are those before it"
+    } else {
+        "the weights are lost: go on from the last checkpoint"
+    })]
+    OutOfMemory {
+        /// The step that did not fit.
+        step: u64,
+        /// Where in it: "forward", "backward" or "update".
+        phase: &'static str,
+        /// What was asked for and what there was.
+        reason: String,
+        /// Whether the learners are as they were before the step.
+        state_is_intact: bool,
+    },
     /// A file of a checkpoint cannot be read or written.
     #[error("cannot {action} {}: {reason}; {}", path.display(), remedy(action))]
     Checkpoint {
@@ -65,6 +81,11 @@ fn remedy(action: &str) -> &'static str {
 }
 
 impl TrainError {
+    /// Whether a step did not fit into memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::OutOfMemory { .. })
+    }
+
     /// Whether training diverged.
     pub fn is_diverged(&self) -> bool {
         matches!(self, Self::Diverged { .. })

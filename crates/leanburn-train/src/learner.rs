@@ -90,6 +90,9 @@ pub trait AnyLearner {
     /// Begins a step: forgets gradients of one that was broken off, and remembers running statistics.
     fn begin(&mut self);
 
+    /// Breaks a step off before its update: forgets its gradients, and puts running statistics back.
+    fn abandon(&mut self);
+
     /// Runs backward from `share * loss`, scaled, and adds the gradients to those already there.
     ///
     /// With `share = 1 / steps`, the sum over `steps` micro-batches is the gradient of the mean loss of the large batch.
@@ -190,6 +193,13 @@ impl<M: Module> AnyLearner for Learner<M> {
         self.buffers = Some(Buffers::of(self.module()));
         recording::serves(Purpose::Weights, self.module());
         self.average.iter().for_each(|average| recording::serves(Purpose::Average, average.module()));
+    }
+
+    fn abandon(&mut self) {
+        self.accumulator = Accumulator::default();
+        if self.buffers.is_some() {
+            self.restore_buffers();
+        }
     }
 
     fn accumulate(&mut self, loss: Tensor<1>, share: f64) {

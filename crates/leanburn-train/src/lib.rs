@@ -18,6 +18,7 @@ mod loss_scale;
 mod manifest;
 mod memory;
 mod optimizer;
+mod out_of_memory;
 mod precision;
 mod recorded_optimizer;
 mod recorded_step;

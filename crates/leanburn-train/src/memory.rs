@@ -1,8 +1,10 @@
 //! Live and peak bytes of a run.
 
-use std::sync::Mutex;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::Device;
+use leanburn_ops::probe;
 use peak_alloc::PeakAlloc;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +23,9 @@ pub struct MemoryUse {
     pub live: u64,
     /// The most held since the last [`MemoryMonitor::start`].
     pub peak: u64,
+    /// What the allocator adds to what was asked for; nothing on the CPU.
+    #[serde(default)]
+    pub padding: u64,
     /// Taken from the device, padding and free pages included; on the CPU the same as `live`.
     pub reserved: u64,
 }
@@ -42,27 +47,51 @@ pub struct MemoryMonitor {
     device: Device,
     /// The largest of the readings of a pool, and of the laps of the heap.
     peak: Mutex<u64>,
+    /// The largest reading of a pool since the last lap.
+    lap: Arc<Mutex<u64>>,
+    /// Whether a pool is read after each operation.
+    is_watching: bool,
 }
 
 impl MemoryMonitor {
     /// A monitor of `device`.
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), peak: Mutex::new(0) }
+        Self { device: device.clone(), peak: Mutex::new(0), lap: Arc::default(), is_watching: false }
+    }
+
+    /// Reads the pool of a GPU after each operation, for a peak that is seen: it takes a moment each time, and the device
+    /// may have to wait for it.
+    pub fn watch(&mut self) {
+        self.is_watching = true;
+    }
+
+    /// Runs a part of a step, watched where that was asked for.
+    pub(crate) fn during<T>(&self, part: impl FnOnce() -> T) -> T {
+        if !self.is_watching || self.pool().is_none() {
+            return part();
+        }
+        let (device, lap) = (self.device.clone(), self.lap.clone());
+        let look = move || {
+            let live = device.memory_pool_usage().map_or(0, |pool| pool.bytes_in_use);
+            let mut lap = lock(&lap);
+            *lap = (*lap).max(live);
+        };
+        probe::watched(Rc::new(look), part)
     }
 
     /// Starts a new peak from what is live now.
     pub fn start(&self) {
-        *self.lock_peak() = self.pool().map_or(0, |pool| pool.live);
+        *lock(&self.peak) = self.pool().map_or(0, |pool| pool.live);
         PeakAlloc.reset_peak_usage();
     }
 
     /// The most held since the start or the last lap; 0 where nothing counts.
     pub fn lap(&self) -> u64 {
         let lap = match self.pool() {
-            Some(pool) => pool.live,
+            Some(pool) => pool.live.max(std::mem::take(&mut *lock(&self.lap))),
             None => PeakAlloc.peak_usage() as u64,
         };
-        let mut peak = self.lock_peak();
+        let mut peak = lock(&self.peak);
         *peak = (*peak).max(lap);
         PeakAlloc.reset_peak_usage();
         lap
@@ -71,24 +100,39 @@ impl MemoryMonitor {
     /// What is in use; `None` on a CPU whose program has not installed the [`CountingAllocator`].
     ///
     /// A pool keeps no peak of its own: on a GPU the peak is the largest of the readings, so read it where it is
-    /// largest (the trainer reads between forward and backward).
+    /// largest (the trainer reads between forward and backward), or [`watch`](Self::watch).
     pub fn read(&self) -> Option<MemoryUse> {
         if let Some(pool) = self.pool() {
-            let mut peak = self.lock_peak();
+            let mut peak = lock(&self.peak);
             *peak = (*peak).max(pool.live);
             return Some(MemoryUse { peak: *peak, ..pool });
         }
         let live = PeakAlloc.current_usage() as u64;
-        let peak = (*self.lock_peak()).max(PeakAlloc.peak_usage() as u64);
-        (live > 0).then_some(MemoryUse { live, peak, reserved: live })
+        let peak = (*lock(&self.peak)).max(PeakAlloc.peak_usage() as u64);
+        (live > 0).then_some(MemoryUse { live, peak, padding: 0, reserved: live })
+    }
+
+    /// What is held of the device, if that is more than `limit`: on a GPU what its pool has reserved, when what it can give
+    /// back is given back; on the CPU `lap`, the most that was held since the last lap.
+    pub fn excess(&self, limit: u64, lap: u64) -> Option<u64> {
+        let held = match self.pool() {
+            Some(pool) if pool.reserved > limit => {
+                self.device.memory_cleanup();
+                self.pool()?.reserved
+            }
+            Some(pool) => pool.reserved,
+            None => lap,
+        };
+        (held > limit).then_some(held)
     }
 
     fn pool(&self) -> Option<MemoryUse> {
         let pool = self.device.memory_pool_usage()?;
-        Some(MemoryUse { live: pool.bytes_in_use, peak: 0, reserved: pool.bytes_reserved })
+        let (live, padding, reserved) = (pool.bytes_in_use, pool.bytes_padding, pool.bytes_reserved);
+        Some(MemoryUse { live, peak: 0, padding, reserved })
     }
+}
 
-    fn lock_peak(&self) -> std::sync::MutexGuard<'_, u64> {
-        self.peak.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
+fn lock(value: &Mutex<u64>) -> MutexGuard<'_, u64> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }

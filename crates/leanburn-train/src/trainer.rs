@@ -9,6 +9,7 @@ use leanburn_ops::random;
 use leanburn_ops::recording::{Pass, in_pass, value_or};
 use serde::{Deserialize, Serialize};
 
+use crate::out_of_memory::or_out_of_memory;
 use crate::{
     CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, PhasePeaks, Restore, TrainError,
     Workload, manifest,
@@ -23,6 +24,9 @@ pub struct TrainerConfig {
     pub accumulation_steps: u64,
     /// The run gives up after this many steps in a row with infinite or undefined gradients.
     pub max_bad_steps: u64,
+    /// Bytes that the run may hold, if that is less than the device has.
+    #[serde(default)]
+    pub memory_limit: Option<u64>,
 }
 
 /// What one optimizer step did.
@@ -100,6 +104,11 @@ impl<W: Workload> Trainer<W> {
         &self.monitor
     }
 
+    /// Reads the pool of a GPU after each operation, for a peak that is seen; steps take longer.
+    pub fn watch_memory(&mut self) {
+        self.monitor.watch();
+    }
+
     /// What each learner holds between steps.
     pub fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)> {
         self.workload.learners().iter().map(|learner| (learner.name(), learner.memory())).collect()
@@ -109,7 +118,8 @@ impl<W: Workload> Trainer<W> {
     ///
     /// # Errors
     ///
-    /// What `batches` gives and [`TrainError::OutOfBatches`]: the step is not taken. [`TrainError::Diverged`].
+    /// What `batches` gives and [`TrainError::OutOfBatches`]: the step is not taken. [`TrainError::OutOfMemory`], which says
+    /// whether the learners are as they were. [`TrainError::Diverged`].
     pub fn step<E>(&mut self, batches: &mut impl Iterator<Item = Result<W::Batch, E>>) -> Result<StepReport, TrainError>
     where
         TrainError: From<E>,
@@ -121,12 +131,16 @@ impl<W: Workload> Trainer<W> {
         let mut phases = PhasePeaks::default();
         for micro_batch in 0..self.config.accumulation_steps {
             let batch = batches.next().ok_or(TrainError::OutOfBatches { step })??;
-            self.micro_step(&batch, Moment { step, micro_batch }, &mut sums, &mut phases);
+            let moment = Moment { step, micro_batch };
+            if let Err(error) = self.micro_step(&batch, moment, &mut sums, &mut phases) {
+                self.workload.learners().into_iter().for_each(|learner| learner.abandon());
+                return Err(error);
+            }
         }
         let device = self.device.clone();
         let learners = self.workload.learners().into_iter();
-        let learners: Vec<_> =
-            in_pass(Pass::Update, &device, || learners.filter_map(|learner| learner.step(step)).collect());
+        let update = || in_pass(Pass::Update, &device, || learners.filter_map(|learner| learner.step(step)).collect());
+        let learners: Vec<_> = or_out_of_memory(update).map_err(|reason| out_of_memory(step, "update", reason))?;
         self.position.step += 1;
         phases.update = self.monitor.lap();
         let memory = self.monitor.read();
@@ -144,21 +158,37 @@ impl<W: Workload> Trainer<W> {
         moment: Moment,
         sums: &mut BTreeMap<&'static str, (Tensor<1>, u64)>,
         phases: &mut PhasePeaks,
-    ) {
+    ) -> Result<(), TrainError> {
         let share = 1.0 / self.config.accumulation_steps as f64;
         for turn in 0..self.workload.learners().len() {
             let path = [moment.step, moment.micro_batch, turn as u64];
             random::seed(&self.device, random::derive(self.config.seed, &path));
-            let Some(losses) = self.workload.loss(turn, batch, moment) else {
-                continue;
-            };
+            let forward = || self.workload.loss(turn, batch, moment);
+            let losses = or_out_of_memory(|| self.monitor.during(forward))
+                .map_err(|reason| out_of_memory(moment.step, "forward", reason))?;
+            let Some(losses) = losses else { continue };
             for (name, part) in losses.parts {
                 let (sum, count) = sums.remove(name).map_or((part.clone(), 1), |(sum, count)| (sum + part, count + 1));
                 sums.insert(name, (sum, count));
             }
-            phases.forward = phases.forward.max(self.monitor.lap()); // on a GPU the most is held here
-            self.workload.learners()[turn].accumulate(losses.total, share);
-            phases.backward = phases.backward.max(self.monitor.lap());
+            phases.forward = phases.forward.max(self.lap(moment.step, "forward")?); // on a GPU the most is held here
+            let backward = || self.workload.learners()[turn].accumulate(losses.total, share);
+            or_out_of_memory(|| self.monitor.during(backward))
+                .map_err(|reason| out_of_memory(moment.step, "backward", reason))?;
+            phases.backward = phases.backward.max(self.lap(moment.step, "backward")?);
+        }
+        Ok(())
+    }
+
+    /// The most held since the last lap, if that is not more than the run may hold.
+    fn lap(&self, step: u64, phase: &'static str) -> Result<u64, TrainError> {
+        let lap = self.monitor.lap();
+        match self.config.memory_limit.and_then(|limit| Some((limit, self.monitor.excess(limit, lap)?))) {
+            None => Ok(lap),
+            Some((limit, held)) => {
+                let [held, limit] = [held, limit].map(bytesize::ByteSize::b);
+                Err(out_of_memory(step, phase, format!("it held {held}, and may hold {limit}")))
+            }
         }
     }
 
@@ -220,6 +250,11 @@ impl<W: Workload> Trainer<W> {
         self.position = saved.position;
         Ok(())
     }
+}
+
+/// A step that did not fit. Until the update the learners are as they were.
+fn out_of_memory(step: u64, phase: &'static str, reason: String) -> TrainError {
+    TrainError::OutOfMemory { step, phase, reason, state_is_intact: phase != "update" }
 }
 
 const TRAINER: &str = "trainer.json";

@@ -55,7 +55,7 @@ impl Autoencoder {
         let workload = AutoencoderWorkload::new(autoencoder, None, objective, precision);
         Ok(Trainer::new(
             workload,
-            TrainerConfig { seed: 7, accumulation_steps: micro_batches, max_bad_steps: 9 },
+            TrainerConfig { seed: 7, accumulation_steps: micro_batches, max_bad_steps: 9, memory_limit: None },
             device,
         ))
     }

@@ -112,7 +112,8 @@ impl Case {
             adversarial_start_step: 0,
         };
         let workload = AutoencoderWorkload::new(autoencoder, discriminator, objective, self.precision);
-        let config = TrainerConfig { seed: 7, accumulation_steps: self.accumulation, max_bad_steps: 100 };
+        let config =
+            TrainerConfig { seed: 7, accumulation_steps: self.accumulation, max_bad_steps: 100, memory_limit: None };
         Ok(Trainer::new(workload, config, device))
     }
 
@@ -193,7 +194,7 @@ impl Workload for PlainWorkload {
 
 fn plain_trainer(device: &Device) -> Result<Trainer<PlainWorkload>, TrainError> {
     let learner = Learner::new("plain", Plain::new(device), learner_config(OptimizerKind::Adam))?;
-    let config = TrainerConfig { seed: 7, accumulation_steps: 2, max_bad_steps: 100 };
+    let config = TrainerConfig { seed: 7, accumulation_steps: 2, max_bad_steps: 100, memory_limit: None };
     Ok(Trainer::new(PlainWorkload(learner), config, device))
 }
 

@@ -16,6 +16,7 @@ mod plan;
 mod recipes;
 mod reconstruct;
 mod session;
+mod step_down;
 mod train;
 mod volume;
 
@@ -45,7 +46,7 @@ pub enum Command {
     /// Estimate a network's memory by the classic rule of thumb.
     Calc(calc::Calc),
     /// List the devices that can compute.
-    Devices,
+    Devices(devices::Devices),
     /// List the configurations that come with the command.
     Recipes,
     /// Write a recipe's configuration into a file to edit.
@@ -69,7 +70,7 @@ impl Command {
             Self::Encode(encode) => encode.run(),
             Self::Decode(decode) => decode.run(),
             Self::Calc(calc) => calc.run(),
-            Self::Devices => devices::run(),
+            Self::Devices(devices) => devices.run(),
             Self::Recipes => recipes::run(),
             Self::Init(init) => init.run(),
         }

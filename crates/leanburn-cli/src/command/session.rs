@@ -86,7 +86,14 @@ impl<'a> Session<'a> {
             self.visualize()?;
         }
         while self.trainer.steps() < last_step {
-            let report = self.trainer.step(batches)?;
+            let report = match self.trainer.step(batches) {
+                Err(TrainError::OutOfMemory { state_is_intact: true, step, phase, reason }) => {
+                    self.save()?; // the last good state, to go on from
+                    self.events.text(step, "out of memory", &reason)?;
+                    return Err(TrainError::OutOfMemory { state_is_intact: true, step, phase, reason }.into());
+                }
+                report => report?,
+            };
             self.record(&report)?;
             progress.step(|| headline(&report));
             let (steps, is_last) = (self.trainer.steps(), self.trainer.steps() == last_step);

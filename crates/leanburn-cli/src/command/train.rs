@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use leanburn_data::{Dataset, Loader};
 use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Target};
 use leanburn_train::{TrainError, Trainer, volumes};
 
 use super::session::Session;
+use super::step_down::StepDown;
 use crate::config::Config;
 use crate::console::print_line;
 use crate::device::device_for;
@@ -38,33 +39,73 @@ pub struct Train {
     /// Take at most this many steps in all; overrides training.max_steps without changing the learning-rate schedule.
     #[arg(long)]
     max_steps: Option<u64>,
+    /// What to do when a step does not fit into memory.
+    #[arg(long, value_enum, default_value_t = OnOom::StepDown)]
+    on_oom: OnOom,
+}
+
+/// What to do when a step does not fit into memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnOom {
+    /// Recompute more, and go on from the last good state.
+    StepDown,
+    /// Stop.
+    Fail,
 }
 
 impl Train {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
         let mut config = Config::load(&self.config, &self.set)?;
-        config.device.name = self.device.unwrap_or(config.device.name);
+        config.device.name = self.device.clone().unwrap_or(config.device.name);
+        let mut resume = self.resume;
+        loop {
+            let error = match self.train(&config, &source, resume) {
+                Err(CommandError::Train(error)) if error.is_out_of_memory() => error,
+                done => return done,
+            };
+            print_line(format_args!("\n{error}"))?;
+            let lower = StepDown::of(&config, &source)?;
+            if let Some(peak) = &lower.peak {
+                print_line(format_args!("by the plan a step holds most at {peak}"))?;
+            }
+            match lower.config {
+                Some((lower, what)) if self.on_oom == OnOom::StepDown => {
+                    print_line(format_args!("stepping down: {what}; the mathematics stays the same\n"))?;
+                    (config, resume) = (lower, true);
+                }
+                lower => {
+                    return Err(CommandError::OutOfMemory {
+                        reason: error.to_string(),
+                        remedy: advice(lower.map(|(_, what)| what)),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Trains, from the beginning or from the newest checkpoint, until the end or until a step does not fit.
+    fn train(&self, config: &Config, source: &str, resume: bool) -> Result<()> {
         let device = device_for(&config.device.name, config.device.resolved_precision())?;
         let folder = RunFolder::locate(&self.config, self.out.as_deref());
-        folder.check(&config, self.resume)?;
+        folder.check(config, resume)?;
         let training_device = device.clone().autodiff();
-        let run = workload::build(&config, &source, &training_device)?;
-        let dataset = Arc::new(open_dataset(&config)?);
-        check_shapes(&config, &dataset)?;
+        let run = workload::build(config, source, &training_device)?;
+        let dataset = Arc::new(open_dataset(config)?);
+        check_shapes(config, &dataset)?;
 
-        let planned = plan_step(&config, &source, &dataset)?;
-        let mut trainer = Trainer::new(run, workload::trainer(&config), &training_device);
+        let planned = plan_step(config, source, &dataset)?;
+        let mut trainer = Trainer::new(run, workload::trainer(config), &training_device);
         let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
-        match store.latest().filter(|_| self.resume) {
+        match store.latest().filter(|_| resume) {
             Some((step, checkpoint)) => {
                 trainer.resume(&checkpoint)?;
                 print_line(format_args!("going on from step {step}"))?;
             }
-            None if self.resume => print_line("no checkpoint yet: starting from the beginning")?,
+            None if resume => print_line("no checkpoint yet: starting from the beginning")?,
             None => {}
         }
-        let _lock = folder.begin(&config)?;
+        let _lock = folder.begin(config)?;
 
         let batch_size = config.autoencoder.training.batch_size;
         let start = trainer.micro_batches();
@@ -72,8 +113,19 @@ impl Train {
         let mut batches =
             loader.map(|batch| batch.map(|batch| volumes(batch, &training_device)).map_err(TrainError::from));
         let last_step = self.max_steps.unwrap_or(u64::MAX).min(config.autoencoder.training.max_steps);
-        Session::open(&config, folder, dataset, trainer, device, planned)?.run(&mut batches, last_step)
+        let trained = Session::open(config, folder, dataset, trainer, device, planned)?.run(&mut batches, last_step);
+        // What the step has left in the pool is of no use to the next attempt.
+        drop(batches);
+        training_device.memory_cleanup();
+        trained
     }
+}
+
+fn advice(lower: Option<String>) -> String {
+    let step = lower.map_or(String::new(), |what| format!("{what} (--on-oom step-down does that by itself), or "));
+    format!(
+        "{step}run `leanburn fit CONFIG --budget SIZE --allow model` for what would fit, or close other programs on the device"
+    )
 }
 
 /// The peak of a step, as its recording shows it.

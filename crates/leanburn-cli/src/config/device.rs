@@ -1,7 +1,8 @@
 //! The `device` section.
 
+use bytesize::ByteSize;
 use leanburn_train::Precision;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::choice::Choice;
 use super::limits::{Limits, POSITIVE};
@@ -12,7 +13,7 @@ use super::values::{Read, Wrong};
 /// What computes, and in which precision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceSection {
-    /// The device, as `--device` names it. Default: flex, the CPU.
+    /// The device, as `--device` names it. Default: best, a graphics card where there is one, else the CPU.
     pub name: String,
     /// Half precision as PyTorch's automatic mixed precision has it: f16 with loss scaling.
     /// Default: false.
@@ -21,6 +22,21 @@ pub struct DeviceSection {
     pub precision: Option<Precision>,
     /// What the loss is multiplied by in f16 before the backward pass. Default: dynamic.
     pub loss_scale: LossScale,
+    /// How memory is taken from a GPU. Default: adaptive.
+    pub allocator: Allocator,
+    /// What the run may hold, such as 20GiB, where that is less than the device has. Default: unset.
+    pub memory_limit: Option<ByteSize>,
+}
+
+/// How memory is taken from a GPU. Vulkan, WebGPU and Metal; CUDA and ROCm are adaptive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Allocator {
+    /// In pages as large as the largest tensor so far, which tensors share.
+    #[default]
+    Adaptive,
+    /// A page for each tensor, in sizes that grow by steps.
+    ExclusivePages,
 }
 
 /// The loss scale of training in f16.
@@ -35,10 +51,15 @@ pub enum LossScale {
 impl DeviceSection {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         Self {
-            name: section.get("name", "flex".to_owned()),
+            name: match section.get("name", "best".to_owned()) {
+                name if name == "best" => crate::device::best().to_owned(),
+                name => name,
+            },
             mixed_precision: section.get("mixed_precision", false),
             precision: section.get("precision", None).map(|Choice(precision)| precision),
             loss_scale: section.number("loss_scale", LossScale::Dynamic, POSITIVE),
+            allocator: section.get("allocator", Choice(Allocator::Adaptive)).0,
+            memory_limit: section.get("memory_limit", None),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use bytesize::ByteSize;
+
 use super::limits::Limits;
 use super::mistake::Place;
 use super::tree::{Node, Value};
@@ -81,6 +83,21 @@ impl Read for f32 {
         let value = f64::read(node, limits)? as f32;
         // Past the largest f32, or a positive number below the smallest, lies outside as well.
         if limits.admits(value.into()) { Ok(value) } else { Err(Wrong::new(node, Self::expected(limits))) }
+    }
+}
+
+impl Read for ByteSize {
+    fn expected(_: &Limits) -> String {
+        "a size in bytes such as 20GiB".into()
+    }
+
+    fn read(node: &Node, limits: &Limits) -> Result<Self, Vec<Wrong>> {
+        match &node.value {
+            Value::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+        .filter(|size: &Self| size.as_u64() > 0)
+        .ok_or_else(|| Wrong::new(node, Self::expected(limits)))
     }
 }
 

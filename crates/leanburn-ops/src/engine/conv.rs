@@ -8,8 +8,10 @@ use leanburn_kernels::{
     conv::{self, ConvShape, Input, Output, Residual},
 };
 
+use super::conv_gradient;
 use super::norm::{self, Normalization};
 use crate::cpu::{CpuTensor, float32_bytes, to_f32, with_element};
+use crate::cube;
 use crate::numerics::cast_to;
 use crate::recording::Call;
 
@@ -124,6 +126,9 @@ pub(crate) fn data_gradient(
         let call = call.reads(gradient).reads(weight).costs(shape.flops(), workspace);
         return call.record_one(input, gradient.dtype());
     }
+    if cube::holds(gradient) {
+        return conv_gradient::data_gradient(gradient, weight, input, options);
+    }
     if !CpuTensor::holds(gradient) {
         return composed_data_gradient(gradient.clone(), weight, input, options);
     }
@@ -148,6 +153,9 @@ pub(crate) fn weight_gradient(
         let call = call.reads(x).reads(gradient);
         let call = call.costs(shape.flops(), weight_gradient_workspace(&shape, weight));
         return call.record_one(weight.dims(), weight.dtype());
+    }
+    if cube::holds(x) {
+        return conv_gradient::weight_gradient(&entry.apply(x.clone()), gradient, weight, options);
     }
     if !CpuTensor::holds(x) {
         return composed_weight_gradient(entry.apply(x.clone()), gradient.clone(), weight, options);
@@ -176,6 +184,9 @@ pub(crate) fn bias_gradient(gradient: &Tensor<5>, dtype: DType) -> Tensor<1> {
     let [batch_size, channels, ..] = gradient.dims();
     if let Some(call) = Call::on("conv3d_bias_gradient", gradient) {
         return call.reads(gradient).costs(gradient.shape().num_elements() as u64, 0).record_one([channels], dtype);
+    }
+    if cube::holds(gradient) {
+        return cast_to(conv_gradient::bias_gradient(gradient), dtype);
     }
     if !CpuTensor::holds(gradient) {
         let rows: Tensor<3> = gradient.clone().reshape([batch_size as i64, channels as i64, -1]);
@@ -233,7 +244,7 @@ impl Symmetric {
     }
 }
 
-fn composed_forward(
+pub(super) fn composed_forward(
     x: Tensor<5>,
     weight: &Tensor<5>,
     bias: Option<&Tensor<1>>,
@@ -252,7 +263,7 @@ fn composed_forward(
     }
 }
 
-fn composed_data_gradient(
+pub(super) fn composed_data_gradient(
     gradient: Tensor<5>,
     weight: &Tensor<5>,
     input: [usize; 5],
@@ -271,7 +282,7 @@ fn composed_data_gradient(
     ))
 }
 
-fn composed_weight_gradient(
+pub(super) fn composed_weight_gradient(
     x: Tensor<5>,
     gradient: Tensor<5>,
     weight: &Tensor<5>,

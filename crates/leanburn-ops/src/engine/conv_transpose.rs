@@ -5,8 +5,9 @@ use burn::backend::ops::ModuleOps;
 use burn::tensor::{Tensor, module, ops::ConvOptions, ops::ConvTransposeOptions};
 use leanburn_kernels::conv::{self, ConvShape, Input};
 
-use super::conv::shape;
+use super::conv::{Entry, shape};
 use crate::cpu::{CpuTensor, float32_bytes, to_f32, with_element};
+use crate::cube;
 use crate::numerics::cast_to;
 use crate::recording::Call;
 
@@ -31,10 +32,14 @@ pub(crate) fn output_dims(input: [usize; 5], weight: [usize; 5], options: &ConvT
     [batch_size, per_group * options.groups, depth, height, width]
 }
 
+/// The options of the convolution from the output to the input.
+fn back(options: &ConvTransposeOptions<3>) -> ConvOptions<3> {
+    ConvOptions::new(options.stride, options.padding, options.dilation, options.groups)
+}
+
 /// The convolution from the output to the input.
 fn convolution(input: [usize; 5], weight: [usize; 5], options: &ConvTransposeOptions<3>) -> ConvShape {
-    let back = ConvOptions::new(options.stride, options.padding, options.dilation, options.groups);
-    let shape = shape(output_dims(input, weight, options), weight, &back);
+    let shape = shape(output_dims(input, weight, options), weight, &back(options));
     assert!(
         shape.output() == input[2..],
         "conv_transpose3d: padding_out {:?} must be smaller than the stride {:?}",
@@ -55,6 +60,14 @@ pub(crate) fn forward(
     if let Some(call) = Call::on("conv_transpose3d", x) {
         return recorded(call, &shape, x, weight, float32_bytes(weight));
     }
+    if cube::holds(x) {
+        let dims = output_dims(x.dims(), weight.dims(), options);
+        let y = super::conv::data_gradient(x, weight, dims, &back(options));
+        return match bias {
+            Some(bias) => y + cast_to(bias.clone(), x.dtype()).reshape([1, dims[1], 1, 1, 1]),
+            None => y,
+        };
+    }
     if !CpuTensor::holds(x) {
         let dtype = x.dtype();
         let bias = bias.map(|bias| cast_to(bias.clone(), dtype));
@@ -74,6 +87,9 @@ pub(crate) fn data_gradient(
     if let Some(call) = Call::on("conv_transpose3d_data_gradient", gradient) {
         return recorded_data_gradient(call, &shape, gradient, weight, float32_bytes(weight));
     }
+    if cube::holds(gradient) {
+        return super::conv::forward(gradient, &Entry::plain(), weight, None, None, &back(options));
+    }
     if !CpuTensor::holds(gradient) {
         let weight = cast_to(weight.clone(), gradient.dtype()).into_dispatch();
         let gradient = gradient.clone().into_dispatch();
@@ -92,6 +108,9 @@ pub(crate) fn weight_gradient(
     let shape = convolution(x.dims(), weight.dims(), options);
     if let Some(call) = Call::on("conv_transpose3d_weight_gradient", x) {
         return recorded_weight_gradient(call, &shape, x, gradient, weight, 0);
+    }
+    if cube::holds(x) {
+        return super::conv::weight_gradient(gradient, &Entry::plain(), x, weight, &back(options));
     }
     if !CpuTensor::holds(x) {
         let sums = Tensor::from_dispatch(Dispatch::conv_transpose3d_weight_backward(

@@ -4,6 +4,7 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor};
 use leanburn_kernels::max_pool::{self, PoolWindows};
 
 use crate::cpu::{CpuTensor, with_element};
+use crate::cube;
 use crate::recording::Call;
 
 /// The largest value of each window.
@@ -13,6 +14,9 @@ pub(crate) fn forward(x: &Tensor<5>, windows: &PoolWindows) -> Tensor<5> {
     let dims = [batch_size, channels, depth, height, width];
     if let Some(call) = Call::on("max_pool3d", x) {
         return call.reads(x).costs(x.shape().num_elements() as u64, 0).record_one(dims, x.dtype());
+    }
+    if cube::holds(x) {
+        return cube::max_pool3d(x, windows);
     }
     if !CpuTensor::holds(x) {
         return (0..3).rev().fold(x.clone(), |x, axis| largest(&x, windows, axis));
@@ -32,6 +36,9 @@ pub(crate) fn backward(x: Tensor<5>, windows: &PoolWindows, gradient: Tensor<5>)
         let (flops, dtype) = (x.shape().num_elements() as u64, x.dtype());
         let workspace = max_pool::max_pool_backward_workspace(windows);
         return call.takes(x).takes(gradient).costs(flops, workspace).record_one(dims, dtype);
+    }
+    if cube::holds(&x) {
+        return cube::max_pool3d_gradient(x, windows, gradient);
     }
     if CpuTensor::holds(&x) {
         let (x, gradient) = (CpuTensor::of(x), CpuTensor::of(gradient));

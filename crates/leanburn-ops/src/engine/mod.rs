@@ -1,10 +1,12 @@
 //! What the operations compute, on tensors without autodiff.
 //!
-//! Each function has two paths: our kernels for half precision and float32 in the memory of the CPU, and a composition
-//! of Burn's operations for every other device and for float64. The composition is also what a recording device records.
+//! Each function has three paths: our kernels for half precision and float32 in the memory of the CPU; on GPUs our
+//! CubeCL kernels around Burn's convolutions and products of matrices; and a composition of Burn's operations for
+//! everything else, float64 included. A recording device writes down one of the first two, as it is told.
 
 pub(crate) mod attention;
 pub(crate) mod conv;
+mod conv_gradient;
 pub(crate) mod conv_transpose;
 pub(crate) mod max_pool;
 pub(crate) mod norm;

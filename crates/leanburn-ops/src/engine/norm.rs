@@ -9,13 +9,12 @@ use leanburn_kernels::{
 
 use crate::Norm;
 use crate::cpu::{CpuTensor, to_f32, with_element};
+use crate::cube::{self, FLOPS_OF_NORM_ACT, FLOPS_OF_STATISTICS, FLOPS_OF_SUMS};
 use crate::numerics::{cast_to, widen};
 use crate::recording::Call;
 
-/// Floating-point operations for each value, roughly: sums and squares; a scale, a shift and an exponential; both again.
-const FLOPS_OF_STATISTICS: u64 = 4;
-const FLOPS_OF_NORM_ACT: u64 = 8;
-const FLOPS_OF_NORM_ACT_GRADIENT: u64 = 20;
+/// Floating-point operations for each value, roughly: those of the sums and of the gradient.
+const FLOPS_OF_NORM_ACT_GRADIENT: u64 = 2 * FLOPS_OF_SUMS;
 
 /// A norm with the statistics of one volume.
 #[derive(Clone, Debug)]
@@ -60,6 +59,10 @@ impl Normalization {
             let mut next = || statistics.next().expect("two outputs were asked for");
             return Self { norm, mean: next(), deviation_reciprocal: next() };
         }
+        if cube::holds(x) {
+            let [mean, deviation_reciprocal] = cube::group_statistics(x, groups, norm.epsilon);
+            return Self { norm, mean, deviation_reciprocal };
+        }
         let (mean, deviation_reciprocal) = match CpuTensor::holds(x) {
             true => {
                 let x = CpuTensor::of(x.clone());
@@ -86,14 +89,60 @@ impl Normalization {
 
     /// A value of each group, for each channel: `[batch_size, channels, 1, 1, 1]`.
     fn per_channel(&self, values: Tensor<2>, channels: usize) -> Tensor<5> {
-        let [batch_size, groups] = values.dims();
-        let apart: Tensor<3> = values.reshape([batch_size, groups, 1]);
-        apart.expand([batch_size, groups, channels / groups]).reshape([batch_size, channels, 1, 1, 1])
+        let batch_size = values.dims()[0];
+        spread(values, channels).reshape([batch_size, channels, 1, 1, 1])
+    }
+
+    /// The affine map of each channel of each item.
+    fn maps(&self, channels: usize) -> Maps {
+        let row = |parameter: &Option<Tensor<1>>| -> Option<Tensor<2>> {
+            Some(widen(parameter.clone()?).reshape([1, channels]))
+        };
+        let (mean, reciprocal) = (spread(self.mean.clone(), channels), self.deviation_reciprocal.clone());
+        let reciprocal = spread(reciprocal, channels);
+        let scale = match row(&self.norm.weight) {
+            Some(weight) => reciprocal * weight,
+            None => reciprocal,
+        };
+        let shift = (mean.clone() * scale.clone()).neg();
+        let shift = match row(&self.norm.bias) {
+            Some(bias) => shift + bias,
+            None => shift,
+        };
+        Maps { scale, shift, mean }
     }
 }
 
 fn norm_shape([batch_size, channels, depth, height, width]: [usize; 5], groups: usize) -> NormShape {
     NormShape { batch_size, channels, positions: depth * height * width, groups }
+}
+
+/// A value of each group, for each channel: `[batch_size, channels]`.
+fn spread(values: Tensor<2>, channels: usize) -> Tensor<2> {
+    let [batch_size, groups] = values.dims();
+    let apart: Tensor<3> = values.reshape([batch_size, groups, 1]);
+    apart.expand([batch_size, groups, channels / groups]).reshape([batch_size, channels])
+}
+
+/// Scale, shift and mean of each channel of each item, each `[batch_size, channels]`, for the kernels of GPUs.
+struct Maps {
+    scale: Tensor<2>,
+    shift: Tensor<2>,
+    mean: Tensor<2>,
+}
+
+impl Maps {
+    /// Those of a normalisation; without one, those that change nothing.
+    fn of(x: &Tensor<5>, normalization: Option<&Normalization>) -> Self {
+        let [batch_size, channels, ..] = x.dims();
+        match normalization {
+            Some(normalization) => normalization.maps(channels),
+            None => {
+                let shift = Tensor::zeros([batch_size, channels], (&x.device(), DType::F32));
+                Self { scale: shift.ones_like(), mean: shift.clone(), shift }
+            }
+        }
+    }
 }
 
 /// Scale and shift for the kernels; `None` where nothing is to be done.
@@ -129,6 +178,10 @@ pub(crate) fn apply(x: Tensor<5>, normalization: Option<&Normalization>, activat
         let call = call.costs(FLOPS_OF_NORM_ACT * x.shape().num_elements() as u64, 0);
         return call.writes_over(x).record_one(dims, dtype);
     }
+    if cube::holds(&x) {
+        let Maps { scale, shift, .. } = Maps::of(&x, normalization);
+        return cube::norm_act(x, [scale, shift], activation);
+    }
     if !CpuTensor::holds(&x) {
         let dtype = x.dtype();
         return cast_to(activate(normalize(widen(x), normalization), activation), dtype);
@@ -160,6 +213,9 @@ pub(crate) fn backward(
     if let Some(call) = Call::on("norm_act_gradient", &x) {
         return recorded_backward(call, x, normalization, gradient);
     }
+    if cube::holds(&x) {
+        return cube_backward(x, normalization, activation, gradient);
+    }
     if !CpuTensor::holds(&x) {
         return composed_backward(x, normalization, activation, gradient);
     }
@@ -188,6 +244,48 @@ pub(crate) fn backward(
         weight: like(&norm.weight, weight_gradient),
         bias: like(&norm.bias, bias_gradient),
     }
+}
+
+/// On a GPU. With `s` the gradient before the activation, `n` the values of a group and `r` its reciprocal of the standard
+/// deviation, the gradient of the volume is `scale s - r / n (sum(weight s) + r^2 (x - mean) sum(weight s (x - mean)))`.
+fn cube_backward(
+    x: Tensor<5>,
+    normalization: Option<Normalization>,
+    activation: Activation,
+    gradient: Tensor<5>,
+) -> NormGradients {
+    let [batch_size, channels, depth, height, width] = x.dims();
+    let Maps { scale, shift, mean } = Maps::of(&x, normalization.as_ref());
+    let Some(Normalization { norm, deviation_reciprocal, .. }) = normalization else {
+        let nothing = shift.zeros_like();
+        let maps = [scale, shift, mean, nothing.clone(), nothing];
+        let x = cube::norm_act_gradient(x, gradient, maps, activation);
+        return NormGradients { x, weight: None, bias: None };
+    };
+    let maps = [&scale, &shift, &mean].map(Tensor::clone);
+    let [sums, products] = cube::norm_act_sums(&x, &gradient, maps, activation);
+
+    let groups = norm.num_groups;
+    let values = (channels / groups * depth * height * width) as f64;
+    let weighted = |sums: &Tensor<2>| -> Tensor<2> {
+        let sums = match &norm.weight {
+            Some(weight) => sums.clone() * widen(weight.clone()).reshape([1, channels]),
+            None => sums.clone(),
+        };
+        let apart: Tensor<3> = sums.reshape([batch_size, groups, channels / groups]);
+        apart.sum_dim(2).reshape([batch_size, groups])
+    };
+    let share = deviation_reciprocal.clone() / -values;
+    let offset = spread(share.clone() * weighted(&sums), channels);
+    let slant = spread(share * deviation_reciprocal.clone().square() * weighted(&products), channels);
+
+    let parameter = |parameter: &Option<Tensor<1>>, sums: Tensor<2>| {
+        parameter.as_ref().map(|parameter| cast_to(sums.sum_dim(0).reshape([channels]), parameter.dtype()))
+    };
+    let weight = parameter(&norm.weight, products * spread(deviation_reciprocal, channels));
+    let bias = parameter(&norm.bias, sums);
+    let x = cube::norm_act_gradient(x, gradient, [scale, shift, mean, slant, offset], activation);
+    NormGradients { x, weight, bias }
 }
 
 /// On a recording device: the gradient is written over where nobody else holds it.

@@ -4,6 +4,7 @@ use burn::tensor::{Tensor, TensorData};
 use leanburn_kernels::{axis_map::AxisMap, resample};
 
 use crate::cpu::{CpuTensor, with_element};
+use crate::cube;
 use crate::numerics::cast_to;
 use crate::recording::Call;
 
@@ -15,6 +16,9 @@ pub(crate) fn resample3d(x: Tensor<5>, maps: &[AxisMap; 3]) -> Tensor<5> {
         let (dims, dtype) = ([batch_size, channels, depth, height, width], x.dtype());
         let flops = 8 * dims.iter().product::<usize>().max(x.shape().num_elements()) as u64;
         return call.takes(x).costs(flops, 0).record_one(dims, dtype);
+    }
+    if cube::holds(&x) {
+        return cube::resample3d(x, maps);
     }
     if !CpuTensor::holds(&x) {
         return composed(x, maps);

@@ -6,7 +6,7 @@
 //! [Shi et al.](https://arxiv.org/abs/1609.05158), with tied weights.
 
 use burn::tensor::{Tensor, ops::ConvOptions};
-use leanburn_kernels::conv::ConvShape;
+use leanburn_kernels::{axis_map::AxisMap, conv::ConvShape};
 
 use super::conv::{self, Entry};
 use super::conv_transpose::{
@@ -14,6 +14,7 @@ use super::conv_transpose::{
     transposed_weight_gradient,
 };
 use crate::cpu::{CpuTensor, float32_bytes, to_f32};
+use crate::cube;
 use crate::numerics::{cast_to, widen};
 use crate::recording::Call;
 
@@ -153,10 +154,19 @@ impl UpsampleConv {
         }
     }
 
+    /// The enlargement of each axis.
+    fn maps(&self) -> [AxisMap; 3] {
+        let [_, _, input @ ..] = self.input;
+        std::array::from_fn(|axis| AxisMap::repeat(input[axis], self.factors[axis]))
+    }
+
     /// The enlarged volume.
     fn repeat(&self, x: &Tensor<5>) -> Tensor<5> {
         let [batch_size, channels, depth, height, width] = self.input;
         let [d, h, w] = self.factors;
+        if cube::holds(x) {
+            return cube::resample3d(x.clone(), &self.maps());
+        }
         let items = batch_size * channels;
         let apart: Tensor<7> = x.clone().reshape([items, depth, 1, height, 1, width, 1]);
         apart.expand([items, depth, d, height, h, width, w]).reshape(self.enlarged())
@@ -164,6 +174,9 @@ impl UpsampleConv {
 
     /// The sum over the copies of each voxel, in float32.
     fn repeat_backward(&self, gradient: Tensor<5>) -> Tensor<5> {
+        if cube::holds(&gradient) {
+            return cube::resample3d(gradient, &self.maps().map(|map| map.transpose()));
+        }
         let dtype = gradient.dtype();
         let [batch_size, channels, depth, height, width] = self.input;
         let [d, h, w] = self.factors;

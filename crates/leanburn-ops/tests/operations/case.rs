@@ -41,6 +41,7 @@ struct Run {
     way: Way,
     /// Which inputs have a gradient; all of them if none is named.
     tracked: Option<usize>,
+    device: Device,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +55,7 @@ enum Way {
 
 impl Run {
     fn new(stored: DType, volumes: DType, parameters: DType) -> Self {
-        Self { stored, volumes, parameters, way: Way::Direct, tracked: None }
+        Self { stored, volumes, parameters, way: Way::Direct, tracked: None, device: Device::flex() }
     }
 
     /// The input of an index, with values of the first dtype stored in the second.
@@ -62,7 +63,7 @@ impl Run {
         let data = TensorData::new(values(index as u64, dims.iter().product()), dims);
         let data = data.convert_dtype(values_in).convert_dtype(dtype);
         let is_tracked = self.tracked.is_none_or(|tracked| tracked == index);
-        Tensor::from_data(data, (&Device::flex().autodiff(), dtype)).set_require_grad(is_tracked)
+        Tensor::from_data(data, (&self.device.clone().autodiff(), dtype)).set_require_grad(is_tracked)
     }
 }
 
@@ -111,6 +112,28 @@ impl Case {
             self.assert_dtypes(&rounded, half);
             let expected = self.run(&Run::new(half, F64, F64), plain);
             assert_close(&rounded, &expected, slack * tolerance, &format!("{half:?}"));
+        }
+    }
+
+    /// Compares another device with the CPU: in float32 (directly, recomputed, on views), and in half precision where the
+    /// device computes in it.
+    #[cfg(feature = "cube")]
+    pub fn check_on(&self, device: &Device, operation: impl Operation) {
+        use DType::{BF16, F16, F32};
+        let expected = self.run(&Run::new(F32, F32, F32), &operation);
+        for way in [Way::Direct, Way::Recomputed, Way::Views] {
+            let run = Run { way, device: device.clone(), ..Run::new(F32, F32, F32) };
+            assert_close(&self.run(&run, &operation), &expected, 1e-4, &format!("{way:?} on {device:?}"));
+        }
+        for (half, tolerance) in [(BF16, 2f64.powi(-8)), (F16, 2f64.powi(-10))] {
+            if !device.supports_dtype(half) {
+                continue;
+            }
+            let expected = self.run(&Run::new(half, F32, F32), &operation);
+            let run = Run { device: device.clone(), ..Run::new(half, half, F32) };
+            let rounded = self.run(&run, &operation);
+            self.assert_dtypes(&rounded, half);
+            assert_close(&rounded, &expected, 16.0 * tolerance, &format!("{half:?} on {device:?}"));
         }
     }
 
@@ -175,17 +198,19 @@ impl Way {
         }
     }
 
-    /// `sum(weights * output)` in float64, with random weights that every dtype holds.
+    /// `sum(weights * output)` in float64 where the device has it, with random weights that every dtype holds.
     fn weighted_sum(self, output: Tensor<5>) -> Tensor<1> {
         let dims = output.dims();
         let weights = TensorData::new(values(99, dims.iter().product()), dims);
-        let weights = weights.convert_dtype(DType::BF16).convert_dtype(DType::F64);
-        let weights = Tensor::<5>::from_data(weights, (&output.device(), DType::F64));
+        let device = output.device();
+        let precise = if device.supports_dtype(DType::F64) { DType::F64 } else { DType::F32 };
+        let weights = weights.convert_dtype(DType::BF16).convert_dtype(precise);
+        let weights = Tensor::<5>::from_data(weights, (&device, precise));
         let (output, weights) = match self {
             Self::Views => (output.swap_dims(2, 4), weights.swap_dims(2, 4)),
             _ => (output, weights),
         };
-        (output.cast(DType::F64) * weights).sum()
+        (output.cast(precise) * weights).sum()
     }
 }
 

@@ -8,6 +8,8 @@ mod case;
 mod conv;
 mod conv_transpose;
 mod geometry;
+#[cfg(feature = "cube")]
+mod gpu;
 mod max_pool;
 mod norm;
 mod plain;

@@ -50,6 +50,7 @@ pub struct Setup {
     pub residency: ResidencyPolicy,
     pub accumulation_steps: u64,
     pub max_bad_steps: u64,
+    pub memory_limit: Option<u64>,
     pub seed: u64,
 }
 
@@ -69,6 +70,7 @@ impl Default for Setup {
             residency: ResidencyPolicy::keep(),
             accumulation_steps: 1,
             max_bad_steps: 1000,
+            memory_limit: None,
             seed: 42,
         }
     }
@@ -129,6 +131,7 @@ impl Setup {
             seed: self.seed,
             accumulation_steps: self.accumulation_steps,
             max_bad_steps: self.max_bad_steps,
+            memory_limit: self.memory_limit,
         }
     }
 }

@@ -1,0 +1,161 @@
+//! The kernels as operations of Burn's backends, with fusion and without.
+
+use burn::backend::fusion::custom::TensorSpec;
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Backend, backend_extension};
+use burn::tensor::DType;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+use leanburn_kernels::Activation;
+
+use super::{max_pool, norm, resample};
+
+/// `[batch_size, columns]` in float32.
+fn of_items(x: &TensorSpec, columns: usize) -> TensorSpec {
+    TensorSpec::new([x.shape[0], columns].into(), DType::F32)
+}
+
+fn volume(x: &TensorSpec, dims: &[usize; 5]) -> TensorSpec {
+    TensorSpec::new((*dims).into(), x.dtype)
+}
+
+/// What the kernels of this crate compute, on the devices that have them.
+#[backend_extension(Cube, Fusion)]
+pub(crate) trait CubeOps: Backend {
+    /// Mean and reciprocal of the standard deviation of each group of channels, `[batch_size, num_groups]`.
+    #[fusion(meta = |x, groups, _: &f32| (of_items(x, *groups), of_items(x, *groups)))]
+    fn group_statistics(
+        x: FloatTensor<Self>,
+        num_groups: usize,
+        epsilon: f32,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// `activation(scale * x + shift)`; scale and shift are `[batch_size, channels]`.
+    #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, _: &Activation| x.clone())]
+    fn norm_act(
+        x: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        shift: FloatTensor<Self>,
+        activation: Activation,
+    ) -> FloatTensor<Self>;
+
+    /// The sums over each channel of the gradient before the activation, and of it times `x - mean`,
+    /// `[batch_size, channels]`.
+    #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &Activation| {
+        (of_items(x, x.shape[1]), of_items(x, x.shape[1]))
+    })]
+    fn norm_act_sums(
+        x: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        shift: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        activation: Activation,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// `gradient * activation'(scale * x + shift) * scale + slant * (x - mean) + offset`.
+    #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec,
+        _: &TensorSpec, _: &Activation| x.clone())]
+    fn norm_act_gradient(
+        x: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+        shift: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        slant: FloatTensor<Self>,
+        offset: FloatTensor<Self>,
+        activation: Activation,
+    ) -> FloatTensor<Self>;
+
+    /// A separable linear map of the three axes to a volume of `dims`.
+    #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, dims| volume(x, dims))]
+    fn resample3d(
+        x: FloatTensor<Self>,
+        runs: IntTensor<Self>,
+        starts: IntTensor<Self>,
+        weights: FloatTensor<Self>,
+        dims: [usize; 5],
+    ) -> FloatTensor<Self>;
+
+    /// The largest value of each window, a volume of `dims`.
+    #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, dims| volume(x, dims))]
+    fn max_pool3d(
+        x: FloatTensor<Self>,
+        runs: IntTensor<Self>,
+        inputs: IntTensor<Self>,
+        dims: [usize; 5],
+    ) -> FloatTensor<Self>;
+
+    /// The gradient of [`max_pool3d`](Self::max_pool3d)'s volume.
+    #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec| x.clone())]
+    fn max_pool3d_gradient(
+        x: FloatTensor<Self>,
+        runs: IntTensor<Self>,
+        inputs: IntTensor<Self>,
+        runs_back: IntTensor<Self>,
+        outputs: IntTensor<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+}
+
+impl CubeOps for CubeBackend {
+    fn group_statistics(x: CubeTensor, num_groups: usize, epsilon: f32) -> (CubeTensor, CubeTensor) {
+        norm::group_statistics(x, num_groups, epsilon).into()
+    }
+
+    fn norm_act(x: CubeTensor, scale: CubeTensor, shift: CubeTensor, activation: Activation) -> CubeTensor {
+        norm::norm_act(x, into_contiguous(scale), into_contiguous(shift), activation)
+    }
+
+    fn norm_act_sums(
+        x: CubeTensor,
+        gradient: CubeTensor,
+        scale: CubeTensor,
+        shift: CubeTensor,
+        mean: CubeTensor,
+        activation: Activation,
+    ) -> (CubeTensor, CubeTensor) {
+        norm::norm_act_sums(x, gradient, [scale, shift, mean].map(into_contiguous), activation).into()
+    }
+
+    fn norm_act_gradient(
+        x: CubeTensor,
+        gradient: CubeTensor,
+        scale: CubeTensor,
+        shift: CubeTensor,
+        mean: CubeTensor,
+        slant: CubeTensor,
+        offset: CubeTensor,
+        activation: Activation,
+    ) -> CubeTensor {
+        let maps = [scale, shift, mean, slant, offset].map(into_contiguous);
+        norm::norm_act_gradient(x, gradient, maps, activation)
+    }
+
+    fn resample3d(
+        x: CubeTensor,
+        runs: CubeTensor,
+        starts: CubeTensor,
+        weights: CubeTensor,
+        dims: [usize; 5],
+    ) -> CubeTensor {
+        resample::resample(x, [runs, starts, weights].map(into_contiguous), dims)
+    }
+
+    fn max_pool3d(x: CubeTensor, runs: CubeTensor, inputs: CubeTensor, dims: [usize; 5]) -> CubeTensor {
+        max_pool::max_pool(x, [runs, inputs].map(into_contiguous), dims)
+    }
+
+    fn max_pool3d_gradient(
+        x: CubeTensor,
+        runs: CubeTensor,
+        inputs: CubeTensor,
+        runs_back: CubeTensor,
+        outputs: CubeTensor,
+        gradient: CubeTensor,
+    ) -> CubeTensor {
+        let windows = [runs, inputs].map(into_contiguous);
+        max_pool::max_pool_gradient(x, windows, [runs_back, outputs].map(into_contiguous), gradient)
+    }
+}

@@ -1,0 +1,47 @@
+//! What a GPU says about itself.
+
+use burn::tensor::Device;
+
+/// A GPU, or a program that stands in for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// As it names itself, such as `NVIDIA H100 PCIe`.
+    pub name: String,
+    /// What its kernels are compiled for, such as `ptx_sm90`.
+    pub target: String,
+    /// Whether there is a card behind it, rather than a processor.
+    pub is_card: bool,
+    /// Bytes of memory, where the driver says.
+    pub memory: Option<u64>,
+    /// Bytes of the largest allocation.
+    pub largest_allocation: u64,
+}
+
+impl Gpu {
+    /// The GPU of a CubeCL device, which is opened; `None` for any other device.
+    ///
+    /// # Panics
+    ///
+    /// As the runtime does where there is no driver.
+    #[cfg(feature = "cube")]
+    pub fn of(device: &Device) -> Option<Self> {
+        let device = device.clone().without_autodiff();
+        let burn::backend::DispatchDevice::Cube(cube) = device.as_dispatch() else { return None };
+        let client = cube.client();
+        let properties = client.properties();
+        let identity = &properties.identity;
+        Some(Self {
+            name: identity.name.clone(),
+            target: identity.fingerprint.clone(),
+            is_card: identity.physical.is_some(),
+            memory: properties.memory.max_memory(),
+            largest_allocation: properties.memory.max_page_size,
+        })
+    }
+
+    /// The GPU of a CubeCL device: there is none in this build.
+    #[cfg(not(feature = "cube"))]
+    pub fn of(_device: &Device) -> Option<Self> {
+        None
+    }
+}

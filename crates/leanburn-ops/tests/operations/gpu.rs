@@ -1,0 +1,152 @@
+//! Every operation on the GPUs of this build, against the CPU.
+//!
+//! Without a graphics card, `scripts/swiftshader.sh` makes a Vulkan device.
+
+use burn::prelude::*;
+use burn::tensor::DeviceKind;
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use leanburn_ops::{
+    Activation, AvgPool3d, Convolution, Interpolation, MaxPool3d, Norm, activate, adaptive_avg_pool3d,
+    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, group_norm_act, interpolate3d, max_pool3d,
+    norm_act_conv3d, upsample_conv3d,
+};
+
+use crate::case::{Case, Inputs, Operation};
+
+fn devices() -> Vec<Device> {
+    vec![
+        #[cfg(feature = "vulkan")]
+        Device::vulkan(DeviceKind::DefaultDevice),
+        // With both, the second is the first by another name.
+        #[cfg(all(feature = "wgpu", not(feature = "vulkan")))]
+        Device::wgpu(DeviceKind::DefaultDevice),
+    ]
+}
+
+fn check(case: Case, operation: impl Operation) {
+    for device in devices() {
+        case.check_on(&device, operation.clone());
+    }
+}
+
+fn of_volume(volume: [usize; 5]) -> Case {
+    Case { volumes: vec![volume], ..Case::default() }
+}
+
+fn convolution(volume: [usize; 5], kernel: [usize; 5], options: ConvOptions<3>) {
+    let case = Case { kernels: vec![kernel], vectors: vec![kernel[0]], ..of_volume(volume) };
+    check(case, move |(x, kernels, vectors): Inputs| {
+        let (weight, bias) = (kernels[0].clone(), Some(vectors[0].clone()));
+        conv3d(x[0].clone(), Convolution { weight, bias, options: options.clone() })
+    });
+}
+
+#[test]
+fn convolutions() {
+    let same = || ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+    convolution([1, 8, 6, 7, 9], [12, 8, 3, 3, 3], same());
+    convolution([2, 6, 5, 6, 7], [4, 6, 1, 1, 1], ConvOptions::new([1; 3], [0; 3], [1; 3], 1));
+    convolution([1, 8, 6, 8, 10], [8, 4, 3, 3, 3], ConvOptions::new([1; 3], [2; 3], [2; 3], 2));
+    // As the autoencoder halves a volume: zeros at the end alone.
+    let halving = ConvOptions::new_with_padding([2; 3], [(0, 1); 3], [1; 3], 1);
+    convolution([1, 8, 8, 8, 10], [8, 8, 3, 3, 3], halving);
+    convolution([2, 4, 7, 9, 8], [6, 4, 4, 4, 4], ConvOptions::new([2, 3, 2], [1; 3], [1; 3], 1));
+    // More zeros than the kernel reaches.
+    convolution([1, 4, 4, 5, 6], [4, 4, 1, 1, 1], ConvOptions::new([1; 3], [1; 3], [1; 3], 1));
+}
+
+/// The gradient of the weight in more than one slab.
+#[test]
+fn a_weight_gradient_in_slabs() {
+    convolution([1, 24, 12, 56, 56], [4, 24, 3, 3, 3], ConvOptions::new([1; 3], [1; 3], [1; 3], 1));
+}
+
+fn of_block(x: Tensor<5>, kernels: &[Tensor<5>], vectors: &[Tensor<1>], residual: Option<Tensor<5>>) -> Tensor<5> {
+    let norm = Norm { num_groups: 4, epsilon: 1e-5, weight: Some(vectors[0].clone()), bias: Some(vectors[1].clone()) };
+    let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+    let convolution = Convolution { weight: kernels[0].clone(), bias: Some(vectors[2].clone()), options };
+    norm_act_conv3d(x, Some(norm), Activation::Silu, convolution, residual)
+}
+
+#[test]
+fn norm_act_convolutions() {
+    let case = Case { kernels: vec![[8, 8, 3, 3, 3]], vectors: vec![8; 3], ..of_volume([2, 8, 6, 7, 9]) };
+    check(case, |(x, kernels, vectors): Inputs| of_block(x[0].clone(), &kernels, &vectors, Some(x[0].clone())));
+    // The second reads what the first has written, channels last.
+    let case = Case { kernels: vec![[8, 8, 3, 3, 3]], vectors: vec![8; 3], ..of_volume([1, 8, 6, 7, 9]) };
+    check(case, |(x, kernels, vectors): Inputs| {
+        let y = of_block(x[0].clone(), &kernels, &vectors, None);
+        of_block(y, &kernels, &vectors, Some(x[0].clone()))
+    });
+}
+
+#[test]
+fn transposed_convolutions() {
+    let case = Case { kernels: vec![[6, 4, 4, 4, 4]], vectors: vec![4], ..of_volume([1, 6, 4, 5, 6]) };
+    check(case, |(x, kernels, vectors): Inputs| {
+        let options = ConvTransposeOptions::new([2; 3], [1; 3], [0; 3], [1; 3], 1);
+        conv_transpose3d(x[0].clone(), kernels[0].clone(), Some(vectors[0].clone()), options)
+    });
+    let case = Case { kernels: vec![[4, 3, 3, 3, 3]], ..of_volume([2, 4, 4, 3, 5]) };
+    check(case, |(x, kernels, _): Inputs| {
+        let options = ConvTransposeOptions::new([2; 3], [1; 3], [1; 3], [1; 3], 2);
+        conv_transpose3d(x[0].clone(), kernels[0].clone(), None, options)
+    });
+    let case = Case { kernels: vec![[5, 6, 3, 3, 3]], vectors: vec![5], ..of_volume([1, 6, 4, 5, 6]) };
+    check(case, |(x, kernels, vectors): Inputs| {
+        let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+        let convolution = Convolution { weight: kernels[0].clone(), bias: Some(vectors[0].clone()), options };
+        upsample_conv3d(x[0].clone(), [2, 2, 2], convolution)
+    });
+}
+
+#[test]
+fn norms_and_activations() {
+    for activation in [Activation::None, Activation::Silu, Activation::Relu, Activation::LeakyRelu(0.2)] {
+        let case = Case { vectors: vec![12; 2], ..of_volume([2, 12, 5, 6, 7]) };
+        check(case, move |(x, _, vectors): Inputs| {
+            let [weight, bias] = [0, 1].map(|index| Some(vectors[index].clone()));
+            group_norm_act(x[0].clone(), Norm { num_groups: 3, epsilon: 1e-5, weight, bias }, activation)
+        });
+        check(of_volume([1, 3, 4, 5, 6]), move |(x, _, _): Inputs| activate(x[0].clone(), activation));
+    }
+    // A mean far from zero, more channels than a cube takes, and several runs of positions.
+    check(of_volume([1, 70, 9, 24, 24]), |(x, _, _): Inputs| {
+        let norm = Norm { num_groups: 35, epsilon: 1e-5, weight: None, bias: None };
+        group_norm_act(x[0].clone() + 30.0, norm, Activation::None)
+    });
+}
+
+#[test]
+fn attention() {
+    let volume = [1, 16, 4, 5, 6];
+    let case = Case { volumes: vec![volume; 3], ..Case::default() };
+    check(case, |(x, _, _): Inputs| attention3d(x[0].clone(), x[1].clone(), x[2].clone(), 2, 0.25));
+}
+
+#[test]
+fn interpolation_and_average_pooling() {
+    let volume = [2, 3, 5, 6, 7];
+    check(of_volume(volume), |(x, _, _): Inputs| interpolate3d(x[0].clone(), [10, 12, 14], Interpolation::Nearest));
+    for align_corners in [false, true] {
+        check(of_volume(volume), move |(x, _, _): Inputs| {
+            interpolate3d(x[0].clone(), [9, 4, 14], Interpolation::Trilinear { align_corners })
+        });
+    }
+    check(of_volume(volume), |(x, _, _): Inputs| {
+        let [kernel_size, stride, padding] = [[3; 3], [2; 3], [1; 3]];
+        avg_pool3d(x[0].clone(), AvgPool3d { kernel_size, stride, padding, count_include_pad: false, ceil_mode: true })
+    });
+    check(of_volume(volume), |(x, _, _): Inputs| adaptive_avg_pool3d(x[0].clone(), [2, 3, 4]));
+}
+
+#[test]
+fn max_pooling() {
+    let volume = [2, 3, 6, 7, 8];
+    check(of_volume(volume), |(x, _, _): Inputs| max_pool3d(x[0].clone(), MaxPool3d::new([2; 3])));
+    check(of_volume(volume), |(x, _, _): Inputs| {
+        let windows = MaxPool3d { stride: [2; 3], padding: [1; 3], ..MaxPool3d::new([3; 3]) };
+        max_pool3d(x[0].clone(), windows)
+    });
+    check(of_volume(volume), |(x, _, _): Inputs| adaptive_max_pool3d(x[0].clone(), [2, 3, 5]));
+}

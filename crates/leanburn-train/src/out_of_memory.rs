@@ -1,0 +1,52 @@
+//! A device that has no more memory, told from other defects.
+//!
+//! CubeCL runs what it is told later, and an allocation that failed shows when a value is read: Burn panics there, with a
+//! message that says what was asked for.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// What allocators and drivers say when they have no more.
+const SIGNS: [&str; 6] = [
+    "out of device memory",
+    "out-of-memory",
+    "out of memory",
+    "can't allocate buffer",
+    "not enough memory",
+    "ERROR_OUT_OF_DEVICE_MEMORY",
+];
+
+/// Runs a part of a step; the first line of what was said if it did not fit.
+///
+/// # Panics
+///
+/// Panics as `part` does if that is for another reason.
+pub(crate) fn or_out_of_memory<T>(part: impl FnOnce() -> T) -> Result<T, String> {
+    // What is changed half-way is dropped, or said to be lost.
+    catch_unwind(AssertUnwindSafe(part)).map_err(|payload| match reason(payload.as_ref()) {
+        Some(reason) => reason,
+        None => resume_unwind(payload),
+    })
+}
+
+fn reason(payload: &(dyn Any + Send)) -> Option<String> {
+    let message = payload.downcast_ref::<String>().map(String::as_str);
+    let message = message.or_else(|| payload.downcast_ref::<&str>().copied())?;
+    let is_sign = |line: &&str| SIGNS.iter().any(|sign| line.to_lowercase().contains(&sign.to_lowercase()));
+    message.lines().find(is_sign).map(|line| line.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allocation_that_failed_is_told_from_a_defect() {
+        let message = "Error when reading\n  out of device memory allocating 4096 bytes\n  at ..";
+        let found = or_out_of_memory(|| -> () { panic!("{message}") });
+        assert_eq!(found.unwrap_err(), "out of device memory allocating 4096 bytes");
+        assert_eq!(or_out_of_memory(|| 3), Ok(3));
+        let other = catch_unwind(|| or_out_of_memory(|| -> () { panic!("index out of bounds") }));
+        assert!(other.is_err());
+    }
+}
