@@ -23,6 +23,7 @@
 //! ```
 
 mod affine;
+mod archive;
 mod batch;
 mod config;
 mod dataset;
@@ -33,6 +34,7 @@ mod format;
 mod intensity;
 mod loader;
 mod nifti_file;
+mod npz_file;
 mod numpy_file;
 mod orientation;
 mod patch;
@@ -43,9 +45,11 @@ mod resample;
 mod safetensors_file;
 mod sliding;
 mod source;
+mod sparse_grid;
 mod split;
 mod validation;
 mod volume;
+mod volume_file;
 
 pub use affine::Affine;
 pub use batch::{Batch, Sample};
