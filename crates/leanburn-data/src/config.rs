@@ -88,9 +88,7 @@ impl Default for PhantomConfig {
     }
 }
 
-/// More threads than this are a slip of the pen.
-const MOST_WORKERS: usize = 256;
-const MOST_BATCHES: usize = 4096;
+/// More synthetic volumes than this are a slip of the pen.
 pub(crate) const MOST_PHANTOMS: usize = 1 << 20;
 
 impl DataConfig {
@@ -109,17 +107,11 @@ impl DataConfig {
         mistakes.fraction("foreground_probability", self.foreground_probability);
         mistakes.fraction("intensity_jitter", self.intensity_jitter);
         mistakes.fraction("cache_rate", self.cache_rate);
-        let [low, high] = self.percentiles;
-        let ascending = 0.0 <= low && low < high && high <= 100.0;
-        mistakes.unless(ascending, "percentiles", "two ascending numbers from 0 to 100", &self.percentiles);
-        let fraction = (0.0..1.0).contains(&self.val_fraction);
-        mistakes.unless(fraction, "val_fraction", "0 (no validation) up to, not with, 1", &self.val_fraction);
+        mistakes.percentiles(self.percentiles);
+        mistakes.val_fraction(self.val_fraction);
         let patches = self.val_fraction <= 0.0 || self.val_patches > 0;
         mistakes.unless(patches, "val_patches", "at least 1, or a val_fraction of 0", &self.val_patches);
-        let workers = format!("at most {MOST_WORKERS} threads");
-        mistakes.unless(self.num_workers <= MOST_WORKERS, "num_workers", &workers, &self.num_workers);
-        let batches = format!("at most {MOST_BATCHES} batches");
-        mistakes.unless(self.prefetch <= MOST_BATCHES, "prefetch", &batches, &self.prefetch);
+        mistakes.loading(self.num_workers, self.prefetch);
         mistakes.0
     }
 
