@@ -80,8 +80,11 @@ pub(crate) fn write(volume: &Volume, path: &Path) -> Result<(), DataError> {
 pub(crate) mod tests {
     use super::*;
 
+    /// A shape and its values.
+    pub(crate) type Values<'a> = (&'a [usize], &'a [f64]);
+
     /// An archive of 64-bit float arrays.
-    pub(crate) fn write_npz(path: &Path, arrays: &[(&str, (&[usize], &[f64]))]) {
+    pub(crate) fn write_npz(path: &Path, arrays: &[(&str, Values<'_>)]) {
         let mut archive = ZipWriter::new(File::create(path).unwrap());
         for (name, (shape, values)) in arrays {
             archive.start_file(file_name_from_array_name(name), SimpleFileOptions::default()).unwrap();

@@ -92,12 +92,12 @@ fn place(row: usize, coordinate: &[f64], extent: [usize; 3]) -> Result<usize, Da
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::npz_file::tests::write_npz;
+    use crate::npz_file::tests::{Values, write_npz};
     use crate::volume::Volume;
     use safetensors::tensor::{Dtype, TensorView};
 
     /// Coordinates, features of 4 channels, and the shape, each with a shape of its own.
-    type Parts<'a> = ((&'a [usize], &'a [f64]), (&'a [usize], &'a [f64]), (&'a [usize], &'a [f64]));
+    type Parts<'a> = (Values<'a>, Values<'a>, Values<'a>);
 
     /// The same grid as `.npz` and as `.safetensors`.
     fn parse((coordinates, features, shape): Parts<'_>) -> [Result<Volume, DataError>; 2] {

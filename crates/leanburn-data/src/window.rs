@@ -83,6 +83,10 @@ mod tests {
         assert_eq!((batch.target_shape, &batch.target[..]), ([2, 1, 1, 1, 1], &[-1.0, -2.0][..]));
         let error = WindowBatch::stack(&[window(1.0, 1), window(1.0, 2)]).unwrap_err().to_string();
         assert!(error.contains("[2, 1, 1, 2]"), "{error}");
+        let mut turned = window(1.0, 2);
+        turned.input_shape = [2, 1, 2, 1];
+        let error = WindowBatch::stack(&[window(1.0, 2), turned]).unwrap_err().to_string();
+        assert!(error.contains("[2, 1, 2, 1]"), "as many values in another order: {error}");
         assert!(WindowBatch::stack(&[]).is_err());
     }
 }
