@@ -144,4 +144,23 @@ pub(crate) mod tests {
         let huge = packed("volume.npy", &array("(9223372036854775808, 3, 0)", 0)).unwrap_err();
         assert!(huge.is_too_large(), "{huge}");
     }
+
+    #[test]
+    fn a_changed_value_does_not_pass_the_checksum() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("scene.npz");
+        let mut archive = ZipWriter::new(File::create(&path).unwrap());
+        let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+        archive.start_file("volume.npy", options).unwrap();
+        archive.write_all(&array("(1, 1, 2)", 8)).unwrap();
+        archive.finish().unwrap();
+        assert_eq!(Volume::read(&path).unwrap().data(), [0.0; 2]);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let header = bytes.windows(8).position(|bytes| bytes == b"'shape':").unwrap();
+        let newline = bytes[header..].iter().position(|byte| *byte == b'\n').unwrap();
+        bytes[header + newline + 3] = 1;
+        std::fs::write(&path, bytes).unwrap();
+        let error = Volume::read(&path).unwrap_err();
+        assert!(error.is_malformed() && error.to_string().contains("hecksum"), "{error}");
+    }
 }
