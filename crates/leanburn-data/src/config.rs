@@ -1,5 +1,6 @@
 use crate::intensity::Normalize;
-use crate::volume::count;
+use crate::mistakes::Mistakes;
+use crate::radar::RadarConfig;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -11,6 +12,10 @@ pub struct DataConfig {
     pub paths: Vec<PathBuf>,
     /// Synthetic volumes in place of `paths`.
     pub phantom: Option<PhantomConfig>,
+    /// Synthetic radar scenes in place of `paths`.
+    pub radar: Option<RadarConfig>,
+    /// Channels that every volume must have; those of the first one if none.
+    pub channels: Option<usize>,
     /// Each volume is resized to this many voxels along x, y and z.
     pub voxel_size: Option<[usize; 3]>,
     /// Each volume is resampled to voxels of this many millimetres.
@@ -46,6 +51,8 @@ impl Default for DataConfig {
         Self {
             paths: Vec::new(),
             phantom: None,
+            radar: None,
+            channels: None,
             voxel_size: None,
             spacing: None,
             normalize: Normalize::Percentile,
@@ -81,10 +88,8 @@ impl Default for PhantomConfig {
     }
 }
 
-/// More threads than this are a slip of the pen.
-const MOST_WORKERS: usize = 256;
-const MOST_BATCHES: usize = 4096;
-const MOST_PHANTOMS: usize = 1 << 20;
+/// More synthetic volumes than this are a slip of the pen.
+pub(crate) const MOST_PHANTOMS: usize = 1 << 20;
 
 impl DataConfig {
     /// All that is wrong with the settings: key, and what was expected and found.
@@ -102,17 +107,11 @@ impl DataConfig {
         mistakes.fraction("foreground_probability", self.foreground_probability);
         mistakes.fraction("intensity_jitter", self.intensity_jitter);
         mistakes.fraction("cache_rate", self.cache_rate);
-        let [low, high] = self.percentiles;
-        let ascending = 0.0 <= low && low < high && high <= 100.0;
-        mistakes.unless(ascending, "percentiles", "two ascending numbers from 0 to 100", &self.percentiles);
-        let fraction = (0.0..1.0).contains(&self.val_fraction);
-        mistakes.unless(fraction, "val_fraction", "0 (no validation) up to, not with, 1", &self.val_fraction);
+        mistakes.percentiles(self.percentiles);
+        mistakes.val_fraction(self.val_fraction);
         let patches = self.val_fraction <= 0.0 || self.val_patches > 0;
         mistakes.unless(patches, "val_patches", "at least 1, or a val_fraction of 0", &self.val_patches);
-        let workers = format!("at most {MOST_WORKERS} threads");
-        mistakes.unless(self.num_workers <= MOST_WORKERS, "num_workers", &workers, &self.num_workers);
-        let batches = format!("at most {MOST_BATCHES} batches");
-        mistakes.unless(self.prefetch <= MOST_BATCHES, "prefetch", &batches, &self.prefetch);
+        mistakes.loading(self.num_workers, self.prefetch);
         mistakes.0
     }
 
@@ -120,14 +119,16 @@ impl DataConfig {
         if self.paths.iter().any(|path| path.as_os_str().is_empty()) {
             mistakes.add("paths", "expected files or folders, found an empty name");
         }
-        match &self.phantom {
-            None if self.paths.is_empty() => {
-                mistakes.add("paths", "expected files or folders, found none; name some, or set `phantom`");
+        let synthetic = [("phantom", self.phantom.is_some()), ("radar", self.radar.is_some())];
+        let mut taken = (!self.paths.is_empty()).then_some("paths");
+        for (key, _) in synthetic.into_iter().filter(|(_, given)| *given) {
+            if let Some(other) = taken {
+                mistakes.add(key, &format!("expected either `{other}` or `{key}`, found both; drop one"));
             }
-            Some(_) if !self.paths.is_empty() => {
-                mistakes.add("phantom", "expected either `paths` or `phantom`, found both; drop one");
-            }
-            _ => {}
+            taken = taken.or(Some(key));
+        }
+        if taken.is_none() {
+            mistakes.add("paths", "expected files or folders, found none; name some, or set `phantom` or `radar`");
         }
         if let Some(phantom) = &self.phantom {
             let volumes = (1..=MOST_PHANTOMS).contains(&phantom.count);
@@ -137,9 +138,16 @@ impl DataConfig {
             let noise = phantom.noise.is_finite() && phantom.noise >= 0.0;
             mistakes.unless(noise, "phantom.noise", "0 or more", &phantom.noise);
         }
+        if let Some(radar) = &self.radar {
+            radar.check(mistakes);
+            let normalize = self.normalize != Normalize::Percentile;
+            let expected = "another kind than the percentiles, which are both 0 where most voxels are empty";
+            mistakes.unless(normalize, "normalize", expected, &self.normalize);
+        }
     }
 
     fn check_grid(&self, mistakes: &mut Mistakes) {
+        mistakes.unless(self.channels != Some(0), "channels", "1 or more", &self.channels);
         mistakes.grid("voxel_size", self.voxel_size);
         mistakes.grid("patch_size", self.patch_size);
         if let Some(spacing) = self.spacing {
@@ -149,32 +157,6 @@ impl DataConfig {
                 let both = "expected either `voxel_size` (voxels) or `spacing` (mm), found both; drop one";
                 mistakes.add("spacing", both);
             }
-        }
-    }
-}
-
-#[derive(Default)]
-struct Mistakes(Vec<(String, String)>);
-
-impl Mistakes {
-    fn add(&mut self, key: &str, what: &str) {
-        self.0.push((key.into(), what.into()));
-    }
-
-    fn unless(&mut self, sound: bool, key: &str, expected: &str, found: &dyn std::fmt::Debug) {
-        if !sound {
-            self.add(key, &format!("expected {expected}, found {found:?}"));
-        }
-    }
-
-    fn fraction(&mut self, key: &str, value: f64) {
-        self.unless((0.0..=1.0).contains(&value), key, "a number from 0 to 1", &value);
-    }
-
-    fn grid(&mut self, key: &str, extent: Option<[usize; 3]>) {
-        if let Some(extent) = extent {
-            let sound = !extent.contains(&0) && count(&extent).is_ok();
-            self.unless(sound, key, "three lengths of 1 or more voxels that fit in memory", &extent);
         }
     }
 }
@@ -192,6 +174,8 @@ mod tests {
         assert_eq!(sound().mistakes(), []);
         let phantom = DataConfig { phantom: Some(PhantomConfig::default()), ..DataConfig::default() };
         assert_eq!(phantom.mistakes(), []);
+        let radar = Some(RadarConfig::default());
+        assert_eq!(DataConfig { radar, normalize: Normalize::None, ..DataConfig::default() }.mistakes(), []);
     }
 
     #[test]
@@ -199,6 +183,8 @@ mod tests {
         let config = DataConfig {
             paths: vec!["".into()],
             phantom: Some(PhantomConfig { count: 0, shape: [0, 1, 1], noise: -1.0 }),
+            radar: Some(RadarConfig { count: 0, shape: [0, 1, 1], vehicles: 1 << 40, speckle: 2.0 }),
+            channels: Some(0),
             voxel_size: Some([usize::MAX, 2, 2]),
             spacing: Some([1.0, 0.0, f64::NAN]),
             percentiles: [99.0, 1.0],
@@ -216,9 +202,16 @@ mod tests {
         let expected = [
             "paths",
             "phantom",
+            "radar",
             "phantom.count",
             "phantom.shape",
             "phantom.noise",
+            "radar.count",
+            "radar.shape",
+            "radar.vehicles",
+            "radar.speckle",
+            "normalize",
+            "channels",
             "voxel_size",
             "patch_size",
             "spacing",

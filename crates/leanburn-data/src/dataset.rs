@@ -88,7 +88,7 @@ impl Dataset {
                 .collect();
             for loaded in loaded {
                 let (item, found) = loaded?;
-                check_against(items.first(), &item, config.patch_size.is_none())?;
+                check_against(config, items.first(), &item)?;
                 progress(Progress { done: items.len() + 1, total, name: &item.source.name() });
                 items.push(item);
                 places.extend(found);
@@ -222,21 +222,25 @@ fn load(
     Ok((item, places))
 }
 
-fn check_against(first: Option<&Item>, item: &Item, whole: bool) -> Result<(), DataError> {
-    let Some(first) = first else {
-        return Ok(());
-    };
+fn check_against(config: &DataConfig, first: Option<&Item>, item: &Item) -> Result<(), DataError> {
     let mismatch = |expected: String, remedy: &'static str| DataError::Mismatch {
         path: item.source.path(),
         expected,
         found: format!("shape {:?}", item.shape),
         remedy,
     };
+    if let Some(channels) = config.channels.filter(|channels| *channels != item.shape[0]) {
+        let expected = format!("{channels} channels, as `channels` says");
+        return Err(mismatch(expected, "Save the volume with all its channels first, or change `channels`."));
+    }
+    let Some(first) = first else {
+        return Ok(());
+    };
     if item.shape[0] != first.shape[0] {
         let expected = format!("{} channels, as in {}", first.shape[0], first.source.name());
         return Err(mismatch(expected, "Train on volumes of equal channels."));
     }
-    if whole && item.shape != first.shape {
+    if config.patch_size.is_none() && item.shape != first.shape {
         let expected = format!("shape {:?}, as in {}", first.shape, first.source.name());
         return Err(mismatch(expected, "Set voxel_size to resize them all, or patch_size to cut patches."));
     }
@@ -270,6 +274,7 @@ mod tests {
     use crate::affine::IDENTITY;
     use crate::config::PhantomConfig;
     use crate::intensity::Normalize;
+    use crate::radar::RadarConfig;
     use std::collections::HashSet;
     use std::path::PathBuf;
 
@@ -432,6 +437,31 @@ mod tests {
         assert!(Dataset::open(&config, 0).unwrap_err().to_string().contains("channels"));
         config.cache_rate = 7.0;
         assert!(Dataset::open(&config, 0).unwrap_err().is_config());
+    }
+
+    #[test]
+    fn radar_scenes_and_files_need_the_channels_told() {
+        let radar = RadarConfig { count: 3, shape: [8, 16, 12], ..RadarConfig::default() };
+        let mut config = DataConfig {
+            radar: Some(radar),
+            channels: Some(4),
+            patch_size: Some([4, 8, 8]),
+            normalize: Normalize::None,
+            ..DataConfig::default()
+        };
+        let dataset = Dataset::open(&config, 1).unwrap();
+        let sample = dataset.train_sample(0).unwrap();
+        assert_eq!((sample.shape, &sample.name[..11]), ([4, 4, 8, 8], "radar scene"));
+        let other = Dataset::open(&DataConfig { num_workers: 0, cache_rate: 0.0, ..config.clone() }, 1).unwrap();
+        assert_eq!(sample, other.train_sample(0).unwrap());
+        assert_ne!(dataset.train_sample(0).unwrap().data, dataset.train_sample(1).unwrap().data);
+        let folder = tempfile::tempdir().unwrap();
+        let path = write(folder.path(), "three.npz", vec![0.0; 24], [3, 2, 2, 2]);
+        (config.radar, config.paths) = (None, vec![path]);
+        let error = Dataset::open(&config, 1).unwrap_err().to_string();
+        assert!(error.contains("three.npz") && error.contains("expected 4 channels"), "{error}");
+        config.channels = Some(3);
+        assert_eq!(Dataset::open(&config, 1).unwrap().channels(), 3);
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub enum DataError {
     },
     /// The file name does not end like a volume.
     #[error(
-        "{}: unknown kind of file. Expected a name that ends in .nii, .nii.gz, .npy or .safetensors; \
-         convert the file, or rename it.", path.display()
+        "{}: unknown kind of file. Expected a name that ends in .nii, .nii.gz, .npy, .npz or \
+         .safetensors; convert the file, or rename it.", path.display()
     )]
     UnknownFormat {
         /// The file.
@@ -32,8 +32,8 @@ pub enum DataError {
     },
     /// A folder holds no volume.
     #[error(
-        "{}: no volume in this folder or below it. Expected files that end in .nii, .nii.gz, .npy or \
-         .safetensors; point `paths` at the folder that has them.", path.display()
+        "{}: no volume in this folder or below it. Expected files that end in .nii, .nii.gz, .npy, \
+         .npz or .safetensors; point `paths` at the folder that has them.", path.display()
     )]
     NoVolumes {
         /// The folder.
@@ -53,15 +53,14 @@ pub enum DataError {
     },
     /// Some values are infinite or not a number.
     #[error(
-        "{}: expected finite 32-bit values, found {count} that are not, the first ({value}) at channel {}, \
-         voxel [{}, {}, {}]. Mask or replace them before training.",
-        path.display(), index[0], index[1], index[2], index[3]
+        "{}: expected finite 32-bit values, found {count} that are not, the first ({value}) at {place}. \
+         Mask or replace them before training.", path.display()
     )]
     NotFinite {
         /// The file, or "volume in memory".
         path: PathBuf,
-        /// Channel and RAS voxel of the first such value.
-        index: [usize; 4],
+        /// Where the first such value is: channel and RAS voxel, or time, channel, row and column.
+        place: String,
         /// The first such value.
         value: f32,
         /// How many there are.

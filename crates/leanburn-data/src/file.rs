@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// The most that one byte of a gzip file can expand to (the limit of the deflate format).
-const LARGEST_EXPANSION: u64 = 1032;
+pub(crate) const LARGEST_EXPANSION: u64 = 1032;
 
 /// An opened file, unpacked where it is gzip, with an upper bound of its unpacked length.
 pub(crate) struct Source {

@@ -1,6 +1,6 @@
 use crate::error::DataError;
 use crate::volume::Volume;
-use crate::{nifti_file, numpy_file, safetensors_file};
+use crate::{nifti_file, npz_file, numpy_file, safetensors_file, volume_file};
 use std::path::Path;
 
 /// The kinds of file that hold a volume, told by the end of the name.
@@ -14,6 +14,8 @@ pub enum Format {
     },
     /// `.npy`, NumPy's array file.
     Numpy,
+    /// `.npz`, several of NumPy's arrays in one file.
+    Npz,
     /// `.safetensors`.
     Safetensors,
 }
@@ -29,6 +31,7 @@ impl Format {
             (".nii", Self::Nifti { gzip: false }),
             (".nii.gz", Self::Nifti { gzip: true }),
             (".npy", Self::Numpy),
+            (".npz", Self::Npz),
             (".safetensors", Self::Safetensors),
         ];
         let format = endings.iter().find(|(ending, _)| name.ends_with(ending));
@@ -43,17 +46,22 @@ impl Volume {
     ///   channels), brought to RAS order; the position comes from the sform, else the qform, else
     ///   the voxel sizes alone.
     /// - `.npy`: 3D `[x, y, z]` or 4D `[channels, x, y, z]`, voxels of 1 mm.
-    /// - `.safetensors`: the tensor `volume` or the only one, shaped likewise; an `affine` of shape
-    ///   `[4, 4]` beside it is used.
+    /// - `.npz`, `.safetensors`: the array `volume` or the only one, shaped likewise; an `affine` of
+    ///   shape `[4, 4]` beside it is used. A grid `[channels, depth, height, width]` is read in that
+    ///   order: its depth, height and width are what this crate calls x, y and z.
+    /// - The same two, for a sparse grid: whole numbers `coordinates` `[voxels, 3]` (depth, height,
+    ///   width, counted from 0), `features` `[voxels, channels]` and the lengths of the three axes
+    ///   as `shape`. All other voxels are 0. Voxels may come in any order, each once.
     ///
     /// # Errors
-    /// If the file is missing, of an unknown kind, damaged, or holds values that are not finite.
+    /// If the file is missing, of an unknown kind, damaged, or holds values that are not finite; of
+    /// a sparse grid, if a voxel lies outside, is named twice, or the dense grid would take more
+    /// than 1 GiB.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, DataError> {
         let path = path.as_ref();
         let volume = match Format::of(path)? {
             Format::Nifti { .. } => nifti_file::read(path),
-            Format::Numpy => numpy_file::read(path),
-            Format::Safetensors => safetensors_file::read(path),
+            Format::Numpy | Format::Npz | Format::Safetensors => volume_file::read(path),
         };
         volume.map_err(|error| error.at(path))
     }
@@ -70,6 +78,7 @@ impl Volume {
         let written = match Format::of(path)? {
             Format::Nifti { gzip } => nifti_file::write(self, path, gzip),
             Format::Numpy => numpy_file::write(self, path),
+            Format::Npz => npz_file::write(self, path),
             Format::Safetensors => safetensors_file::write(self, path),
         };
         written.map_err(|error| error.at(path))
@@ -83,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fs;
 
-    const NAMES: [&str; 4] = ["a.nii", "a.b.nii.gz", "a.npy", "a.safetensors"];
+    const NAMES: [&str; 5] = ["a.nii", "a.b.nii.gz", "a.npy", "a.npz", "a.safetensors"];
 
     fn sample(channels: usize) -> Volume {
         let data = (0..channels * 24).map(|value| value as f32 * 0.37 - 3.0).collect();

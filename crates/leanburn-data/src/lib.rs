@@ -1,9 +1,12 @@
-//! Volumes in, batches out: NIfTI, NumPy and safetensors volumes for training.
+//! Volumes and sequences in, batches out: NIfTI, NumPy and safetensors files for training.
 //!
 //! - [`Volume`] holds one scan in RAS order and reads and writes files.
 //! - [`DataConfig`] says which volumes to use and how to prepare them.
 //! - [`SlidingWindow`] takes a volume through a model in overlapping patches.
 //! - [`Dataset`] turns an index into a [`Sample`]; [`Loader`] turns samples into [`Batch`]es.
+//! - [`SequenceDataset`] turns a [`Sequence`] of fields into [`Window`]s for forecasters, by a
+//!   [`SequenceConfig`]; [`Loader::windows`] makes batches of them.
+//! - [`phantom()`], [`radar()`] and [`Advection`] are synthetic stand-ins; [`metrics`] compare results.
 //!
 //! One seed gives one stream of batches, whatever the number of worker threads.
 //!
@@ -22,7 +25,9 @@
 //! # Ok::<(), leanburn_data::DataError>(())
 //! ```
 
+mod advection;
 mod affine;
+mod archive;
 mod batch;
 mod config;
 mod dataset;
@@ -32,21 +37,32 @@ mod foreground;
 mod format;
 mod intensity;
 mod loader;
+pub mod metrics;
+mod mistakes;
 mod nifti_file;
+mod npz_file;
 mod numpy_file;
 mod orientation;
 mod patch;
 mod phantom;
 mod prepare;
+mod radar;
 mod random;
 mod resample;
 mod safetensors_file;
+mod sequence;
+mod sequence_config;
+mod sequence_dataset;
 mod sliding;
 mod source;
+mod sparse_grid;
 mod split;
 mod validation;
 mod volume;
+mod volume_file;
+mod window;
 
+pub use advection::{Advection, AdvectionConfig, Flow};
 pub use affine::Affine;
 pub use batch::{Batch, Sample};
 pub use config::{DataConfig, PhantomConfig};
@@ -59,5 +75,10 @@ pub use loader::Loader;
 pub use orientation::Orientation;
 pub use phantom::phantom;
 pub use prepare::{Prepared, prepare};
+pub use radar::{RadarConfig, radar};
+pub use sequence::Sequence;
+pub use sequence_config::SequenceConfig;
+pub use sequence_dataset::SequenceDataset;
 pub use sliding::SlidingWindow;
 pub use volume::Volume;
+pub use window::{Window, WindowBatch};

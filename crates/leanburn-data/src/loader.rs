@@ -1,6 +1,8 @@
-use crate::batch::{Batch, Sample};
+use crate::batch::Batch;
 use crate::dataset::Dataset;
 use crate::error::DataError;
+use crate::sequence_dataset::SequenceDataset;
+use crate::window::WindowBatch;
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,9 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-type MakeSample = dyn Fn(u64) -> Result<Sample, DataError> + Send + Sync;
+/// Makes the batch of an index, or gives up when told to stop.
+type MakeBatch<B> = dyn Fn(u64, &AtomicBool) -> Result<B, DataError> + Send + Sync;
 
-/// The training batches of a dataset, without end, made ahead by worker threads.
+/// The training batches of a data set, without end, made ahead by worker threads.
 ///
 /// Batch `i` holds samples `i * batch_size` and on, whatever the number of workers. Workers take
 /// the batches in turn; each waits while its own finished ones are not fetched. An error or a
@@ -20,18 +23,18 @@ type MakeSample = dyn Fn(u64) -> Result<Sample, DataError> + Send + Sync;
 /// # Memory
 /// At most `prefetch` finished batches (rounded up to a multiple of `num_workers`) and one more
 /// under the hands of each worker.
-pub struct Loader {
-    make: Arc<MakeSample>,
+pub struct Loader<B = Batch> {
+    make: Arc<MakeBatch<B>>,
     batch_size: usize,
     next: u64,
     /// One for each worker, in the order of their batches; empty without workers.
-    finished: Vec<Receiver<Result<Batch, DataError>>>,
+    finished: Vec<Receiver<Result<B, DataError>>>,
     turn: usize,
     workers: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
 }
 
-impl fmt::Debug for Loader {
+impl<B> fmt::Debug for Loader<B> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut view = formatter.debug_struct("Loader");
         view.field("batch_size", &self.batch_size).field("next", &self.next);
@@ -47,10 +50,35 @@ impl Loader {
     pub fn new(dataset: Arc<Dataset>, batch_size: usize, start_batch: u64) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
         let make = Arc::new(move |index| dataset.train_sample(index));
-        Self::start(make, batch_size, start_batch, workers, prefetch)
+        Self::start(make, Batch::stack, batch_size, start_batch, workers, prefetch)
     }
+}
 
-    fn start(make: Arc<MakeSample>, batch_size: usize, first: u64, workers: usize, prefetch: usize) -> Self {
+impl Loader<WindowBatch> {
+    /// As [`Loader::new`], for the windows of a sequence.
+    pub fn windows(dataset: Arc<SequenceDataset>, batch_size: usize, start_batch: u64) -> Self {
+        let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
+        let make = Arc::new(move |index| dataset.train_window(index));
+        Self::start(make, WindowBatch::stack, batch_size, start_batch, workers, prefetch)
+    }
+}
+
+impl<B: Send + 'static> Loader<B> {
+    fn start<S: 'static>(
+        make: Arc<impl Fn(u64) -> Result<S, DataError> + Send + Sync + 'static>,
+        stack: fn(&[S]) -> Result<B, DataError>,
+        batch_size: usize,
+        first: u64,
+        workers: usize,
+        prefetch: usize,
+    ) -> Self {
+        let make: Arc<MakeBatch<B>> = Arc::new(move |batch, stop| {
+            let first = batch.saturating_mul(batch_size as u64);
+            let samples = (0..batch_size as u64)
+                .take_while(|_| !stop.load(Ordering::Relaxed))
+                .map(|index| make(first.saturating_add(index)));
+            stack(&samples.collect::<Result<Vec<_>, _>>()?)
+        });
         let mut loader = Self {
             make,
             batch_size,
@@ -64,7 +92,6 @@ impl Loader {
             let (sender, receiver) = sync_channel(prefetch.div_ceil(workers).saturating_sub(1));
             let worker = Worker {
                 make: loader.make.clone(),
-                batch_size,
                 first: first.saturating_add(index as u64),
                 step: workers as u64,
                 finished: sender,
@@ -82,7 +109,9 @@ impl Loader {
         }
         loader
     }
+}
 
+impl<B> Loader<B> {
     fn end_workers(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.finished.clear(); // a worker that waits to hand over a batch is let go
@@ -97,14 +126,14 @@ impl Loader {
     }
 }
 
-impl Iterator for Loader {
-    type Item = Result<Batch, DataError>;
+impl<B> Iterator for Loader<B> {
+    type Item = Result<B, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let batch = self.next;
         self.next = batch.saturating_add(1);
         if self.finished.is_empty() {
-            return Some(make_batch(&*self.make, batch, self.batch_size, &self.stop));
+            return Some(make_batch(&*self.make, batch, &self.stop));
         }
         let received = self.finished[self.turn].recv();
         self.turn = (self.turn + 1) % self.finished.len();
@@ -112,26 +141,25 @@ impl Iterator for Loader {
     }
 }
 
-impl Drop for Loader {
+impl<B> Drop for Loader<B> {
     fn drop(&mut self) {
         self.end_workers();
     }
 }
 
-struct Worker {
-    make: Arc<MakeSample>,
-    batch_size: usize,
+struct Worker<B> {
+    make: Arc<MakeBatch<B>>,
     first: u64,
     step: u64,
-    finished: SyncSender<Result<Batch, DataError>>,
+    finished: SyncSender<Result<B, DataError>>,
     stop: Arc<AtomicBool>,
 }
 
-impl Worker {
+impl<B> Worker<B> {
     fn run(self) {
         let mut batch = self.first;
         while !self.stop.load(Ordering::Relaxed) {
-            let made = make_batch(&*self.make, batch, self.batch_size, &self.stop);
+            let made = make_batch(&*self.make, batch, &self.stop);
             if self.finished.send(made).is_err() {
                 return;
             }
@@ -140,15 +168,8 @@ impl Worker {
     }
 }
 
-fn make_batch(make: &MakeSample, batch: u64, batch_size: usize, stop: &AtomicBool) -> Result<Batch, DataError> {
-    let work = || {
-        let first = batch.saturating_mul(batch_size as u64);
-        let samples = (0..batch_size as u64)
-            .take_while(|_| !stop.load(Ordering::Relaxed))
-            .map(|index| make(first.saturating_add(index)));
-        Batch::stack(&samples.collect::<Result<Vec<_>, _>>()?)
-    };
-    catch_unwind(AssertUnwindSafe(work))
+fn make_batch<B>(make: &MakeBatch<B>, batch: u64, stop: &AtomicBool) -> Result<B, DataError> {
+    catch_unwind(AssertUnwindSafe(|| make(batch, stop)))
         .unwrap_or_else(|panic| Err(DataError::WorkerPanicked { batch, message: told(&*panic) }))
 }
 
@@ -160,8 +181,11 @@ fn told(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advection::AdvectionConfig;
+    use crate::batch::Sample;
     use crate::config::{DataConfig, PhantomConfig};
     use crate::intensity::Intensity;
+    use crate::sequence_config::SequenceConfig;
     use std::sync::atomic::AtomicU64;
     use std::time::Duration;
 
@@ -191,6 +215,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn windows_come_in_the_same_order_for_any_workers() {
+        let batches = |num_workers: usize, start: u64| -> Vec<WindowBatch> {
+            let advection = Some(AdvectionConfig { steps: 30, shape: [4, 6], ..AdvectionConfig::default() });
+            let config = SequenceConfig { advection, input_days: 3, num_workers, ..SequenceConfig::default() };
+            let dataset = Arc::new(SequenceDataset::open(&config, 9).unwrap());
+            Loader::windows(dataset, 2, start).take(6).map(Result::unwrap).collect()
+        };
+        let expected = batches(0, 0);
+        assert_eq!((expected[0].input_shape, expected[0].target_shape), ([2, 3, 4, 4, 6], [2, 1, 4, 4, 6]));
+        assert!(expected.windows(2).all(|pair| pair[0] != pair[1]));
+        for workers in [1, 2, 5] {
+            assert_eq!(batches(workers, 0), expected, "{workers}");
+            assert_eq!(batches(workers, 2)[..4], expected[2..], "{workers}");
+        }
+    }
+
     fn numbered(index: u64) -> Sample {
         let (data, shape) = (vec![index as f32], [1, 1, 1, 1]);
         Sample { data, shape, name: String::new(), start: [0; 3], intensity: Intensity::default() }
@@ -204,7 +245,7 @@ mod tests {
                 4 => panic!("sample {index} is cursed"),
                 _ => Ok(numbered(index)),
             };
-            let loader = Loader::start(Arc::new(make), 1, 0, workers, 2);
+            let loader = Loader::start(Arc::new(make), Batch::stack, 1, 0, workers, 2);
             let items: Vec<_> = loader.take(7).collect();
             assert!(items[2].as_ref().unwrap_err().is_not_found());
             let panic = items[4].as_ref().unwrap_err().to_string();
@@ -224,7 +265,7 @@ mod tests {
             Ok(numbered(index))
         });
         let held = Arc::downgrade(&make);
-        let mut loader = Loader::start(make, 1, 0, 2, 4);
+        let mut loader = Loader::start(make, Batch::stack, 1, 0, 2, 4);
         assert_eq!(loader.next().unwrap().unwrap().data, [0.0]);
         assert_eq!(loader.next_batch(), 1);
         thread::sleep(Duration::from_millis(200));
@@ -236,7 +277,7 @@ mod tests {
 
     #[test]
     fn an_empty_batch_is_an_error() {
-        let mut loader = Loader::start(Arc::new(|index| Ok(numbered(index))), 0, 0, 1, 1);
+        let mut loader = Loader::start(Arc::new(|index| Ok(numbered(index))), Batch::stack, 0, 0, 1, 1);
         assert!(loader.next().unwrap().is_err());
     }
 }

@@ -3,12 +3,12 @@
 //! Format: [NEP 1](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). The
 //! header is checked here before the crate parses it, which trusts its length and its shape.
 
-use crate::affine::IDENTITY;
+use crate::archive::Array;
 use crate::error::DataError;
-use crate::file::{self, Source};
+use crate::file;
 use crate::volume::{Volume, count};
 use half::f16;
-use ndarray::{Array4, ShapeBuilder};
+use ndarray::{ArrayD, ShapeBuilder};
 use npyz::{DType, NpyFile, Order, TypeChar, WriteOptions, WriterBuilder};
 use std::fs::File;
 use std::io::{self, BufWriter, Cursor, Read, Write};
@@ -18,29 +18,26 @@ use std::path::Path;
 const LONGEST_HEADER: usize = 10_000;
 const SAVE_AGAIN: &str = "Save the array again with numpy.save.";
 
-type Array = NpyFile<Box<dyn Read>>;
+type NumpyArray<'a> = NpyFile<Box<dyn Read + 'a>>;
 
-/// Reads `[x, y, z]` or `[channels, x, y, z]`, in C or Fortran order.
-pub(crate) fn read(path: &Path) -> Result<Volume, DataError> {
-    let Source { mut reader, at_most } = file::open(path)?;
+/// Reads an array of any rank, in C or Fortran order. `at_most` bounds the bytes that `reader` can give.
+pub(crate) fn read<T: Clone>(
+    path: &Path,
+    mut reader: &mut dyn Read,
+    at_most: u64,
+    cast: fn(f64) -> T,
+) -> Result<Array<T>, DataError> {
     let header = read_header(path, &mut reader)?;
     let shape = shape(&header)?;
-    let array = NpyFile::new(Box::new(Cursor::new(header).chain(reader)) as Box<dyn Read>)
+    let array = NpyFile::new(Box::new(Cursor::new(header).chain(reader)) as Box<dyn Read + '_>)
         .map_err(|error| DataError::malformed("a .npy header", error.to_string(), SAVE_AGAIN))?;
     let order = array.order();
-    let values = values(path, array, count(&shape)?, at_most)?;
-    let four: [usize; 4] = match shape[..] {
-        [x, y, z] => [1, x, y, z],
-        [channels, x, y, z] => [channels, x, y, z],
-        _ => unreachable!("the shape was checked"),
-    };
-    let ordered = four.set_f(order == Order::Fortran);
-    let values = Array4::from_shape_vec(ordered, values).expect("as many values as the shape has");
-    let values = match order {
-        Order::C => values,
-        Order::Fortran => values.as_standard_layout().into_owned(),
-    };
-    Volume::new(values.into_raw_vec_and_offset().0, four, IDENTITY)
+    let mut values = values(path, array, count(&shape)?, at_most, cast)?;
+    if order == Order::Fortran {
+        let turned = ArrayD::from_shape_vec(shape.clone().f(), values).expect("as many values as the shape has");
+        values = turned.as_standard_layout().into_owned().into_raw_vec_and_offset().0;
+    }
+    Ok(Array { shape, values })
 }
 
 /// The bytes from the magic to the end of the header's text.
@@ -75,7 +72,7 @@ fn shape(header: &[u8]) -> Result<Vec<usize>, DataError> {
     let text = String::from_utf8_lossy(header);
     let malformed = |found: &str| {
         let found = found.escape_debug().to_string();
-        DataError::malformed("a shape of 3 axes (x, y, z) or 4 (channels, x, y, z)", found, SAVE_AGAIN)
+        DataError::malformed("a header with the shape of a plain array", found, SAVE_AGAIN)
     };
     if text.matches(['(', '[', '{']).count() > 2 {
         return Err(malformed("a structured or nested type"));
@@ -86,16 +83,19 @@ fn shape(header: &[u8]) -> Result<Vec<usize>, DataError> {
     };
     let lengths = shape.split(',').map(str::trim).filter(|length| !length.is_empty());
     let lengths: Option<Vec<usize>> = lengths.map(|length| length.parse().ok()).collect();
-    match lengths {
-        Some(lengths) if [3, 4].contains(&lengths.len()) && !lengths.contains(&0) => {
-            count(&lengths)?;
-            Ok(lengths)
-        }
-        _ => Err(malformed(&format!("({shape})"))),
-    }
+    let lengths = lengths.ok_or_else(|| malformed(&format!("({shape})")))?;
+    // An empty axis must not hide a product that overflows in the crate.
+    count(&lengths.iter().map(|length| (*length).max(1)).collect::<Vec<_>>())?;
+    Ok(lengths)
 }
 
-fn values(path: &Path, array: Array, length: usize, at_most: u64) -> Result<Vec<f32>, DataError> {
+fn values<T>(
+    path: &Path,
+    array: NumpyArray<'_>,
+    length: usize,
+    at_most: u64,
+    cast: fn(f64) -> T,
+) -> Result<Vec<T>, DataError> {
     let found = array.dtype().descr();
     let plain = match array.dtype() {
         DType::Plain(kind) => Some((kind.type_char(), kind.size_field())),
@@ -106,24 +106,24 @@ fn values(path: &Path, array: Array, length: usize, at_most: u64) -> Result<Vec<
         let expected = format!("{bytes} bytes of values");
         return Err(DataError::malformed(expected, format!("at most {at_most}"), SAVE_AGAIN));
     }
-    macro_rules! cast {
+    macro_rules! collect {
         ($number:ty) => {
-            collect::<$number>(path, array, length, |value| value as f32)
+            collect::<$number, T>(path, array, length, |value| cast(value as f64))
         };
     }
     match plain {
-        Some((TypeChar::Float, 2)) => collect(path, array, length, f16::to_f32),
-        Some((TypeChar::Float, 4)) => cast!(f32),
-        Some((TypeChar::Float, 8)) => cast!(f64),
-        Some((TypeChar::Int, 1)) => cast!(i8),
-        Some((TypeChar::Int, 2)) => cast!(i16),
-        Some((TypeChar::Int, 4)) => cast!(i32),
-        Some((TypeChar::Int, 8)) => cast!(i64),
-        Some((TypeChar::Uint, 1)) => cast!(u8),
-        Some((TypeChar::Uint, 2)) => cast!(u16),
-        Some((TypeChar::Uint, 4)) => cast!(u32),
-        Some((TypeChar::Uint, 8)) => cast!(u64),
-        Some((TypeChar::Bool, _)) => collect(path, array, length, |value: bool| value.into()),
+        Some((TypeChar::Float, 2)) => collect(path, array, length, |value: f16| cast(value.into())),
+        Some((TypeChar::Float, 4)) => collect!(f32),
+        Some((TypeChar::Float, 8)) => collect!(f64),
+        Some((TypeChar::Int, 1)) => collect!(i8),
+        Some((TypeChar::Int, 2)) => collect!(i16),
+        Some((TypeChar::Int, 4)) => collect!(i32),
+        Some((TypeChar::Int, 8)) => collect!(i64),
+        Some((TypeChar::Uint, 1)) => collect!(u8),
+        Some((TypeChar::Uint, 2)) => collect!(u16),
+        Some((TypeChar::Uint, 4)) => collect!(u32),
+        Some((TypeChar::Uint, 8)) => collect!(u64),
+        Some((TypeChar::Bool, _)) => collect(path, array, length, |value: bool| cast(value.into())),
         _ => {
             let remedy = "Save the array with dtype float32.";
             Err(DataError::malformed("integers, floats or booleans", format!("dtype {found}"), remedy))
@@ -131,14 +131,14 @@ fn values(path: &Path, array: Array, length: usize, at_most: u64) -> Result<Vec<
     }
 }
 
-fn collect<T: npyz::Deserialize>(
+fn collect<N: npyz::Deserialize, T>(
     path: &Path,
-    array: Array,
+    array: NumpyArray<'_>,
     length: usize,
-    cast: impl Fn(T) -> f32,
-) -> Result<Vec<f32>, DataError> {
+    cast: impl Fn(N) -> T,
+) -> Result<Vec<T>, DataError> {
     let items =
-        array.data::<T>().map_err(|error| DataError::malformed("a plain dtype", error.to_string(), SAVE_AGAIN))?;
+        array.data::<N>().map_err(|error| DataError::malformed("a plain dtype", error.to_string(), SAVE_AGAIN))?;
     let mut values = Vec::new();
     values
         .try_reserve_exact(length)
@@ -151,16 +151,25 @@ fn collect<T: npyz::Deserialize>(
 
 /// Writes 32-bit floats; one channel as 3D, several as 4D.
 pub(crate) fn write(volume: &Volume, path: &Path) -> Result<(), DataError> {
-    let shape = volume.shape().map(|length| length as u64);
+    let shape = volume.shape();
     let shape = if shape[0] == 1 { &shape[1..] } else { &shape[..] };
     file::replace(path, ".npy", |temporary| {
         let mut file = BufWriter::new(File::create(temporary)?);
-        let options = WriteOptions::<f32>::new().default_dtype().shape(shape);
-        let mut writer = options.writer(&mut file).begin_nd()?;
-        writer.extend(volume.data().iter().copied())?;
-        writer.finish()?;
+        write_array(&mut file, shape, volume.data().iter().copied())?;
         file.flush()
     })
+}
+
+/// Writes one array in C order.
+pub(crate) fn write_array<N: npyz::AutoSerialize>(
+    file: &mut impl Write,
+    shape: &[usize],
+    values: impl IntoIterator<Item = N>,
+) -> io::Result<()> {
+    let shape: Vec<u64> = shape.iter().map(|length| *length as u64).collect();
+    let mut writer = WriteOptions::<N>::new().default_dtype().shape(&shape).writer(file).begin_nd()?;
+    writer.extend(values)?;
+    writer.finish()
 }
 
 #[cfg(test)]
@@ -220,9 +229,9 @@ mod tests {
     #[test]
     fn broken_arrays_have_errors_of_their_own() {
         let message = |bytes: Vec<u8>| parse(bytes).unwrap_err().to_string();
-        assert!(message(file("|u1", "False", "(2, 3)", &[0; 6])).contains("(2, 3)"));
-        assert!(message(file("|u1", "False", "(0, 2, 3)", &[])).contains("(0, 2, 3)"));
-        assert!(message(file("|u1", "False", "(1, 1, 1, 2, 3)", &[0; 6])).contains("(1, 1, 1, 2, 3)"));
+        assert!(message(file("|u1", "False", "(2, 3)", &[0; 6])).contains("[2, 3]"));
+        assert!(message(file("|u1", "False", "(0, 2, 3)", &[])).contains("[1, 0, 2, 3]"));
+        assert!(message(file("|u1", "False", "(1, 1, 1, 2, 3)", &[0; 6])).contains("[1, 1, 1, 2, 3]"));
         assert!(message(file("|u1", "False", "(2, 2, 3)", &[0; 6])).contains("cut short"));
         assert!(message(file("<c8", "False", "(1, 1, 1)", &[0; 8])).contains("c8"));
         assert!(message(file("|O", "False", "(1, 1, 1)", &[0; 8])).contains("dtype"));

@@ -1,6 +1,6 @@
 use crate::config::DataConfig;
 use crate::error::DataError;
-use crate::intensity::Intensity;
+use crate::intensity::{Intensity, Normalize};
 use crate::volume::Volume;
 
 /// A volume as models see it, and the way back.
@@ -15,14 +15,22 @@ pub struct Prepared {
 /// Does to a volume what training does: `voxel_size` or `spacing`, then `normalize`.
 ///
 /// # Errors
-/// If there is no memory for the grid.
+/// If there is no memory for the grid, or all values become 0 that were not equal: where most voxels
+/// are empty, both percentiles are 0.
 pub fn prepare(volume: Volume, config: &DataConfig) -> Result<Prepared, DataError> {
     let mut volume = match (config.voxel_size, config.spacing) {
         (Some(extent), _) if extent != volume.extent() => volume.resize(extent)?,
         (None, Some(spacing)) => volume.resample(spacing)?,
         _ => volume,
     };
+    let first = volume.data()[0];
+    let constant = volume.data().iter().all(|value| *value == first);
     let intensity = config.normalize.apply(volume.data_mut(), config.percentiles);
+    if !constant && config.normalize == Normalize::Percentile && volume.data().iter().all(|value| *value == 0.0) {
+        let expected = format!("different values at the percentiles {:?}", config.percentiles);
+        let remedy = "Set `normalize` to min_max, z_score or none, or move the `percentiles`.";
+        return Err(DataError::malformed(expected, format!("{} at both", -intensity.offset), remedy));
+    }
     Ok(Prepared { volume, intensity })
 }
 
@@ -30,7 +38,6 @@ pub fn prepare(volume: Volume, config: &DataConfig) -> Result<Prepared, DataErro
 mod tests {
     use super::*;
     use crate::affine::IDENTITY;
-    use crate::intensity::Normalize;
 
     #[test]
     fn there_and_back_is_the_input() {
@@ -56,5 +63,18 @@ mod tests {
             let largest = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(largest < 0.3, "{largest} off for {extent:?}");
         }
+    }
+
+    #[test]
+    fn a_sparse_volume_is_not_normalized_to_nothing() {
+        let mut data = vec![0.0; 1000];
+        data[7] = 5.0;
+        let sparse = Volume::new(data, [1, 10, 10, 10], IDENTITY).unwrap();
+        let error = prepare(sparse.clone(), &DataConfig::default()).unwrap_err().to_string();
+        assert!(error.contains("0 at both") && error.contains("normalize"), "{error}");
+        let config = DataConfig { normalize: Normalize::MinMax, ..DataConfig::default() };
+        assert_eq!(prepare(sparse, &config).unwrap().volume.data()[7], 1.0);
+        let constant = Volume::new(vec![3.0; 8], [1, 2, 2, 2], IDENTITY).unwrap();
+        assert_eq!(prepare(constant, &DataConfig::default()).unwrap().volume.data(), [0.0; 8]);
     }
 }

@@ -11,6 +11,10 @@ pub(crate) enum Stream {
     PhantomShape = 5,
     PhantomNoise = 6,
     Validation = 7,
+    RadarSeed = 8,
+    RadarScene = 9,
+    RadarReturns = 10,
+    Advection = 11,
 }
 
 /// A fresh generator for item `index` of a stream. Nothing else enters, so that no number depends

@@ -1,60 +1,42 @@
 //! `.safetensors` files, by the crate of that name, which checks every length itself.
 
-use crate::affine::{Affine, IDENTITY};
+use crate::archive::Array;
 use crate::error::DataError;
 use crate::file;
 use crate::volume::Volume;
+use crate::volume_file::{AFFINE, VOLUME};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize};
 use std::path::Path;
 use std::{fs, io};
 
-/// The tensor that holds the volume.
-const VOLUME: &str = "volume";
-/// The tensor that holds voxel to millimetres, shape `[4, 4]`; optional.
-const AFFINE: &str = "affine";
-const SAVE_AGAIN: &str = "Save one tensor named `volume`, of shape [channels, x, y, z].";
+const SAVE_AGAIN: &str = "Save the file again with safetensors.";
 
-/// Reads the tensor `volume`, or the only one: `[x, y, z]` or `[channels, x, y, z]`.
-pub(crate) fn read(path: &Path) -> Result<Volume, DataError> {
-    let bytes = fs::read(path).map_err(|error| file::read_failed(path, error))?;
-    let tensors = SafeTensors::deserialize(&bytes)
-        .map_err(|error| DataError::malformed("a whole .safetensors file", error.to_string(), SAVE_AGAIN))?;
-    let names = tensors.names();
-    let tensor = match (tensors.tensor(VOLUME), &names[..]) {
-        (Ok(tensor), _) => tensor,
-        (Err(_), [only]) => tensors
-            .tensor(only)
-            .map_err(|error| DataError::malformed("a readable tensor", error.to_string(), SAVE_AGAIN))?,
-        (Err(_), _) => {
-            let found = format!("{} tensors, none of that name", names.len());
-            return Err(DataError::malformed("a tensor `volume`, or one tensor alone", found, SAVE_AGAIN));
-        }
-    };
-    let shape = match *tensor.shape() {
-        [x, y, z] => [1, x, y, z],
-        [channels, x, y, z] => [channels, x, y, z],
-        ref other => {
-            let expected = "a shape of 3 axes [x, y, z] or 4 [channels, x, y, z]";
-            return Err(DataError::malformed(expected, format!("{other:?}"), SAVE_AGAIN));
-        }
-    };
-    let affine = tensors.tensor(AFFINE).ok().map_or(Ok(IDENTITY), |tensor| read_affine(&tensor))?;
-    Volume::new(values(&tensor, |value| value as f32)?, shape, affine)
-}
+/// A file in memory, its tensors not yet decoded.
+pub(crate) struct Safetensors(Vec<u8>);
 
-fn read_affine(tensor: &TensorView<'_>) -> Result<Affine, DataError> {
-    let entries = values(tensor, |value| value)?;
-    if tensor.shape() != [4, 4] {
-        let found = format!("shape {:?}", tensor.shape());
-        return Err(DataError::malformed("an `affine` of shape [4, 4]", found, SAVE_AGAIN));
+impl Safetensors {
+    pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
+        Ok(Self(fs::read(path).map_err(|error| file::read_failed(path, error))?))
     }
-    let mut affine = IDENTITY;
-    for (row, entries) in affine.iter_mut().zip(entries.chunks_exact(4)) {
-        row.copy_from_slice(entries);
+
+    fn tensors(&self) -> Result<SafeTensors<'_>, DataError> {
+        SafeTensors::deserialize(&self.0)
+            .map_err(|error| DataError::malformed("a whole .safetensors file", error.to_string(), SAVE_AGAIN))
     }
-    Ok(affine)
+
+    pub(crate) fn names(&self) -> Result<Vec<String>, DataError> {
+        Ok(self.tensors()?.names().iter().map(ToString::to_string).collect())
+    }
+
+    pub(crate) fn read<T>(&self, name: &str, cast: fn(f64) -> T) -> Result<Array<T>, DataError> {
+        let tensors = self.tensors()?;
+        let tensor = tensors
+            .tensor(name)
+            .map_err(|error| DataError::malformed("a readable tensor", error.to_string(), SAVE_AGAIN))?;
+        Ok(Array { shape: tensor.shape().to_vec(), values: values(&tensor, cast)? })
+    }
 }
 
 fn values<T>(tensor: &TensorView<'_>, cast: impl Fn(f64) -> T) -> Result<Vec<T>, DataError> {
@@ -139,7 +121,7 @@ mod tests {
         let volume = parse(&[named, other.clone()]).unwrap();
         assert_eq!((volume.data(), volume.shape()), (&[7.0, 8.0][..], [2, 1, 1, 1]));
         let two = parse(&[other, ("more", Dtype::U8, &[1, 1, 1], vec![9])]).unwrap_err();
-        assert!(two.to_string().contains("2 tensors"));
+        assert!(two.to_string().contains("2 arrays"));
         let flat = parse(&[("volume", Dtype::U8, &[2], vec![1, 2])]).unwrap_err();
         assert!(flat.to_string().contains("[2]"));
         let empty = parse(&[("volume", Dtype::U8, &[0, 1, 1], vec![])]).unwrap_err();

@@ -3,6 +3,7 @@ use crate::error::DataError;
 use crate::file::find_volumes;
 use crate::phantom::phantom;
 use crate::prepare::{Prepared, prepare};
+use crate::radar::radar;
 use crate::random::{Stream, generator};
 use crate::volume::Volume;
 use rand::Rng;
@@ -13,29 +14,36 @@ use std::path::PathBuf;
 pub(crate) enum Source {
     File(PathBuf),
     Phantom { index: usize, seed: u64 },
+    Radar { index: usize, seed: u64 },
 }
 
 impl Source {
     /// The sources of a configuration, in their fixed order.
     pub(crate) fn all(config: &DataConfig, seed: u64) -> Result<Vec<Self>, DataError> {
-        let Some(phantoms) = &config.phantom else {
-            return Ok(find_volumes(&config.paths)?.into_iter().map(Self::File).collect());
-        };
-        let seed = |index: usize| generator(seed, Stream::PhantomSeed, index as u64).next_u64();
-        Ok((0..phantoms.count).map(|index| Self::Phantom { index, seed: seed(index) }).collect())
+        let draw = |stream: Stream, index: usize| generator(seed, stream, index as u64).next_u64();
+        if let Some(phantoms) = &config.phantom {
+            let phantom = |index| Self::Phantom { index, seed: draw(Stream::PhantomSeed, index) };
+            return Ok((0..phantoms.count).map(phantom).collect());
+        }
+        if let Some(scenes) = &config.radar {
+            let scene = |index| Self::Radar { index, seed: draw(Stream::RadarSeed, index) };
+            return Ok((0..scenes.count).map(scene).collect());
+        }
+        Ok(find_volumes(&config.paths)?.into_iter().map(Self::File).collect())
     }
 
     pub(crate) fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Phantom { index, .. } => format!("phantom {index}"),
+            Self::Radar { index, .. } => format!("radar scene {index}"),
         }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::File(path) => path.clone(),
-            Self::Phantom { .. } => self.name().into(),
+            Self::Phantom { .. } | Self::Radar { .. } => self.name().into(),
         }
     }
 
@@ -45,6 +53,10 @@ impl Source {
             Self::Phantom { seed, .. } => {
                 let phantoms = config.phantom.clone().unwrap_or_default();
                 phantom(phantoms.shape, phantoms.noise, *seed)?
+            }
+            Self::Radar { seed, .. } => {
+                let scenes = config.radar.clone().unwrap_or_default();
+                radar(scenes.shape, scenes.vehicles, scenes.speckle, *seed)?
             }
         };
         prepare(volume, config).map_err(|error| error.at(&self.path()))

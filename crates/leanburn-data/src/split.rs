@@ -55,7 +55,7 @@ impl Role {
 }
 
 /// A fraction of `count`, at least 1 and at most all but one.
-fn share(count: usize, fraction: f64) -> usize {
+pub(crate) fn share(count: usize, fraction: f64) -> usize {
     ((count as f64 * fraction).round() as usize).clamp(1, count - 1)
 }
 

@@ -218,7 +218,9 @@ fn check_finite(data: &[f32], shape: [usize; 4]) -> Result<(), DataError> {
         index[axis] = first % shape[axis];
         first /= shape[axis];
     }
-    Err(DataError::NotFinite { path: "volume in memory".into(), index, value, count })
+    let [channel, x, y, z] = index;
+    let place = format!("channel {channel}, voxel [{x}, {y}, {z}]");
+    Err(DataError::NotFinite { path: "volume in memory".into(), place, value, count })
 }
 
 #[cfg(test)]

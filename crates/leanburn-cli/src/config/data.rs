@@ -24,6 +24,7 @@ pub(super) fn read(section: &mut Section<'_>) -> DataConfig {
         cache_rate: section.number("cache_rate", default.cache_rate, 0..=1),
         num_workers: section.number("num_workers", default.num_workers, 0..=MANY),
         prefetch: section.number("prefetch", default.prefetch, 0..=MANY),
+        ..default
     }
 }
 
