@@ -84,7 +84,7 @@ fn every_assignment(chain: &Chain) -> Vec<(u64, f64)> {
     let assignment = |bits: u32, (micro_batch, accumulation): (usize, u64)| {
         let is_chosen = |index: &usize| bits >> index & 1 == 1;
         let recompute = (0..chain.inside.len()).filter(is_chosen).map(|index| format!("block_{index}")).collect();
-        let candidate = Candidate { variant: 0, micro_batch, accumulation, recompute };
+        let candidate = Candidate { variant: 0, micro_batch, accumulation, recompute, attention_block: None };
         let timeline = chain.record(&candidate).unwrap().timeline(MACHINE.memory);
         (bound(timeline.peak()) + MACHINE.beside, MACHINE.rates.seconds(&timeline, accumulation, candidate.recorded()))
     };

@@ -4,6 +4,7 @@
 //! of Burn's operations for every other device and for float64. The composition is also what a recording device records.
 
 pub(crate) mod attention;
+pub(crate) mod attention_in_blocks;
 pub(crate) mod conv;
 pub(crate) mod conv_transpose;
 pub(crate) mod max_pool;
