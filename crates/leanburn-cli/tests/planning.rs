@@ -107,7 +107,10 @@ fn a_card_has_its_memory_as_the_budget() {
     let (plan, code) = ask_tiny(&place, "plan", &["--gpu", "rtx-4090"]);
     assert_eq!((code, plan["device"].as_str(), &plan["fits"]), (0, Some("rtx-4090"), &Value::Bool(true)));
     assert_eq!(sum_of_bytes(&plan["causes"]), number(&plan, "needed_bytes"));
-    assert!(number(&plan, "needed_bytes") > number(&plan, "step_peak_bytes"), "the driver's context counts");
+    let card = leanburn_plan::catalogue::Device::find("rtx-4090").unwrap();
+    assert_eq!(number(&plan, "budget_bytes"), card.memory_bytes);
+    let context = plan["causes"].as_array().unwrap().iter().find(|row| row["name"] == "context of the driver");
+    assert_eq!(context.map(|row| number(row, "bytes")), Some(card.context_bytes));
 }
 
 #[test]
@@ -225,6 +228,15 @@ fn words_name_the_largest_cause_and_what_lowers_it() {
     for part in ["The step holds the most while ", "- lossless: ", "- numerics: ", "- model: ", "leanburn fit"] {
         assert!(printed.contains(part), "{part} is not in\n{printed}");
     }
+    let (plan, _) = ask_tiny(&place, "plan", &[]);
+    let causes = plan["causes"].as_array().unwrap();
+    let largest = causes.iter().max_by_key(|row| number(row, "bytes")).unwrap()["name"].as_str().unwrap();
+    assert!(printed.contains(&format!(" % of that is {largest}.")), "{largest} is not named in\n{printed}");
+    let (half, _) = ask_tiny(&place, "plan", &["--set", "device.precision=bf16"]);
+    let saved = ByteSize::b(number(&plan, "step_peak_bytes") - number(&half, "step_peak_bytes"));
+    assert!(printed.contains(&format!("device.precision = bf16 saves {saved} ")), "{saved} is not in\n{printed}");
+    let classes = ["- lossless: ", "- numerics: ", "- model: "].map(|class| printed.find(class).unwrap());
+    assert!(classes.is_sorted(), "mildest first:\n{printed}");
 }
 
 #[test]
