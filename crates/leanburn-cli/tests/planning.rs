@@ -352,11 +352,18 @@ fn a_fit_is_confirmed_by_plan_and_by_measure() {
     let smallest = number(&ask_tiny(&place, "fit", &["--budget", "1KiB"]).0, "smallest_bytes");
     assert!(smallest < configured, "{smallest} of {configured}");
     let mut before = f64::INFINITY;
-    for share in [0, 1, 4] {
-        let budget = bytes(smallest + (configured - smallest) * share / 4);
+    let plans = ask_tiny(&place, "fit", &["--budget", "1GiB"]).0["frontier"].clone();
+    let fastest = number(plans.as_array().unwrap().last().unwrap(), "peak");
+    for budget in [smallest, fastest - 1, configured] {
+        let budget = bytes(budget);
         let (fit, code) = ask_tiny(&place, "fit", &["--budget", &budget, "--out", "fitted.yaml"]);
         let seconds = fit["plan"]["seconds"].as_f64().unwrap();
         assert!(code == 0 && seconds <= before, "{seconds} s in {budget}, {before} s in less");
+        assert!(number(&fit["plan"], "peak") <= bytes_of(&budget), "{budget}: {fit}");
+        let fits = |plan: &&Value| number(plan, "peak") <= bytes_of(&budget);
+        let faster = plans.as_array().unwrap().iter().filter(fits);
+        let fastest = faster.map(|plan| plan["seconds"].as_f64().unwrap()).min_by(f64::total_cmp);
+        assert_eq!(Some(seconds), fastest, "the fastest that fits into {budget}");
         before = seconds;
         let candidate = &fit["plan"]["candidate"];
         assert_eq!(number(candidate, "micro_batch") * number(candidate, "accumulation"), 4, "the step stays the same");
