@@ -58,7 +58,8 @@ fn plan(criterion: &mut Criterion) {
     let name = |[depth, height, width]: [usize; 3]| format!("{depth}x{height}x{width}");
     let mut group = criterion.benchmark_group("plan");
     group.sample_size(20).measurement_time(Duration::from_secs(5));
-    let candidate = Candidate { variant: 0, micro_batch: 1, accumulation: 1, recompute: Vec::new() };
+    let candidate =
+        Candidate { variant: 0, micro_batch: 1, accumulation: 1, recompute: Vec::new(), attention_block: None };
     for extent in sizes {
         let space = Autoencoder { extent };
         group.bench_function(BenchmarkId::new("record and timeline", name(extent)), |bencher| {

@@ -94,21 +94,19 @@ pub fn best() -> &'static str {
     })
 }
 
-/// The device called `name`: a family, and `:N` for another than the first; or `best`.
-///
-/// # Errors
-///
-/// [`CommandError::Device`] for a name that is unknown, a family that this build has not, or a device that the machine has
-/// not.
-pub fn device(name: &str) -> Result<Device> {
-    let refuse = |reason: String, remedy: String| CommandError::Device { name: name.to_string(), reason, remedy };
+fn refuse(name: &str, reason: String, remedy: String) -> CommandError {
+    CommandError::Device { name: name.to_string(), reason, remedy }
+}
+
+/// The family that a name begins with, and the number behind it.
+fn family(name: &str) -> Result<(Family, usize)> {
     let (family_name, index) = match name.split_once(':') {
         None => (name, 0),
         Some((family, index)) => match index.parse() {
             Ok(index) => (family, index),
             Err(_) => {
                 let remedy = format!("write `{family}` for the first device or `{family}:1` for the second");
-                return Err(refuse(format!("`{index}` is not the number of a device"), remedy));
+                return Err(refuse(name, format!("`{index}` is not the number of a device"), remedy));
             }
         },
     };
@@ -119,24 +117,48 @@ pub fn device(name: &str) -> Result<Device> {
     };
     let families = families();
     let names: Vec<&str> = families.iter().map(|family| family.name).collect();
-    let Some(family) = families.iter().find(|family| family.name == family_name) else {
+    let Some(family) = families.into_iter().find(|family| family.name == family_name) else {
         let nearest = names.iter().max_by(|a, b| strsim::jaro(a, family_name).total_cmp(&strsim::jaro(b, family_name)));
         let remedy = format!("did you mean `{}`? there are best, {}", nearest.unwrap_or(&"flex"), names.join(", "));
-        return Err(refuse("there is no such kind of device".into(), remedy));
+        return Err(refuse(name, "there is no such kind of device".into(), remedy));
     };
+    match family.name == "flex" && index > 0 {
+        true => Err(refuse(name, "the CPU is one device".into(), "write `flex`".into())),
+        false => Ok((family, index)),
+    }
+}
+
+/// Whether the device called `name` is the CPU; this build need not have it.
+///
+/// # Errors
+///
+/// [`CommandError::Device`] for a name that is unknown.
+pub fn is_cpu(name: &str) -> Result<bool> {
+    Ok(family(name)?.0.name == "flex")
+}
+
+/// The device called `name`: a family, and `:N` for another than the first; or `best`.
+///
+/// # Errors
+///
+/// [`CommandError::Device`] for a name that is unknown, a family that this build has not, or a device that the machine has
+/// not.
+pub fn device(name: &str) -> Result<Device> {
+    let (family, index) = family(name)?;
     match family.device {
-        Some(_) if family.name == "flex" && index > 0 => {
-            Err(refuse("the CPU is one device".into(), "write `flex`".into()))
-        }
         Some(device) => match family.present().len() {
-            0 => Err(refuse("this machine has none".into(), format!("{}, or use `--device flex`", family.driver))),
+            0 => {
+                Err(refuse(name, "this machine has none".into(), format!("{}, or use `--device flex`", family.driver)))
+            }
             count if index >= count => Err(refuse(
+                name,
                 format!("this machine has {count}"),
                 format!("`leanburn devices` lists them; write `{}` for the first", family.name),
             )),
             _ => Ok(device(index)),
         },
         None => Err(refuse(
+            name,
             "this build does not have it".into(),
             format!("build with `cargo build --release --features {}`, or use `--device flex`", family.name),
         )),

@@ -77,6 +77,7 @@ pub fn model(section: &AutoencoderSection) -> AutoencoderKlConfig {
     .with_use_convtranspose(section.use_convtranspose)
     .with_include_fc(section.include_fc)
     .with_use_combined_linear(section.use_combined_linear)
+    .with_attention_block(section.training.attention_block)
 }
 
 /// Builds the models and their learners, with weights drawn from the configuration's seed.

@@ -107,7 +107,108 @@ fn a_card_has_its_memory_as_the_budget() {
     let (plan, code) = ask_tiny(&place, "plan", &["--gpu", "rtx-4090"]);
     assert_eq!((code, plan["device"].as_str(), &plan["fits"]), (0, Some("rtx-4090"), &Value::Bool(true)));
     assert_eq!(sum_of_bytes(&plan["causes"]), number(&plan, "needed_bytes"));
-    assert!(number(&plan, "needed_bytes") > number(&plan, "step_peak_bytes"), "the driver's context counts");
+    let card = leanburn_plan::catalogue::Device::find("rtx-4090").unwrap();
+    assert_eq!(number(&plan, "budget_bytes"), card.memory_bytes);
+    let context = plan["causes"].as_array().unwrap().iter().find(|row| row["name"] == "context of the driver");
+    assert_eq!(context.map(|row| number(row, "bytes")), Some(card.context_bytes));
+}
+
+#[test]
+fn without_a_named_card_the_plan_is_for_the_device_of_the_configuration() {
+    let place = Place::new();
+    let peak = |more: &[&str]| {
+        let (plan, _) = ask_tiny(&place, "plan", more);
+        (plan["device"].as_str().unwrap().to_string(), number(&plan, "step_peak_bytes"))
+    };
+    let (cpu, on_cpu) = peak(&[]);
+    let (card, on_card) = peak(&["--gpu", "rtx-4090"]);
+    assert_eq!((cpu.as_str(), card.as_str()), ("flex", "rtx-4090"));
+    assert_ne!(on_cpu, on_card, "a card runs compositions");
+    assert_eq!(peak(&["--set", "device.name=cpu"]), (cpu, on_cpu));
+    for name in ["vulkan", "wgpu:1", "cuda", "metal", "rocm"] {
+        let set = format!("device.name={name}");
+        assert_eq!(peak(&["--set", &set]), (name.to_string(), on_card), "this build need not have it");
+        assert_eq!(peak(&["--set", &set, "--gpu", "rtx-4090"]), (card.clone(), on_card));
+    }
+    let vulkan = ["--set", "device.name=vulkan"];
+    let remark = "device.name is vulkan, a graphics card that was not named: ";
+    let printed = run(&place, "plan", &vulkan).stdout;
+    for part in [remark, "its memory is not known", "--gpu rtx-4090", "on a graphics card (vulkan)"] {
+        assert!(printed.contains(part), "{part} is not in\n{printed}");
+    }
+    for command in ["plan", "fit"] {
+        let printed = run(&place, command, &[&vulkan[..], &["--budget", "1GiB"]].concat()).stdout;
+        assert!(printed.contains(remark) && !printed.contains("its memory"), "{printed}");
+        assert!(!run(&place, command, &["--budget", "1GiB"]).stdout.contains("device.name"), "{command}");
+    }
+    let (fit, _) = ask_tiny(&place, "fit", &[&vulkan[..], &["--budget", "1GiB"]].concat());
+    assert_eq!(fit["device"].as_str(), Some("vulkan"));
+    refuse(
+        &place,
+        &[&["plan", "tiny.yaml"], &SETTINGS[..], &["--set", "device.name=vulcan"]].concat(),
+        &["vulcan", "did you mean `vulkan`"],
+    );
+}
+
+/// One level with attention over 13,824 positions: at most 303 queries at a time.
+const ATTENTION: [&str; 14] = [
+    "--set",
+    "data.phantom.shape=[24,24,24]",
+    "--set",
+    "data.patch_size=24",
+    "--set",
+    "autoencoder.num_channels=[4]",
+    "--set",
+    "autoencoder.attention_levels=[true]",
+    "--set",
+    "autoencoder.training.discriminator=null",
+    "--set",
+    "device.name=vulkan",
+    "--set",
+    "autoencoder.training.adversarial_start_step=0",
+];
+
+#[test]
+fn a_smaller_block_of_attention_is_one_more_lossless_notch() {
+    let place = Place::new();
+    let tiny = |command: &'static str| [&[command, "tiny.yaml"], &ATTENTION[..]].concat();
+    let peak = |block: &str| {
+        let set = format!("autoencoder.training.attention_block={block}");
+        number(&ask(&place, &[&tiny("plan")[..], &["--set", &set]].concat()).0, "step_peak_bytes")
+    };
+    let peaks = ["null", "256", "128", "64"].map(peak);
+    assert!(peaks.is_sorted_by(|more, less| more > less), "{peaks:?}");
+    assert_eq!(peak("100000"), peaks[0], "a block has at most 4,194,304 scores");
+
+    let (fit, _) = ask(&place, &[&tiny("fit")[..], &["--budget", "1GiB"]].concat());
+    let plans = fit["frontier"].as_array().unwrap();
+    let block = |plan: &Value| plan["candidate"]["attention_block"].as_u64();
+    assert_eq!(block(plans.last().unwrap()), None, "with plenty the block is as it was");
+    let mut before: Option<(u64, f64)> = None;
+    for plan in plans {
+        let (peak, seconds) = (number(plan, "peak"), plan["seconds"].as_f64().unwrap());
+        assert!(before.is_none_or(|(less, slower)| less < peak && slower > seconds), "{plan}");
+        assert_eq!(plan["class"].as_str(), Some("lossless"));
+        before = Some((peak, seconds));
+    }
+    let blocks: Vec<u64> = plans
+        .iter()
+        .filter(|plan| plan["candidate"]["recompute"] == plans.last().unwrap()["candidate"]["recompute"])
+        .map(|plan| block(plan).unwrap_or(u64::MAX))
+        .collect();
+    assert!(blocks.len() > 2 && blocks.is_sorted(), "the largest block that fits: {blocks:?}");
+
+    let tight = plans.iter().rev().find(|plan| block(plan).is_some()).unwrap();
+    let budget = bytes(number(tight, "peak"));
+    let ended = place.run(&[&tiny("fit")[..], &["--budget", &budget, "--out", "fitted.yaml"]].concat());
+    let line = format!("autoencoder.training.attention_block = {}", block(tight).unwrap());
+    assert!(ended.code == Some(0) && ended.stdout.contains(&line), "{line} is not in\n{}", ended.stdout);
+    let (plan, code) = ask(&place, &["plan", "fitted.yaml", "--budget", &budget]);
+    assert_eq!((code, plan["attention_block"].as_u64()), (0, block(tight)));
+    let advice = place.run(&[&tiny("plan")[..], &["--explain"]].concat()).stdout;
+    assert!(advice.contains("- lossless: autoencoder.training.attention_block = 16 saves "), "{advice}");
+    let broken = ["--set", "autoencoder.training.attention_block=0"];
+    refuse(&place, &[&["plan", "tiny.yaml"], &broken[..]].concat(), &["attention_block", "at least 1"]);
 }
 
 #[test]
@@ -127,6 +228,15 @@ fn words_name_the_largest_cause_and_what_lowers_it() {
     for part in ["The step holds the most while ", "- lossless: ", "- numerics: ", "- model: ", "leanburn fit"] {
         assert!(printed.contains(part), "{part} is not in\n{printed}");
     }
+    let (plan, _) = ask_tiny(&place, "plan", &[]);
+    let causes = plan["causes"].as_array().unwrap();
+    let largest = causes.iter().max_by_key(|row| number(row, "bytes")).unwrap()["name"].as_str().unwrap();
+    assert!(printed.contains(&format!(" % of that is {largest}.")), "{largest} is not named in\n{printed}");
+    let (half, _) = ask_tiny(&place, "plan", &["--set", "device.precision=bf16"]);
+    let saved = ByteSize::b(number(&plan, "step_peak_bytes") - number(&half, "step_peak_bytes"));
+    assert!(printed.contains(&format!("device.precision = bf16 saves {saved} ")), "{saved} is not in\n{printed}");
+    let classes = ["- lossless: ", "- numerics: ", "- model: "].map(|class| printed.find(class).unwrap());
+    assert!(classes.is_sorted(), "mildest first:\n{printed}");
 }
 
 #[test]
@@ -239,14 +349,19 @@ fn the_page_is_one_file_that_names_the_peak() {
 fn a_fit_is_confirmed_by_plan_and_by_measure() {
     let place = Place::new();
     let configured = number(&ask_tiny(&place, "plan", &[]).0, "needed_bytes");
-    let smallest = number(&ask_tiny(&place, "fit", &["--budget", "1KiB"]).0, "smallest_bytes");
-    assert!(smallest < configured, "{smallest} of {configured}");
+    let plans = ask_tiny(&place, "fit", &["--budget", "1GiB"]).0["frontier"].as_array().unwrap().clone();
+    let [smallest, fastest] = [plans.first(), plans.last()].map(|plan| number(plan.unwrap(), "peak"));
+    assert!(smallest < fastest && smallest < configured, "{smallest}, {fastest}, {configured}");
     let mut before = f64::INFINITY;
-    for share in [0, 1, 4] {
-        let budget = bytes(smallest + (configured - smallest) * share / 4);
+    for budget in [smallest, fastest - 1, configured] {
+        let budget = bytes(budget);
         let (fit, code) = ask_tiny(&place, "fit", &["--budget", &budget, "--out", "fitted.yaml"]);
         let seconds = fit["plan"]["seconds"].as_f64().unwrap();
         assert!(code == 0 && seconds <= before, "{seconds} s in {budget}, {before} s in less");
+        assert!(number(&fit["plan"], "peak") <= bytes_of(&budget), "{budget}: {fit}");
+        let fits = |plan: &&Value| number(plan, "peak") <= bytes_of(&budget);
+        let fastest = plans.iter().filter(fits).map(|plan| plan["seconds"].as_f64().unwrap()).min_by(f64::total_cmp);
+        assert_eq!(Some(seconds), fastest, "the fastest that fits into {budget}");
         before = seconds;
         let candidate = &fit["plan"]["candidate"];
         assert_eq!(number(candidate, "micro_batch") * number(candidate, "accumulation"), 4, "the step stays the same");

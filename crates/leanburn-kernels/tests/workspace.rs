@@ -215,9 +215,13 @@ fn no_kernel_takes_more_than_it_says_and_none_says_much_more() {
     for (heads, head_channels, query_positions, key_positions) in
         [(1, 64, 512, 512), (4, 32, 1000, 1000), (1, 512, 343, 343), (2, 16, 77, 1500), (8, 8, 2048, 100), (1, 3, 5, 7)]
     {
-        let shape = AttentionShape { batch_size: 2, heads, head_channels, query_positions, key_positions, scale: 0.1 };
-        check_attention::<f32>(&mut comparison, &shape);
-        check_attention::<bf16>(&mut comparison, &shape);
+        for block in [None, Some(100)] {
+            let (batch_size, scale) = (2, 0.1);
+            let shape =
+                AttentionShape { batch_size, heads, head_channels, query_positions, key_positions, scale, block };
+            check_attention::<f32>(&mut comparison, &shape);
+            check_attention::<bf16>(&mut comparison, &shape);
+        }
     }
     for (items, side) in [(32, 32), (3, 65), (16, 9)] {
         let pool = MaxPoolShape {

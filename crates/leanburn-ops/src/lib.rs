@@ -33,7 +33,7 @@ pub mod recording;
 mod resample3d;
 mod residency;
 
-pub use attention3d::attention3d;
+pub use attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
 pub use conv_transpose3d::{conv_transpose3d, upsample_conv3d};
 pub use conv3d::{Convolution, conv3d, norm_act_conv3d};
 pub use gpu::Gpu;

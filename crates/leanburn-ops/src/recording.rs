@@ -76,6 +76,15 @@ pub enum Note<'a> {
     PassBegins(Pass),
     /// The pass ends.
     PassEnds,
+    /// What follows is there once and runs several times, on parts of a whole.
+    RepeatBegins {
+        /// Size of the whole.
+        whole: u64,
+        /// Size of the part that is there.
+        part: u64,
+    },
+    /// What runs several times ends.
+    RepeatEnds,
     /// A training step begins; what came before has made it possible.
     StepBegins,
     /// The operation's inputs serve this purpose, and are alive here.
@@ -88,6 +97,8 @@ const SEGMENT_END: &str = "leanburn:segment-end";
 const BACKWARD: &str = "leanburn:backward";
 const UPDATE: &str = "leanburn:update";
 const STEP: &str = "leanburn:step";
+const REPEAT: &str = "leanburn:repeat";
+const REPEAT_END: &str = "leanburn:repeat-end";
 const PASS_END: &str = "leanburn:pass-end";
 const PURPOSE: &str = "leanburn:purpose:";
 
@@ -95,11 +106,11 @@ impl<'a> Note<'a> {
     /// Reads a custom operation; `None` if it is not one of ours.
     pub fn of(operation: &'a CustomOpIr) -> Option<Self> {
         let id = operation.id.as_str();
+        let number = |index: usize| match operation.scalars.get(index) {
+            Some(ScalarIr::UInt(number)) => Some(*number),
+            _ => None,
+        };
         if let Some(name) = id.strip_prefix(KERNEL) {
-            let number = |index: usize| match operation.scalars.get(index) {
-                Some(ScalarIr::UInt(number)) => Some(*number),
-                _ => None,
-            };
             let over = number(2)?.checked_sub(1).map(|index| index as usize);
             return Some(Self::Kernel { name, flops: number(0)?, workspace: number(1)?, over });
         }
@@ -118,6 +129,8 @@ impl<'a> Note<'a> {
             UPDATE => Some(Self::PassBegins(Pass::Update)),
             PASS_END => Some(Self::PassEnds),
             STEP => Some(Self::StepBegins),
+            REPEAT => Some(Self::RepeatBegins { whole: number(0)?, part: number(1)? }),
+            REPEAT_END => Some(Self::RepeatEnds),
             _ => None,
         }
     }
@@ -226,6 +239,17 @@ pub(crate) fn in_segment<T>(name: &str, device: Option<&Device>, segment: impl F
             between(device, &format!("{SEGMENT}{name}"), SEGMENT_END, segment)
         }
     }
+}
+
+/// Runs `run` on a recording device, noted as what is done to each part of a whole.
+pub(crate) fn repeated<T>(device: &Device, whole: usize, part: usize, run: impl FnOnce() -> T) -> T {
+    let Some(client) = client(device) else { return run() };
+    let scalars = [whole, part].map(|size| ScalarIr::UInt(size as u64)).to_vec();
+    let (id, inputs, outputs) = (REPEAT.to_string(), Vec::new(), Vec::new());
+    client.register_op(OperationIr::Custom(CustomOpIr { id, inputs, outputs, scalars }));
+    let result = run();
+    note(&client, REPEAT_END.to_string(), Vec::new());
+    result
 }
 
 /// The innermost segment that is being recorded.

@@ -3,14 +3,11 @@
 //! The plans to choose from do not depend on the budget, each is verified on its own recording, and the fastest one that
 //! fits is taken: a larger budget never gets a slower plan.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chain::{self, Choice};
-use crate::profile::Profile;
-use crate::{MemoryModel, Rates, Recording, Timeline, bound};
+use crate::{MemoryModel, Rates, Recording, Timeline};
 
 /// What a change does to the training, mildest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -57,6 +54,8 @@ pub struct Candidate {
     pub accumulation: u64,
     /// Segments that are recomputed.
     pub recompute: Vec<String>,
+    /// The most positions that attention takes at a time; as many as is fastest if none.
+    pub attention_block: Option<usize>,
 }
 
 impl Candidate {
@@ -83,6 +82,12 @@ pub trait Space {
     ///
     /// As the implementation says.
     fn record(&self, candidate: &Candidate) -> Result<Recording, Self::Error>;
+
+    /// The same in a way that takes less memory and more time, apart from micro-batch and recomputation: a smaller block of
+    /// attention. None where it would not lower the peak of this candidate's `timeline`, or there is none; by default.
+    fn lower(&self, _candidate: &Candidate, _timeline: &Timeline) -> Option<Candidate> {
+        None
+    }
 
     /// Bytes held beside a candidate's step, such as batches that wait.
     fn beside(&self, _candidate: &Candidate) -> u64 {
@@ -132,7 +137,8 @@ impl Frontier {
         self.plans.first()
     }
 
-    fn of(mut plans: Vec<Plan>) -> Self {
+    /// The best of `plans`; of equal ones the first.
+    pub(crate) fn of(mut plans: Vec<Plan>) -> Self {
         let order = |one: &Plan, other: &Plan| {
             let first = one.peak.cmp(&other.peak).then(one.seconds.total_cmp(&other.seconds));
             first
@@ -148,129 +154,4 @@ impl Frontier {
         }
         Self { plans: best }
     }
-}
-
-/// The best plans whose changes are of class `allowed` or milder.
-///
-/// For each variant and micro-batch: every choice of segments where they are few, else those that dynamic programming
-/// finds for a ladder of budgets.
-///
-/// # Errors
-///
-/// The first that recording gives.
-pub fn frontier<S: Space>(space: &S, machine: &Machine<'_>, allowed: Class) -> Result<Frontier, S::Error> {
-    let mut plans = Vec::new();
-    for (variant, Variant { class, .. }) in space.variants().iter().enumerate() {
-        if *class <= allowed {
-            for (micro_batch, accumulation) in space.splits() {
-                let plain = Candidate { variant, micro_batch, accumulation, recompute: Vec::new() };
-                plans.extend(Search { space, machine, class: *class, plain }.plans()?);
-            }
-        }
-    }
-    Ok(Frontier::of(plans))
-}
-
-/// As many choices of segments are tried one and all.
-const FEW: usize = 256;
-/// Budgets that dynamic programming is asked for.
-const RUNGS: u64 = 24;
-
-/// The choice of segments of one variant and micro-batch.
-struct Search<'a, S> {
-    space: &'a S,
-    machine: &'a Machine<'a>,
-    class: Class,
-    plain: Candidate,
-}
-
-/// An outermost segment and the ways of running it.
-struct Stage {
-    /// For each way the segments that are recomputed.
-    ways: Vec<Vec<String>>,
-}
-
-impl<S: Space> Search<'_, S> {
-    fn plans(&self) -> Result<Vec<Plan>, S::Error> {
-        let (timeline, plan) = self.verify(Vec::new())?;
-        let stages = stages(&timeline);
-        let assignments: usize = stages.iter().map(|stage| stage.ways.len()).product();
-        let choices = match assignments <= FEW {
-            true => every(&stages),
-            false => self.planned(&timeline, &stages)?,
-        };
-        let mut seen = HashSet::from([Vec::new()]);
-        let mut plans = vec![plan];
-        for choices in choices {
-            let recompute: Vec<String> =
-                stages.iter().zip(&choices).flat_map(|(stage, &way)| stage.ways[way].iter().cloned()).collect();
-            if seen.insert(recompute.clone()) {
-                plans.push(self.verify(recompute)?.1);
-            }
-        }
-        Ok(plans)
-    }
-
-    /// A recording's timeline, and the plan as it shows.
-    fn verify(&self, recompute: Vec<String>) -> Result<(Timeline, Plan), S::Error> {
-        let candidate = Candidate { recompute, ..self.plain.clone() };
-        let timeline = self.space.record(&candidate)?.timeline(self.machine.memory);
-        let seconds = self.machine.rates.seconds(&timeline, candidate.accumulation, candidate.recorded());
-        let beside = self.machine.beside + self.space.beside(&candidate);
-        let plan = Plan { class: self.class, peak: bound(timeline.peak()) + beside, seconds, candidate };
-        Ok((timeline, plan))
-    }
-
-    /// What dynamic programming chooses for budgets from the smallest peak to the largest, and the ways of all alike.
-    fn planned(&self, plain: &Timeline, stages: &[Stage]) -> Result<Vec<Vec<usize>>, S::Error> {
-        let rates = &self.machine.rates;
-        let most = stages.iter().map(|stage| stage.ways.len()).max().unwrap_or(1);
-        let alike = |way: usize| -> Vec<usize> { stages.iter().map(|stage| way.min(stage.ways.len() - 1)).collect() };
-        let mut profiles = vec![Profile::of(plain, rates)];
-        for way in 1..most {
-            let recompute = stages.iter().zip(alike(way)).flat_map(|(stage, way)| stage.ways[way].clone()).collect();
-            profiles.push(Profile::of(&self.verify(recompute)?.0, rates));
-        }
-        let outside = profiles.iter().map(|profile| profile.outside).min().unwrap_or(0);
-        let mut chain: Vec<Vec<Choice>> = Vec::new();
-        for (stage, (name, _)) in stages.iter().zip(&profiles[0].segments) {
-            let ways = 0..stage.ways.len();
-            chain.push(ways.filter_map(|way| profiles[way].choice(name)).collect());
-        }
-        chain.push(vec![Choice { kept: 0, own: outside, seconds: 0.0 }]);
-        let (low, high) = (chain::smallest_peak(&chain), chain::peak(&chain, &vec![0; chain.len()]));
-        let rungs = (0..=RUNGS).map(|rung| low + (high.max(low) - low) / RUNGS * rung);
-        let found = rungs.filter_map(|budget| chain::fastest(&chain, budget));
-        Ok(found.chain((1..most).map(alike)).collect())
-    }
-}
-
-/// The outermost segments, each kept, recomputed, and where it has segments inside: those recomputed, or both.
-fn stages(timeline: &Timeline) -> Vec<Stage> {
-    let name = |index: usize| timeline.segments[index].clone();
-    let indices = || 0..timeline.segments.len();
-    let tops = indices().filter(|&index| timeline.parents[index].is_none());
-    let stage = |top: usize| {
-        let inside: Vec<String> =
-            indices().filter(|&index| index != top && timeline.outermost(index) == top).map(name).collect();
-        let whole = vec![name(top)];
-        let both = [whole.clone(), inside.clone()].concat();
-        let ways = match inside.len() {
-            0 => vec![Vec::new(), whole],
-            _ => vec![Vec::new(), whole, inside, both],
-        };
-        Stage { ways }
-    };
-    tops.map(stage).collect()
-}
-
-/// Every choice for each stage.
-fn every(stages: &[Stage]) -> Vec<Vec<usize>> {
-    stages.iter().fold(vec![Vec::new()], |beginnings, stage| {
-        let longer = |beginning: &Vec<usize>| {
-            let ways = 0..stage.ways.len();
-            ways.map(|way| [beginning.as_slice(), &[way]].concat()).collect::<Vec<_>>()
-        };
-        beginnings.iter().flat_map(longer).collect()
-    })
 }

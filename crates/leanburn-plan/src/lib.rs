@@ -15,13 +15,15 @@ mod operation;
 mod profile;
 mod rates;
 mod recording;
+mod search;
 mod simulation;
 mod timeline;
 
 pub use cube::CubeMemory;
-pub use fit::{Candidate, Class, Frontier, Machine, Plan, Space, Variant, frontier};
+pub use fit::{Candidate, Class, Frontier, Machine, Plan, Space, Variant};
 pub use flex::FlexMemory;
 pub use memory_model::{Effect, MemoryModel, Operand, Place};
 pub use rates::Rates;
 pub use recording::{RecordError, Recording, Target, record};
+pub use search::{Plans, frontier};
 pub use timeline::{Block, Cause, Moment, Phase, Timeline, bound};

@@ -19,10 +19,11 @@ pub struct Rates {
 
 impl Rates {
     /// Seconds of one operation: the slower of computing and moving, and the overhead
-    /// ([Williams et al.](https://doi.org/10.1145/1498765.1498785), the roofline).
+    /// ([Williams et al.](https://doi.org/10.1145/1498765.1498785), the roofline), as often as it runs.
     pub fn seconds_of(&self, moment: &Moment) -> f64 {
         let flops = if moment.is_half { self.half_flops } else { self.flops };
-        (moment.flops as f64 / flops).max(moment.bytes_moved as f64 / self.bandwidth) + self.overhead
+        let once = (moment.flops as f64 / flops).max(moment.bytes_moved as f64 / self.bandwidth) + self.overhead;
+        moment.repeats * once
     }
 
     /// Seconds of a step of `micro_batches`, of which `recorded` are in the timeline.

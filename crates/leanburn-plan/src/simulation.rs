@@ -52,6 +52,8 @@ struct Account<'a> {
     /// Segments around the operation, innermost last.
     within: Vec<usize>,
     passes: Vec<Phase>,
+    /// How often what is around the operation runs.
+    repeats: Vec<f64>,
 }
 
 impl<'a> Account<'a> {
@@ -71,6 +73,7 @@ impl<'a> Account<'a> {
             parents: Vec::new(),
             within: Vec::new(),
             passes: Vec::new(),
+            repeats: Vec::new(),
         }
     }
 
@@ -125,6 +128,8 @@ impl<'a> Account<'a> {
             Note::PassBegins(Pass::Backward) => self.passes.push(Phase::Backward),
             Note::PassBegins(_) => self.passes.push(Phase::Update),
             Note::PassEnds => drop(self.passes.pop()),
+            Note::RepeatBegins { whole, part } => self.repeats.push(whole as f64 / part.max(1) as f64),
+            Note::RepeatEnds => drop(self.repeats.pop()),
             Note::StepBegins => self.begin_step(),
             Note::Serves(purpose) => {
                 for tensor in operation.inputs() {
@@ -176,6 +181,7 @@ impl<'a> Account<'a> {
             phase: self.phase(),
             segment,
             flops: flops_of(operation),
+            repeats: self.repeats.iter().product(),
             is_half: is_half(operation),
             bytes_moved: moved,
             during: self.live + effect.workspace,

@@ -86,6 +86,8 @@ pub struct Moment {
     pub segment: Option<usize>,
     /// Floating-point operations.
     pub flops: u64,
+    /// How often it runs: 1, or more where one stands for several.
+    pub repeats: f64,
     /// Whether its largest tensor is in half precision.
     pub is_half: bool,
     /// Bytes read and written.

@@ -1,5 +1,7 @@
 //! Plans within a budget, on chains of segments small enough to try every assignment.
 
+use std::cell::RefCell;
+
 use burn::module::{Module, Param};
 use burn::prelude::*;
 use burn::tensor::ops::ConvOptions;
@@ -7,8 +9,8 @@ use leanburn_ops::{
     Activation, Convolution, Norm, Residency, ResidencyPolicy, backward, norm_act_conv3d, recording::step_begins,
 };
 use leanburn_plan::{
-    Candidate, Class, FlexMemory, Frontier, Machine, Rates, RecordError, Recording, Space, Target, Variant, bound,
-    frontier, record,
+    Candidate, Class, FlexMemory, Frontier, Machine, Plans, Rates, RecordError, Recording, Space, Target, Variant,
+    bound, frontier, record,
 };
 
 /// Two convolutions, wider or narrower inside.
@@ -84,7 +86,7 @@ fn every_assignment(chain: &Chain) -> Vec<(u64, f64)> {
     let assignment = |bits: u32, (micro_batch, accumulation): (usize, u64)| {
         let is_chosen = |index: &usize| bits >> index & 1 == 1;
         let recompute = (0..chain.inside.len()).filter(is_chosen).map(|index| format!("block_{index}")).collect();
-        let candidate = Candidate { variant: 0, micro_batch, accumulation, recompute };
+        let candidate = Candidate { variant: 0, micro_batch, accumulation, recompute, attention_block: None };
         let timeline = chain.record(&candidate).unwrap().timeline(MACHINE.memory);
         (bound(timeline.peak()) + MACHINE.beside, MACHINE.rates.seconds(&timeline, accumulation, candidate.recorded()))
     };
@@ -152,4 +154,49 @@ fn a_larger_budget_is_never_slower_and_never_exceeded() {
         assert_eq!(bound(again.peak()) + MACHINE.beside, plan.peak, "a plan's peak is that of its recording");
         before = plan.seconds;
     }
+    let fastest = plans.plans.iter().map(|plan| plan.seconds).min_by(f64::total_cmp);
+    assert_eq!(Some(before), fastest, "with plenty nothing is faster");
+}
+
+/// How often a chain's variants are recorded.
+struct Counted {
+    chain: Chain,
+    recorded: RefCell<[usize; 3]>,
+}
+
+impl Space for Counted {
+    type Error = RecordError;
+
+    fn variants(&self) -> Vec<Variant> {
+        let variant = |class| Variant { change: String::new(), class, cost: String::new() };
+        [Class::Lossless, Class::Numerics, Class::Model].map(variant).to_vec()
+    }
+
+    fn splits(&self) -> Vec<(usize, u64)> {
+        self.chain.splits()
+    }
+
+    fn record(&self, candidate: &Candidate) -> Result<Recording, RecordError> {
+        self.recorded.borrow_mut()[candidate.variant] += 1;
+        self.chain.record(candidate)
+    }
+}
+
+#[test]
+fn what_was_searched_for_one_class_is_not_searched_for_the_next() {
+    let space = Counted { chain: Chain { inside: vec![4, 8] }, recorded: RefCell::default() };
+    let mut search = Plans::new(&space, &MACHINE);
+    for (class, recorded) in [
+        (Class::Lossless, [8, 0, 0]),
+        (Class::Numerics, [8, 8, 0]),
+        (Class::Lossless, [8, 8, 0]),
+        (Class::Model, [8, 8, 8]),
+        (Class::Model, [8, 8, 8]),
+    ] {
+        let found = search.up_to(class).unwrap();
+        assert_eq!(*space.recorded.borrow(), recorded, "{class}");
+        assert!(!found.plans.is_empty() && found.plans.iter().all(|plan| plan.class <= class));
+    }
+    let again = frontier(&space, &MACHINE, Class::Model).unwrap();
+    assert_eq!(search.up_to(Class::Model).unwrap(), again, "nothing is lost");
 }

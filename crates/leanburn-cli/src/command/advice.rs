@@ -3,7 +3,7 @@
 use bytesize::ByteSize;
 use leanburn_plan::{Candidate, Class, Space};
 
-use crate::planning::{Budget, ConfigSpace};
+use crate::planning::{Budget, ConfigSpace, SMALLEST_BLOCK};
 use crate::report::Advice;
 
 /// The single changes that lower the peak, lossless ones first, with what each saves.
@@ -19,6 +19,11 @@ pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget
         let change = format!("batch_size = 1, gradient_accumulation_steps = {accumulation}");
         let split = Candidate { micro_batch: 1, accumulation, ..candidate.clone() };
         tried.push((Class::Lossless, change, "the same step in smaller pieces".into(), split));
+    }
+    if space.attention_block(candidate).is_some_and(|block| block > SMALLEST_BLOCK) {
+        let change = format!("autoencoder.training.attention_block = {SMALLEST_BLOCK}");
+        let smallest = Candidate { attention_block: Some(SMALLEST_BLOCK), ..candidate.clone() };
+        tried.push((Class::Lossless, change, "keys and values are read more often".into(), smallest));
     }
     for (index, variant) in space.variants().into_iter().enumerate().skip(1) {
         let changed = Candidate { variant: index, ..candidate.clone() };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytesize::ByteSize;
 use leanburn_plan::catalogue::Device;
-use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Target, Timeline, frontier};
+use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plans, Target, Timeline};
 
 use super::plan::load;
 use crate::config::{Config, recipes};
@@ -81,10 +81,10 @@ impl Column {
         (config.device.mixed_precision, config.device.precision) = (false, None);
         let space = ConfigSpace::new(&config, source, Target::Gpu, || Ok(extent))?;
         let machine = Machine { memory: &CubeMemory, rates: rates_for(Device::find("rtx-4090").ok()), beside: 0 };
-        let mut plans = frontier(&space, &machine, Class::Lossless)?;
+        let mut search = Plans::new(&space, &machine);
+        let mut plans = search.up_to(Class::Lossless)?;
         let smallest = plans.smallest().map_or(0, |plan| plan.peak);
-        let rounded =
-            frontier(&space, &machine, Class::Numerics)?.plans.into_iter().filter(|plan| plan.peak < smallest);
+        let rounded = search.up_to(Class::Numerics)?.plans.into_iter().filter(|plan| plan.peak < smallest);
         plans.plans.splice(0..0, rounded);
         Ok(Self { extent, space, plans, timelines: HashMap::new() })
     }

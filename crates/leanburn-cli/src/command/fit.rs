@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
-use leanburn_plan::{Class, Frontier, Machine, Plan, Space, frontier};
+use leanburn_plan::{Class, Frontier, Machine, Plan, Plans, Space};
 use serde_json::json;
 
 use super::plan::{extent_of_data, load};
 use crate::config::Config;
 use crate::console::{print_line, print_remark};
 use crate::error::{CommandError, Result, both};
-use crate::planning::{BudgetArguments, ConfigSpace, rates_for};
+use crate::planning::{BudgetArguments, ConfigSpace};
 use crate::report::write_atomic;
 
 /// What may be changed to make a training fit.
@@ -55,20 +55,21 @@ impl Fit {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
         let (mut config, (budget, bytes)) = both(load(&self.config, &self.set), self.budget.required())?;
+        let budget = budget.on(&config.device.name)?;
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
         let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
-        let machine =
-            Machine { memory: budget.memory_model(), rates: rates_for(budget.gpu), beside: budget.context_bytes() };
+        let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), beside: budget.context_bytes() };
         let began = Instant::now();
         let allowed = match self.allow {
             Allow::Lossless => Class::Lossless,
             Allow::Numerics => Class::Numerics,
             Allow::Model => Class::Model,
         };
-        let plans = frontier(&space, &machine, allowed)?;
+        let mut search = Plans::new(&space, &machine);
+        let plans = search.up_to(allowed)?;
         let took = began.elapsed();
         let Some(plan) = plans.within(bytes) else {
-            self.refuse(&space, &machine, &plans, bytes, allowed)?;
+            self.refuse(&space, &mut search, bytes, allowed)?;
             return Err(CommandError::OverBudget);
         };
         let fitted = space.config(&plan.candidate);
@@ -77,11 +78,11 @@ impl Fit {
             write_atomic(path, text.as_bytes()).map_err(CommandError::writing(path))?;
         }
         if self.json {
-            return print_line(
-                json!({ "config": source, "budget_bytes": bytes, "plan": plan, "frontier": plans.plans }),
-            );
+            return print_line(json!({ "config": source, "device": budget.name(), "budget_bytes": bytes, "plan": plan,
+                    "frontier": plans.plans }));
         }
         self.print(&space, plan, &plans, bytes)?;
+        budget.remark().map_or(Ok(()), print_line)?;
         if let Some((before, after)) = rate {
             print_line(format_args!(
                 "learning rate {before} becomes {after} by the linear scaling rule (base_batch_size)"
@@ -120,15 +121,14 @@ impl Fit {
     fn refuse(
         &self,
         space: &ConfigSpace,
-        machine: &Machine<'_>,
-        plans: &Frontier,
+        search: &mut Plans<'_, ConfigSpace>,
         bytes: u64,
         allowed: Class,
     ) -> Result<()> {
-        let smallest = plans.smallest().map_or(0, |plan| plan.peak);
+        let smallest = search.up_to(allowed)?.smallest().map_or(0, |plan| plan.peak);
         let mut lower = Vec::new();
         for class in [Class::Numerics, Class::Model].into_iter().filter(|class| *class > allowed) {
-            if let Some(plan) = frontier(space, machine, class)?.smallest().filter(|plan| plan.peak < smallest) {
+            if let Some(plan) = search.up_to(class)?.smallest().filter(|plan| plan.peak < smallest) {
                 lower.push((class, plan.peak, changes(space, plan)));
             }
         }
@@ -173,5 +173,9 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
     changes.push(("autoencoder.training.batch_size".into(), candidate.micro_batch.to_string()));
     changes.push(("autoencoder.training.gradient_accumulation_steps".into(), candidate.accumulation.to_string()));
     changes.push(("autoencoder.training.recompute".into(), format!("[{}]", candidate.recompute.join(", "))));
+    if candidate.attention_block != space.configured().attention_block {
+        let block = candidate.attention_block.map_or("null".into(), |block| block.to_string());
+        changes.push(("autoencoder.training.attention_block".into(), block));
+    }
     changes
 }

@@ -104,7 +104,7 @@ impl Forecast<'_> {
             )
         });
         let missing = self.space.not_modelled().iter().map(|missing| format!("not modelled yet: {missing}"));
-        over.into_iter().chain(missing).collect()
+        over.into_iter().chain(missing).chain(self.budget.remark()).collect()
     }
 
     /// Prints tables, and on request words.
@@ -112,7 +112,7 @@ impl Forecast<'_> {
         let [depth, height, width] = self.space.extent(&self.candidate);
         let Candidate { micro_batch, accumulation, .. } = self.candidate;
         let precision = self.config.device.resolved_precision();
-        let device = self.budget.gpu.map_or("the CPU", |gpu| gpu.full_name);
+        let device = self.budget.describe();
         print_line(format_args!(
             "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision:?}, on {device}",
             self.source
@@ -196,11 +196,12 @@ impl Forecast<'_> {
         });
         json!({
             "config": self.source,
-            "device": self.budget.gpu.map_or("flex", |gpu| gpu.name),
+            "device": self.budget.name(),
             "extent": self.space.extent(&self.candidate),
             "micro_batch": self.candidate.micro_batch,
             "accumulation": self.candidate.accumulation,
             "recompute": self.candidate.recompute,
+            "attention_block": self.candidate.attention_block,
             "budget_bytes": self.budget.bytes,
             "needed_bytes": self.need(),
             "step_peak_bytes": self.timeline.peak(),
@@ -218,7 +219,7 @@ impl Forecast<'_> {
         let [depth, height, width] = self.space.extent(&self.candidate);
         let Candidate { micro_batch, accumulation, .. } = self.candidate;
         let summary = [
-            ("device", self.budget.gpu.map_or("CPU".to_string(), |gpu| gpu.full_name.to_string())),
+            ("device", self.budget.describe()),
             ("volume", format!("{depth} x {height} x {width}")),
             ("batch", format!("{micro_batch}, accumulated {accumulation} times")),
             ("precision", format!("{:?}", self.config.device.resolved_precision()).to_lowercase()),

@@ -174,7 +174,8 @@ fn random_volumes(shape: [usize; 5], device: &burn::tensor::Device) -> burn::ten
 fn rungs(space: &ConfigSpace) -> Vec<(String, Class, Candidate)> {
     let configured = space.configured();
     let whole = configured.micro_batch as u64 * configured.accumulation;
-    let plain = Candidate { variant: 0, micro_batch: whole as usize, accumulation: 1, recompute: Vec::new() };
+    let (micro_batch, recompute, attention_block) = (whole as usize, Vec::new(), configured.attention_block);
+    let plain = Candidate { variant: 0, micro_batch, accumulation: 1, recompute, attention_block };
     let mut rungs = vec![("nothing but lean operations".to_string(), Class::Lossless, plain.clone())];
     let mut last = plain;
     if whole > 1 {

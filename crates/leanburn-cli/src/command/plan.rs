@@ -5,14 +5,13 @@ use std::time::Instant;
 
 use clap::Args;
 use leanburn_data::Dataset;
-use leanburn_plan::Timeline;
 
 use super::forecast::Forecast;
 use crate::config::Config;
 use crate::console::{print_line, print_remark};
 use crate::error::{CommandError, Result, both};
 use crate::guide_config::{GuideConfig, GuideKind};
-use crate::planning::{BudgetArguments, ConfigSpace, rates_for};
+use crate::planning::{BudgetArguments, ConfigSpace};
 use crate::report::{perfetto_trace, write_atomic};
 
 /// `leanburn plan`
@@ -47,13 +46,14 @@ impl Plan {
         let path = self.config.as_deref().ok_or_else(no_configuration)?;
         let source = path.display().to_string();
         let (config, budget) = both(load(path, &self.set), self.budget.resolve())?;
+        let budget = budget.on(&config.device.name)?;
         let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
         let candidate = space.configured();
         let began = Instant::now();
         let recording = space.record_with(&candidate, candidate.recorded())?;
         let timeline = recording.timeline(budget.memory_model());
         let took = began.elapsed();
-        let seconds = rates_for(budget.gpu).seconds(&timeline, candidate.accumulation, candidate.recorded());
+        let seconds = budget.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
         let forecast =
             Forecast { config: &config, source: &source, space: &space, candidate, timeline, budget, seconds };
 
@@ -62,18 +62,12 @@ impl Plan {
             write_atomic(path, page.as_bytes()).map_err(CommandError::writing(path))?;
         }
         if let Some(path) = &self.trace {
-            self.write_trace(path, &forecast.timeline)?;
+            write_trace(path, &forecast)?;
         }
         if self.json {
             print_line(forecast.json())?;
         } else {
             forecast.print(self.explain)?;
-            if forecast.budget.gpu.is_none() && !matches!(config.device.name.as_str(), "flex" | "cpu") {
-                let name = &config.device.name;
-                print_remark(format_args!(
-                    "device.name is {name}: this plan is for the CPU; --gpu NAME plans for a card"
-                ));
-            }
             print_remark(format_args!("traced in {:.0} ms", 1e3 * took.as_secs_f64()));
         }
         match forecast.fits() {
@@ -81,13 +75,13 @@ impl Plan {
             _ => Ok(()),
         }
     }
+}
 
-    fn write_trace(&self, path: &Path, timeline: &Timeline) -> Result<()> {
-        let rates = rates_for(self.budget.resolve()?.gpu);
-        let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
-        let text = perfetto_trace(timeline, Some(&durations));
-        write_atomic(path, text.as_bytes()).map_err(CommandError::writing(path))
-    }
+fn write_trace(path: &Path, forecast: &Forecast<'_>) -> Result<()> {
+    let (timeline, rates) = (&forecast.timeline, forecast.budget.rates());
+    let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
+    let text = perfetto_trace(timeline, Some(&durations));
+    write_atomic(path, text.as_bytes()).map_err(CommandError::writing(path))
 }
 
 fn no_configuration() -> CommandError {

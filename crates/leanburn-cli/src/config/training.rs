@@ -19,6 +19,9 @@ pub struct TrainingSection {
     /// Names of the segments to recompute, with `*` for any text, as in `decoder.level_0.*`.
     /// Default: none.
     pub recompute: Vec<String>,
+    /// The most positions whose scores against all others attention holds at a time: fewer take less
+    /// memory and more time. Default: as many as have 4,194,304 scores.
+    pub attention_block: Option<usize>,
     /// Add the perceptual loss. Default: false.
     pub use_perceptual_loss: bool,
     /// Weight of the perceptual loss. Default: 0.001.
@@ -93,6 +96,7 @@ impl TrainingSection {
             gradient_accumulation_steps: section.number("gradient_accumulation_steps", 1, 1..=MANY),
             use_gradient_checkpointing: section.get("use_gradient_checkpointing", false),
             recompute: section.get("recompute", Vec::new()),
+            attention_block: section.number("attention_block", None, 1..),
             use_perceptual_loss: section.get("use_perceptual_loss", false),
             perceptual_weight: section.number("perceptual_weight", 0.001, 0..),
             learning_rate: section.number("learning_rate", 1e-4, POSITIVE),

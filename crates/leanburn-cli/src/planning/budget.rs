@@ -3,8 +3,10 @@
 use bytesize::ByteSize;
 use clap::Args;
 use leanburn_plan::catalogue::Device;
-use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Target};
+use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Rates, Target};
 
+use super::rates_for;
+use crate::device::is_cpu;
 use crate::error::{CommandError, Result};
 
 /// What a plan is held against.
@@ -28,7 +30,12 @@ pub struct Budget {
     pub gpu: Option<&'static Device>,
     /// Bytes that may be used; none if nothing was said.
     pub bytes: Option<u64>,
+    /// The device of the configuration, if it is a card that nothing else is known of.
+    unknown: Option<String>,
 }
+
+/// The card whose speed times are foreseen by where none is named.
+const TYPICAL: &str = "rtx-4090";
 
 impl BudgetArguments {
     /// The budget that the arguments come to.
@@ -67,7 +74,7 @@ impl BudgetArguments {
         }
         let whole = self.budget.map(|budget| budget.as_u64()).or(gpu.map(|gpu| gpu.memory_bytes));
         let bytes = whole.map(|whole| (whole as f64 * self.fraction.unwrap_or(1.0)) as u64);
-        Ok(Budget { gpu, bytes })
+        Ok(Budget { gpu, bytes, unknown: None })
     }
 }
 
@@ -89,11 +96,54 @@ impl BudgetArguments {
 }
 
 impl Budget {
+    /// The budget on the device that a configuration names, where the arguments name no card.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::Device`] for a name that is unknown.
+    pub fn on(mut self, device_name: &str) -> Result<Self> {
+        if self.gpu.is_none() && !is_cpu(device_name)? {
+            self.unknown = Some(device_name.to_string());
+        }
+        Ok(self)
+    }
+
+    /// The device's name for machines: that of the card, or of the configuration.
+    pub fn name(&self) -> &str {
+        self.gpu.map(|gpu| gpu.name).or(self.unknown.as_deref()).unwrap_or("flex")
+    }
+
+    /// The device in words.
+    pub fn describe(&self) -> String {
+        match (self.gpu, &self.unknown) {
+            (Some(gpu), _) => gpu.full_name.to_string(),
+            (None, Some(name)) => format!("a graphics card ({name})"),
+            (None, None) => "the CPU".to_string(),
+        }
+    }
+
+    /// What is not known of the device, and how to tell.
+    pub fn remark(&self) -> Option<String> {
+        let name = self.unknown.as_deref()?;
+        let size = if self.bytes.is_none() { "its memory is not known, " } else { "" };
+        let typical = Device::find(TYPICAL).map_or(TYPICAL, |card| card.full_name);
+        Some(format!(
+            "device.name is {name}, a graphics card that was not named: {size}the driver's context is not counted, times are \
+             those of the {typical}; name it with --gpu, as in --gpu {TYPICAL}"
+        ))
+    }
+
+    /// How fast the device is.
+    pub fn rates(&self) -> Rates {
+        let typical = || self.unknown.as_ref().and_then(|_| Device::find(TYPICAL).ok());
+        rates_for(self.gpu.or_else(typical))
+    }
+
     /// How the device allocates.
     pub fn memory_model(&self) -> &'static dyn MemoryModel {
-        match self.gpu {
-            Some(_) => &CubeMemory,
-            None => &FlexMemory,
+        match self.target() {
+            Target::Gpu => &CubeMemory,
+            Target::Cpu => &FlexMemory,
         }
     }
 
@@ -104,6 +154,6 @@ impl Budget {
 
     /// What a recording must stand for.
     pub fn target(&self) -> Target {
-        if self.gpu.is_some() { Target::Gpu } else { Target::Cpu }
+        if self.gpu.is_some() || self.unknown.is_some() { Target::Gpu } else { Target::Cpu }
     }
 }

@@ -7,4 +7,4 @@ mod variants;
 
 pub use budget::{Budget, BudgetArguments};
 pub use rates::{measure_rates, rates_for, save_rates};
-pub use space::ConfigSpace;
+pub use space::{ConfigSpace, SMALLEST_BLOCK};

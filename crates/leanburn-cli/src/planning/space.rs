@@ -1,13 +1,17 @@
 //! What can be planned about a configuration.
 
 use burn::tensor::{Device, Tensor};
-use leanburn_plan::{Candidate, Class, Recording, Space, Target, Variant};
+use leanburn_ops::largest_attention_block;
+use leanburn_plan::{Candidate, Class, Recording, Space, Target, Timeline, Variant};
 use leanburn_train::{RecordStepError, Trainer, record_step};
 
 use super::variants::variants;
 use crate::config::Config;
 use crate::error::{CommandError, Result};
 use crate::workload;
+
+/// Blocks of attention are not made smaller: their scores are fewer than what else attention holds.
+pub const SMALLEST_BLOCK: usize = 16;
 
 /// A configuration and the changes that can be made to it, on volumes of a known size.
 #[derive(Debug)]
@@ -57,7 +61,7 @@ impl ConfigSpace {
             false => training.recompute.clone(),
         };
         let (micro_batch, accumulation) = (training.batch_size, training.gradient_accumulation_steps as u64);
-        Candidate { variant: 0, micro_batch, accumulation, recompute }
+        Candidate { variant: 0, micro_batch, accumulation, recompute, attention_block: training.attention_block }
     }
 
     /// The configuration that a candidate stands for.
@@ -71,6 +75,7 @@ impl ConfigSpace {
             true => Vec::new(),
             false => candidate.recompute.clone(),
         };
+        training.attention_block = candidate.attention_block;
         config
     }
 
@@ -90,6 +95,20 @@ impl ConfigSpace {
         let [depth, height, width] = self.extent(candidate);
         let channels = self.variants[candidate.variant].1.autoencoder.in_channels;
         [candidate.micro_batch, channels, depth, height, width]
+    }
+
+    /// The most queries that an attention of the model takes at a time; none if there is no attention.
+    pub fn attention_block(&self, candidate: &Candidate) -> Option<usize> {
+        let section = &self.variants[candidate.variant].1.autoencoder;
+        let last = section.num_channels.len() - 1;
+        let in_the_middle = section.with_encoder_nonlocal_attn || section.with_decoder_nonlocal_attn;
+        let attends = |level: &usize| section.attention_levels[*level] || (*level == last && in_the_middle);
+        let block = |level: usize| {
+            let positions = self.extent(candidate).map(|length| length >> level).into_iter().product();
+            largest_attention_block(candidate.micro_batch, 1, positions).min(positions)
+        };
+        let block = (0..=last).filter(attends).map(block).max();
+        block.map(|block| candidate.attention_block.unwrap_or(block).min(block))
     }
 
     /// Index of the variant that changes nothing but the precision, if there is one.
@@ -152,6 +171,15 @@ impl Space for ConfigSpace {
 
     fn record(&self, candidate: &Candidate) -> Result<Recording> {
         self.record_with(candidate, candidate.recorded())
+    }
+
+    /// A smaller block of attention, where the peak stands in one.
+    fn lower(&self, candidate: &Candidate, timeline: &Timeline) -> Option<Candidate> {
+        let segment = timeline.moments.get(timeline.peak_index())?.segment?;
+        let is_attention = timeline.segments[segment].contains("attention");
+        let block = is_attention.then(|| self.attention_block(candidate)).flatten()?;
+        let lower = block.next_power_of_two() / 2;
+        (lower >= SMALLEST_BLOCK).then(|| Candidate { attention_block: Some(lower), ..candidate.clone() })
     }
 
     /// On the CPU the batches that wait; a card has only the one that it works on.

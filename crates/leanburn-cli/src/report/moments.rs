@@ -98,7 +98,7 @@ pub(super) mod tests {
     pub fn moment(phase: Phase, segment: Option<usize>, during: u64, workspace: u64) -> Moment {
         let (operation, is_half) = (format!("operation_{during}"), false);
         let (flops, bytes_moved, after) = (during.saturating_mul(10), during.saturating_mul(2), during - workspace);
-        Moment { operation, phase, segment, flops, is_half, bytes_moved, during, after, workspace }
+        Moment { operation, phase, segment, flops, repeats: 1.0, is_half, bytes_moved, during, after, workspace }
     }
 
     fn block(bytes: u64, cause: Cause, segment: Option<usize>, born: usize, last: usize) -> Block {

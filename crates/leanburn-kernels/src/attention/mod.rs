@@ -39,6 +39,9 @@ pub struct AttentionShape {
     pub key_positions: usize,
     /// Multiplies the scores, usually `1 / sqrt(head_channels)`.
     pub scale: f32,
+    /// The most positions that a thread holds at a time, rounded down to whole panels of 48 but at least one; as many as
+    /// is fastest if none.
+    pub block: Option<usize>,
 }
 
 impl AttentionShape {
@@ -52,9 +55,11 @@ impl AttentionShape {
         self.batch_size * self.heads * self.head_channels * self.key_positions
     }
 
-    /// Floating-point operations of forward: the scores, and the sum of values.
+    /// Floating-point operations of forward: the scores, the sum of values, and for each group of queries one more reading
+    /// of the keys and values.
     pub fn flops(&self) -> u64 {
-        4 * self.query_len() as u64 * self.key_positions as u64
+        let groups = self.query_positions.div_ceil(self.group(self.query_positions)) as u64;
+        4 * self.query_len() as u64 * self.key_positions as u64 + 2 * groups * self.key_len() as u64
     }
 
     /// Panics unless slices along queries and along keys have these lengths.
@@ -70,6 +75,7 @@ impl AttentionShape {
     /// No result depends on it.
     fn group(&self, positions: usize) -> usize {
         let most = (1024 / self.head_channels).clamp(1, 4);
+        let most = self.block.map_or(most, |block| most.min((block / LANES).max(1)));
         let tasks = 4 * rayon::current_num_threads();
         let panels = self.batch_size * self.heads * positions.div_ceil(LANES);
         LANES * (panels / tasks).clamp(1, most)

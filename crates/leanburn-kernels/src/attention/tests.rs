@@ -29,7 +29,7 @@ fn shape(
     [query_positions, key_positions]: [usize; 2],
 ) -> AttentionShape {
     let scale = 1.0 / (head_channels as f32).sqrt();
-    AttentionShape { batch_size, heads, head_channels, query_positions, key_positions, scale }
+    AttentionShape { batch_size, heads, head_channels, query_positions, key_positions, scale, block: None }
 }
 
 /// The definition, loop by loop: the probabilities are held.
@@ -221,6 +221,31 @@ fn threads_do_not_change_a_bit() {
     };
     let alone = with_threads(1);
     assert!([2, 3, 7].into_iter().all(|threads| with_threads(threads) == alone));
+}
+
+#[test]
+fn blocks_do_not_change_a_bit_and_take_less() {
+    let shape = shape([1, 1, 16], [2000, 1900]);
+    let operands = operands::<f32>(&shape, 2.0, 12);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("a pool");
+    let of_block = |block| {
+        let shape = AttentionShape { block, ..shape };
+        let workspace = [forward_workspace(&shape), backward_workspace(&shape)];
+        (kernels(simd::best(), &shape, &operands), workspace, shape.flops())
+    };
+    pool.install(|| {
+        let (results, workspace, flops) = of_block(None);
+        let mut before = (workspace, flops);
+        for block in [144, 100, 1] {
+            let (found, workspace, flops) = of_block(Some(block));
+            assert!(found == results, "{block}");
+            assert!(workspace[0] < before.0[0] && workspace[1] < before.0[1], "{block}: {workspace:?}, {before:?}");
+            assert!(flops > before.1, "{block}: keys are read more often");
+            before = (workspace, flops);
+        }
+        assert_eq!(of_block(Some(47)).1, before.0, "one panel is the least");
+        assert_eq!(of_block(Some(10_000)).1, workspace);
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Activation, Convolution, attention3d, norm_act_conv3d};
+use leanburn_ops::{Activation, Convolution, attention3d_in_blocks, norm_act_conv3d};
 
 use super::{GroupNorm, GroupNormConfig, Linear, LinearConfig};
 
@@ -23,6 +23,8 @@ pub struct AttentionBlockConfig {
     /// Whether queries, keys and values come from one linear layer rather than from three.
     #[config(default = false)]
     pub use_combined_linear: bool,
+    /// The most queries at a time; see [`attention3d_in_blocks`]. As many as are fastest if none.
+    pub block: Option<usize>,
 }
 
 impl AttentionBlockConfig {
@@ -43,6 +45,7 @@ impl AttentionBlockConfig {
                 to_v: separate(),
                 out_proj: self.include_fc.then(|| linear(1)),
             },
+            block: self.block,
         }
     }
 }
@@ -63,6 +66,8 @@ impl AttentionBlockConfig {
 pub struct AttentionBlock {
     norm: GroupNorm,
     attn: SelfAttention,
+    #[module(skip)]
+    block: Option<usize>,
 }
 
 impl AttentionBlock {
@@ -72,7 +77,7 @@ impl AttentionBlock {
         let project =
             |convolution| norm_act_conv3d(x.clone(), Some(self.norm.norm()), Activation::None, convolution, None);
         let [query, key, value] = self.attn.projections().map(project);
-        let h = attention3d(query, key, value, 1, scale);
+        let h = attention3d_in_blocks(query, key, value, 1, scale, self.block);
         match &self.attn.out_proj {
             Some(out_proj) => norm_act_conv3d(h, None, Activation::None, out_proj.convolution(), Some(x)),
             None => h + x,

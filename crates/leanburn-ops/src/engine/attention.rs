@@ -1,14 +1,11 @@
-//! Softmax attention over the positions of a volume, channels first, in blocks of queries.
+//! Softmax attention over the positions of a volume, channels first.
 
-use burn::tensor::{DType, Tensor, activation::softmax};
+use burn::tensor::{DType, Tensor};
 use leanburn_kernels::attention::{self, AttentionShape};
 
+use super::attention_in_blocks;
 use crate::cpu::{CpuTensor, Stored, with_element};
-use crate::numerics::cast_to;
 use crate::recording::Call;
-
-/// Scores that the composition holds at a time, in elements.
-const SCORES_AT_A_TIME: usize = 1 << 22;
 
 /// Products of backward where forward has two: the scores are made again, then four gradients.
 const FLOPS_OF_GRADIENTS: u64 = 5;
@@ -16,11 +13,20 @@ const FLOPS_OF_GRADIENTS: u64 = 5;
 /// Queries, keys and values, each `[batch_size * heads, head_channels, positions]`.
 pub(crate) type Projections = [Tensor<3>; 3];
 
+/// How scores are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scores {
+    /// Multiplies them.
+    pub scale: f64,
+    /// The most queries at a time.
+    pub block: Option<usize>,
+}
+
 /// The output, and the logarithm of each query's sum of exponentials, `[batch_size * heads, positions]`, where backward
 /// needs it.
-pub(crate) fn forward([query, key, value]: Projections, scale: f64) -> (Tensor<3>, Option<Tensor<2>>) {
+pub(crate) fn forward([query, key, value]: Projections, scores: Scores) -> (Tensor<3>, Option<Tensor<2>>) {
     let dims = query.dims();
-    let shape = shape(&query, &key, scale);
+    let shape = shape(&query, &key, scores);
     if let Some(call) = Call::on("attention3d", &query) {
         let dtype = query.dtype();
         let call = call.costs(shape.flops(), attention::forward_workspace(&shape));
@@ -29,13 +35,8 @@ pub(crate) fn forward([query, key, value]: Projections, scale: f64) -> (Tensor<3
         let mut next = || outputs.next().expect("two outputs were asked for");
         return (Tensor::from_dispatch(next()), Some(Tensor::from_dispatch(next())));
     }
-    if let Some(call) = Call::on_any("attention3d", &query) {
-        let dtype = query.dtype();
-        let call = [query, key, value].into_iter().fold(call.costs(shape.flops(), composed_workspace()), Call::takes);
-        return (call.record_one(dims, dtype), None);
-    }
     if !CpuTensor::holds(&query) {
-        return (composed_forward([query, key, value], scale), None);
+        return (attention_in_blocks::forward([query, key, value], scores), None);
     }
     let [query, key, value] = [query, key, value].map(CpuTensor::of);
     with_element!(query.dtype(), E => {
@@ -51,26 +52,21 @@ pub(crate) fn backward(
     projections: Projections,
     kept: Option<(Tensor<3>, Tensor<2>)>,
     gradient: Tensor<3>,
-    scale: f64,
+    scores: Scores,
 ) -> Projections {
-    let shape = shape(&projections[0], &projections[1], scale);
+    let Some((output, log_sum_exp)) = kept else {
+        return attention_in_blocks::backward(projections, gradient, scores);
+    };
+    let shape = shape(&projections[0], &projections[1], scores);
     let dims = projections.each_ref().map(Tensor::dims);
     if let Some(call) = Call::on_any("attention3d_gradient", &gradient) {
-        let workspace = match kept {
-            Some(_) => attention::backward_workspace(&shape),
-            None => composed_workspace(),
-        };
-        let call = call.costs(FLOPS_OF_GRADIENTS * shape.flops() / 2, workspace);
-        let mut call = projections.into_iter().fold(call, Call::takes);
-        if let Some((output, log_sum_exp)) = kept {
-            call = call.takes(output).takes(log_sum_exp);
-        }
+        let call = call.costs(FLOPS_OF_GRADIENTS * shape.flops() / 2, attention::backward_workspace(&shape));
+        let call = projections.into_iter().fold(call, Call::takes).takes(output).takes(log_sum_exp);
         let dtype = gradient.dtype();
         let call = dims.into_iter().fold(call.takes(gradient), |call, dims| call.gives(dims, dtype));
         let mut outputs = call.record();
         return [(); 3].map(|()| Tensor::from_dispatch(outputs.next().expect("three outputs were asked for")));
     }
-    let Some((output, log_sum_exp)) = kept else { return composed_backward(projections, gradient, scale) };
     let projections = projections.map(CpuTensor::of);
     let [output, gradient] = [output, gradient].map(CpuTensor::of);
     let log_sum_exp = CpuTensor::of(log_sum_exp);
@@ -96,7 +92,7 @@ pub(crate) fn backward(
     with_element!(output.dtype(), E => run::<E>(&shape, projections, dims, [output, gradient], log_sum_exp.values()))
 }
 
-fn shape(query: &Tensor<3>, key: &Tensor<3>, scale: f64) -> AttentionShape {
+fn shape(query: &Tensor<3>, key: &Tensor<3>, scores: Scores) -> AttentionShape {
     let [heads, head_channels, query_positions] = query.dims();
     AttentionShape {
         batch_size: 1,
@@ -104,58 +100,7 @@ fn shape(query: &Tensor<3>, key: &Tensor<3>, scale: f64) -> AttentionShape {
         head_channels,
         query_positions,
         key_positions: key.dims()[2],
-        scale: scale as f32,
+        scale: scores.scale as f32,
+        block: scores.block,
     }
-}
-
-/// Blocks of queries as `(first, length)`.
-fn blocks(query: &Tensor<3>, key: &Tensor<3>) -> impl Iterator<Item = (usize, usize)> {
-    let [heads, _, positions] = query.dims();
-    let length = (SCORES_AT_A_TIME / (heads * key.dims()[2]).max(1)).clamp(1, positions.max(1));
-    (0..positions).step_by(length).map(move |first| (first, length.min(positions - first)))
-}
-
-/// `softmax(scale query^T key)` of a block of queries, in float32, `[.., queries, keys]`.
-fn weights(query: Tensor<3>, key: &Tensor<3>, scale: f64) -> Tensor<3> {
-    let scores = query.swap_dims(1, 2).matmul(key.clone());
-    let scores = if scores.dtype() == DType::F64 { scores } else { cast_to(scores, DType::F32) };
-    softmax(scores * scale, 2)
-}
-
-/// Bytes of the blocks of scores that the composition holds at a time: the scores, and what softmax makes of them.
-///
-/// A recording has one operation for all blocks: at 65,536 positions there would be a hundred thousand.
-fn composed_workspace() -> usize {
-    4 * SCORES_AT_A_TIME * size_of::<f32>()
-}
-
-fn composed_forward([query, key, value]: Projections, scale: f64) -> Tensor<3> {
-    let transposed = value.swap_dims(1, 2);
-    let outputs = blocks(&query, &key).map(|(first, length)| {
-        let weights = weights(query.clone().narrow(2, first, length), &key, scale);
-        cast_to(weights, transposed.dtype()).matmul(transposed.clone()).swap_dims(1, 2)
-    });
-    Tensor::cat(outputs.collect(), 2)
-}
-
-fn composed_backward([query, key, value]: Projections, gradient: Tensor<3>, scale: f64) -> Projections {
-    let dtype = query.dtype();
-    let mut query_gradients = Vec::new();
-    let mut rest: Option<[Tensor<3>; 2]> = None;
-    for (first, length) in blocks(&query, &key) {
-        let [query, gradient] = [&query, &gradient].map(|tensor| tensor.clone().narrow(2, first, length));
-        let weights = weights(query.clone(), &key, scale);
-        let value_gradient = gradient.clone().matmul(cast_to(weights.clone(), dtype));
-        let along = cast_to(gradient.swap_dims(1, 2).matmul(value.clone()), weights.dtype());
-        let mean = (along.clone() * weights.clone()).sum_dim(2);
-        let scores = cast_to((along - mean) * weights * scale, dtype);
-        query_gradients.push(key.clone().matmul(scores.clone().swap_dims(1, 2)));
-        let key_gradient = query.matmul(scores);
-        rest = Some(match rest {
-            None => [key_gradient, value_gradient],
-            Some([keys, values]) => [keys + key_gradient, values + value_gradient],
-        });
-    }
-    let [key_gradient, value_gradient] = rest.expect("a volume has a position");
-    [Tensor::cat(query_gradients, 2), key_gradient, value_gradient]
 }

@@ -5,6 +5,7 @@
 //! everything else, float64 included. A recording device writes down one of the first two, as it is told.
 
 pub(crate) mod attention;
+pub(crate) mod attention_in_blocks;
 pub(crate) mod conv;
 mod conv_gradient;
 pub(crate) mod conv_transpose;

@@ -142,6 +142,7 @@ impl<'a> ChainBuilder<'a> {
             .with_norm_eps(self.config.norm_eps)
             .with_include_fc(self.config.include_fc)
             .with_use_combined_linear(self.config.use_combined_linear)
+            .with_block(self.config.attention_block)
             .init(self.device);
         self.push(name, Block::Attention(block));
     }

@@ -61,6 +61,9 @@ pub struct AutoencoderKlConfig {
     /// Whether attention has one linear layer for queries, keys and values.
     #[config(default = false)]
     pub use_combined_linear: bool,
+    /// The most queries that attention takes at a time; see [`attention3d_in_blocks`](leanburn_ops::attention3d_in_blocks).
+    /// As many as are fastest if none.
+    pub attention_block: Option<usize>,
 }
 
 impl AutoencoderKlConfig {
@@ -72,6 +75,7 @@ impl AutoencoderKlConfig {
             ("out_channels", self.out_channels),
             ("latent_channels", self.latent_channels),
             ("norm_num_groups", self.norm_num_groups),
+            ("attention_block", self.attention_block.unwrap_or(1)),
         ];
         for (field, _) in counts.into_iter().filter(|(_, count)| *count == 0) {
             mistakes.push((field, "is 0; give at least 1".to_string()));
@@ -154,6 +158,7 @@ mod tests {
         assert_eq!(fields(valid().with_latent_channels(0)), ["latent_channels"]);
         assert_eq!(fields(valid().with_norm_num_groups(0)), ["norm_num_groups"]);
         assert_eq!(fields(valid().with_norm_num_groups(16)), ["channels"]);
+        assert_eq!(fields(valid().with_attention_block(Some(0))), ["attention_block"]);
         assert_eq!(fields(valid().with_norm_eps(0.0)), ["norm_eps"]);
         assert_eq!(fields(valid().with_norm_eps(f64::NAN)), ["norm_eps"]);
         let lists = |channels, blocks, attention| fields(AutoencoderKlConfig::new(channels, blocks, attention));
