@@ -58,6 +58,18 @@ fn autoencoder_kl_combined() {
     check("autoencoder_kl_combined");
 }
 
+#[test]
+fn conv_lstm() {
+    check("conv_lstm");
+}
+
+#[test]
+fn cnn3d_lstm() {
+    check("cnn3d_lstm");
+    check("cnn3d_lstm_lite");
+    check("cnn3d_lstm_micro");
+}
+
 /// The fixture's running estimates are those after the step; those before it come from a file of their own.
 #[test]
 fn patch_discriminator() {
@@ -98,9 +110,14 @@ fn adversarial_loss() {
 /// The residency decides where intermediate results live and never what comes out.
 #[test]
 fn residency_changes_no_bit() {
-    for name in
-        ["autoencoder_kl_attention", "autoencoder_kl_high_res", "autoencoder_kl_convtranspose", "patch_discriminator"]
-    {
+    for name in [
+        "autoencoder_kl_attention",
+        "autoencoder_kl_high_res",
+        "autoencoder_kl_convtranspose",
+        "patch_discriminator",
+        "conv_lstm",
+        "cnn3d_lstm",
+    ] {
         let kept = run_fixture(name, ResidencyPolicy::keep());
         assert_eq!(run_fixture(name, ResidencyPolicy::recompute_all()), kept, "{name}");
     }

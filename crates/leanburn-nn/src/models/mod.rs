@@ -1,12 +1,16 @@
-//! The models, each equal to its reference in MONAI 1.6.1 for three spatial dimensions.
+//! The models, each equal to its reference: in MONAI 1.6.1 for three spatial dimensions, or in plain PyTorch.
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
 
 mod autoencoder_kl;
+mod cnn3d_lstm;
+mod conv_lstm;
 mod patch_discriminator;
 
 pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Chain, ShapeError};
+pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
+pub use conv_lstm::{ConvLstm, ConvLstmConfig};
 pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, Norm, NormConfig,
     PatchDiscriminator, PatchDiscriminatorConfig, PatchLayer,

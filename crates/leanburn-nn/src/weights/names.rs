@@ -4,9 +4,9 @@ use burn::module::Module;
 
 use crate::models::{AutoencoderKl, MultiScalePatchDiscriminator, PatchDiscriminator};
 
-/// A model that MONAI has too.
+/// A model that MONAI, or another implementation in PyTorch, has too.
 pub trait MonaiWeights: Module {
-    /// MONAI's name of the parameter at `path` (names of fields, joined by dots).
+    /// That implementation's name of the parameter at `path` (names of fields, joined by dots).
     fn monai_name(path: &str) -> String;
 
     /// The name the parameter had in GenerativeModels, if another; given MONAI's name.

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use burn::module::{ModuleVisitor, Param};
+use burn::module::{Flag, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::{DType, Gradients, TensorData};
 use leanburn_nn::losses::{kl_divergence_mean, l1_loss, l2_loss};
-use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, PatchDiscriminator, PatchDiscriminatorConfig};
+use leanburn_nn::models::{
+    AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, PatchDiscriminator, PatchDiscriminatorConfig,
+};
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
 use safetensors::SafeTensors;
@@ -107,6 +109,18 @@ impl Fixture {
         model
     }
 
+    /// A model with the fixture's weights, that uses running estimates also under autodiff.
+    pub fn evaluated<M: MonaiWeights>(&self, mut model: M) -> M {
+        weights::load_under(&mut model, &self.path, "weight.").unwrap();
+        struct Evaluate;
+        impl ModuleMapper for Evaluate {
+            fn map_flag(&mut self, flag: Param<Flag>) -> Param<Flag> {
+                flag.with_value(false)
+            }
+        }
+        model.map(&mut Evaluate)
+    }
+
     pub fn discriminator(&self, device: &Device) -> PatchDiscriminator {
         let config = PatchDiscriminatorConfig::new(self.number("in_channels"), self.number("channels"))
             .with_out_channels(self.number("out_channels"))
@@ -137,6 +151,16 @@ pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outc
             let outputs = features.iter().enumerate().map(|(at, feature)| (format!("feature_{at}"), feature.clone()));
             outcome(&model, x, outputs.collect(), loss)
         }
+        "conv_lstm" => {
+            let model = fixture.evaluated(ConvLstmConfig::new(4).init(&device)).with_residency(policy);
+            forecast(&model, x.clone(), model.forward(x.cast(dtype)))
+        }
+        "cnn3d_lstm" | "cnn3d_lstm_lite" | "cnn3d_lstm_micro" => {
+            let config = [Cnn3dLstmConfig::original, Cnn3dLstmConfig::lite, Cnn3dLstmConfig::micro];
+            let config = config[["", "_lite", "_micro"].iter().position(|end| &name[10..] == *end).unwrap()](4);
+            let model = fixture.evaluated(config.init(&device)).with_residency(policy);
+            forecast(&model, x.clone(), model.forward(x.cast(dtype)))
+        }
         _ => {
             let model = fixture.autoencoder(&device).with_residency(policy);
             let (mean, sigma) = model.encode(x.clone().cast(dtype));
@@ -147,6 +171,11 @@ pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outc
             outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
         }
     }
+}
+
+fn forecast<M: MonaiWeights>(model: &M, x: Tensor<5>, prediction: Tensor<4>) -> Outcome {
+    let loss = l2_loss(prediction.clone(), Tensor::zeros_like(&prediction));
+    outcome(model, x, vec![("prediction".to_string(), prediction.unsqueeze())], loss)
 }
 
 fn outcome<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tensor<5>)>, loss: Tensor<1>) -> Outcome {
@@ -163,6 +192,19 @@ fn outcome<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tenso
 
 pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.cast(DType::F32).into_data().try_to_vec().unwrap()
+}
+
+/// How many numbers of a model are trained: all but its running estimates.
+pub fn trained_parameters<M: Module>(model: &M) -> usize {
+    struct Count(usize);
+    impl ModuleVisitor for Count {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0 += if param.val().is_require_grad() { param.val().shape().num_elements() } else { 0 };
+        }
+    }
+    let mut count = Count(0);
+    model.visit(&mut count);
+    count.0
 }
 
 /// Parameters and buffers by MONAI's names.
