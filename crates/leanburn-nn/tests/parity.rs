@@ -6,8 +6,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Tensor};
-use common::{Fixture, Outcome, Values, fixture_path, relative_error, run_fixture, state, worst};
+use common::{Fixture, Outcome, Values, fixture_path, relative_error, run_fixture, state, trained_parameters, worst};
 use leanburn_nn::losses::{AdversarialCriterion, PatchAdversarialLoss};
+use leanburn_nn::models::Vae3dConfig;
 use leanburn_nn::weights;
 use leanburn_ops::ResidencyPolicy;
 
@@ -70,6 +71,19 @@ fn cnn3d_lstm() {
     check("cnn3d_lstm_micro");
 }
 
+#[test]
+fn vae3d_ultra_lightweight() {
+    check("vae3d_ultra_lightweight");
+}
+
+#[test]
+fn vae3d_presets_have_the_parameters_that_their_documentation_states() {
+    let count = |config: Vae3dConfig| trained_parameters(&config.init(&Device::flex().autodiff()));
+    assert_eq!(count(Vae3dConfig::ultra_lightweight()), 694_788);
+    assert_eq!(count(Vae3dConfig::lightweight()), 7_652_628);
+    assert_eq!(count(Vae3dConfig::standard()), 41_638_132);
+}
+
 /// The fixture's running estimates are those after the step; those before it come from a file of their own.
 #[test]
 fn patch_discriminator() {
@@ -117,6 +131,7 @@ fn residency_changes_no_bit() {
         "patch_discriminator",
         "conv_lstm",
         "cnn3d_lstm",
+        "vae3d_ultra_lightweight",
     ] {
         let kept = run_fixture(name, ResidencyPolicy::keep());
         assert_eq!(run_fixture(name, ResidencyPolicy::recompute_all()), kept, "{name}");

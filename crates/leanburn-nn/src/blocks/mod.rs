@@ -28,4 +28,4 @@ pub use instance_norm::InstanceNorm;
 pub use linear::{Linear, LinearConfig};
 pub use lstm::{Lstm, LstmConfig, LstmGates, LstmReader, LstmState};
 pub use res_block::{ResBlock, ResBlockConfig};
-pub use upsample::{NearestUpsample, TransposedUpsample, Upsample};
+pub use upsample::{NearestUpsample, TransposedUpsample, TrilinearUpsample, Upsample};

@@ -7,6 +7,7 @@ mod autoencoder_kl;
 mod cnn3d_lstm;
 mod conv_lstm;
 mod patch_discriminator;
+mod vae3d;
 
 pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Chain, ShapeError};
 pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
@@ -15,6 +16,7 @@ pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, Norm, NormConfig,
     PatchDiscriminator, PatchDiscriminatorConfig, PatchLayer,
 };
+pub use vae3d::{Vae3d, Vae3dConfig};
 
 /// Panics with every mistake of a configuration.
 fn refuse(config: &str, mistakes: &[(&'static str, String)]) {

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use burn::module::{Flag, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::{DType, Gradients, TensorData};
-use leanburn_nn::losses::{kl_divergence_mean, l1_loss, l2_loss};
+use leanburn_nn::losses::{VaeLoss, kl_divergence_mean, l1_loss, l2_loss};
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, PatchDiscriminator, PatchDiscriminatorConfig,
+    Vae3dConfig,
 };
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
@@ -150,6 +151,15 @@ pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outc
             let loss = l2_loss(judgement.clone(), Tensor::ones_like(&judgement));
             let outputs = features.iter().enumerate().map(|(at, feature)| (format!("feature_{at}"), feature.clone()));
             outcome(&model, x, outputs.collect(), loss)
+        }
+        "vae3d_ultra_lightweight" => {
+            let model = fixture.evaluated(Vae3dConfig::ultra_lightweight().init(&device)).with_residency(policy);
+            let (mean, sigma) = model.encode(x.clone().cast(dtype));
+            let reconstruction = model.decode(mean.clone());
+            let target = x.clone().detach();
+            let loss = VaeLoss::default().forward(reconstruction.clone(), target, mean.clone(), sigma.clone());
+            let outputs = [("mean", mean), ("logvar", sigma.log() * 2.0), ("reconstruction", reconstruction)];
+            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
         }
         "conv_lstm" => {
             let model = fixture.evaluated(ConvLstmConfig::new(4).init(&device)).with_residency(policy);

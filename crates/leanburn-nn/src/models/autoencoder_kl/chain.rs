@@ -24,15 +24,17 @@ pub enum Block {
     Downsample(Downsample),
     /// Doubles the volume.
     Upsample(Upsample),
-    /// The last norm and convolution, with no activation between them.
+    /// The last norm and convolution.
     Out(Out),
 }
 
-/// Group norm, then a 3x3x3 convolution.
+/// Group norm, an activation or none, then a 3x3x3 convolution.
 #[derive(Module, Debug)]
 pub struct Out {
-    final_norm: GroupNorm,
-    final_conv: Conv3d,
+    pub(in crate::models) final_norm: GroupNorm,
+    pub(in crate::models) final_conv: Conv3d,
+    #[module(skip)]
+    pub(in crate::models) activation: Activation,
 }
 
 impl Block {
@@ -46,7 +48,7 @@ impl Block {
             Self::Upsample(block) => block.forward(x),
             Self::Out(block) => {
                 let (norm, convolution) = (block.final_norm.norm(), block.final_conv.convolution());
-                norm_act_conv3d(x, Some(norm), Activation::None, convolution, None)
+                norm_act_conv3d(x, Some(norm), block.activation, convolution, None)
             }
         }
     }
@@ -72,8 +74,24 @@ struct Level {
 }
 
 impl Chain {
+    /// A chain of no blocks.
+    pub(in crate::models) fn new() -> Self {
+        Self { blocks: Vec::new(), levels: Vec::new() }
+    }
+
+    /// What is appended from now on belongs to the level of this name.
+    pub(in crate::models) fn begin(&mut self, level: String) {
+        self.levels.push(Level { name: level, blocks: Vec::new() });
+    }
+
+    /// Appends a block to the last level.
+    pub(in crate::models) fn push(&mut self, name: String, block: Block) {
+        self.levels.last_mut().expect("a chain begins with a level").blocks.push(name);
+        self.blocks.push(block);
+    }
+
     /// Runs the blocks, each level and each block in it kept or recomputed as the policy says.
-    pub(super) fn forward(&self, x: Tensor<5>, residency: &ResidencyPolicy) -> Tensor<5> {
+    pub(in crate::models) fn forward(&self, x: Tensor<5>, residency: &ResidencyPolicy) -> Tensor<5> {
         let mut blocks = self.blocks.as_slice();
         self.levels.iter().fold(x, |x, level| {
             let (inside, behind) = blocks.split_at(level.blocks.len());
@@ -110,9 +128,8 @@ impl<'a> ChainBuilder<'a> {
         config: &'a AutoencoderKlConfig,
         device: &'a Device,
     ) -> Self {
-        let chain = Chain { blocks: Vec::new(), levels: Vec::new() };
         let conv = Conv3dConfig::new(channels, 3).with_padding(1).init(device);
-        let mut builder = Self { config, device, prefix, channels: channels[1], chain };
+        let mut builder = Self { config, device, prefix, channels: channels[1], chain: Chain::new() };
         builder.begin(first_level);
         builder.push("conv_in", Block::Conv(conv));
         builder
@@ -120,13 +137,11 @@ impl<'a> ChainBuilder<'a> {
 
     /// What follows belongs to this level.
     fn begin(&mut self, level: usize) {
-        self.chain.levels.push(Level { name: format!("{}.level_{level}", self.prefix), blocks: Vec::new() });
+        self.chain.begin(format!("{}.level_{level}", self.prefix));
     }
 
     fn push(&mut self, name: &str, block: Block) {
-        let level = self.chain.levels.last_mut().expect("a chain begins with a level");
-        level.blocks.push(format!("{}.{name}", self.prefix));
-        self.chain.blocks.push(block);
+        self.chain.push(format!("{}.{name}", self.prefix), block);
     }
 
     fn res(&mut self, name: &str, channels_out: usize) {
@@ -187,6 +202,7 @@ impl<'a> ChainBuilder<'a> {
         let out = Out {
             final_norm: norm.init(device),
             final_conv: Conv3dConfig::new([channels, channels_out], 3).with_padding(1).init(device),
+            activation: Activation::None,
         };
         self.push("out", Block::Out(out));
         self.chain

@@ -83,9 +83,7 @@ impl AutoencoderKl {
         assert_shape!(x, [_, in_channels, ..]);
         let h = self.encoder.forward(x, &self.residency);
         let mean = self.quant_conv_mu.forward(h.clone());
-        let sigma =
-            in_wide(self.quant_conv_log_sigma.forward(h), |log_variance| (log_variance.clamp(-30.0, 20.0) / 2.0).exp());
-        (mean, sigma)
+        (mean, deviation(self.quant_conv_log_sigma.forward(h)))
     }
 
     /// `mean + sigma * noise`, standard normal noise from the device's generator.
@@ -98,8 +96,7 @@ impl AutoencoderKl {
     ///
     /// The noise is drawn in float32 whatever the dtype of the latent, so that one seed gives one noise.
     pub fn sample(&self, mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> {
-        let noise = Tensor::random(sigma.dims(), Distribution::Normal(0.0, 1.0), (&sigma.device(), DType::F32));
-        mean + cast_to(noise, sigma.dtype()) * sigma
+        sample(mean, sigma)
     }
 
     /// The volume of a latent.
@@ -125,6 +122,17 @@ impl AutoencoderKl {
         let z = self.sample(mean.clone(), sigma.clone());
         (self.decode(z), mean, sigma)
     }
+}
+
+/// The standard deviation from the logarithm of the variance, clamped to `[-30, 20]`.
+pub(in crate::models) fn deviation(log_variance: Tensor<5>) -> Tensor<5> {
+    in_wide(log_variance, |log_variance| (log_variance.clamp(-30.0, 20.0) / 2.0).exp())
+}
+
+/// `mean + sigma * noise`.
+pub(in crate::models) fn sample(mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> {
+    let noise = Tensor::random(sigma.dims(), Distribution::Normal(0.0, 1.0), (&sigma.device(), DType::F32));
+    mean + cast_to(noise, sigma.dtype()) * sigma
 }
 
 #[cfg(test)]

@@ -32,6 +32,21 @@ pub enum ShapeError {
         /// The next smaller volume that fits.
         cropped: [usize; 3],
     },
+    /// An axis that cannot be divided by its strides.
+    #[error(
+        "the volume is {found:?}, but depth, height and width must be multiples of {multiples:?} to be divided between \
+         levels; pad it to {padded:?} or crop it to {cropped:?}"
+    )]
+    Axes {
+        /// Depth, height and width of the input.
+        found: [usize; 3],
+        /// What depth, height and width must be multiples of.
+        multiples: [usize; 3],
+        /// The next larger volume that fits.
+        padded: [usize; 3],
+        /// The next smaller volume that fits.
+        cropped: [usize; 3],
+    },
 }
 
 impl AutoencoderKlConfig {
