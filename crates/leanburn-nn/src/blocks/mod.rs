@@ -15,6 +15,7 @@ mod linear;
 mod lstm;
 mod res_block;
 mod upsample;
+mod vector_quantizer;
 
 pub use activation::Activation;
 pub use attention::{AttentionBlock, AttentionBlockConfig, SelfAttention};
@@ -29,3 +30,4 @@ pub use linear::{Linear, LinearConfig};
 pub use lstm::{Lstm, LstmConfig, LstmGates, LstmReader, LstmState};
 pub use res_block::{ResBlock, ResBlockConfig};
 pub use upsample::{NearestUpsample, TransposedUpsample, TrilinearUpsample, Upsample};
+pub use vector_quantizer::{VectorQuantizer, VectorQuantizerConfig};

@@ -4,12 +4,15 @@
 //! results and which run again in backward; results and gradients are the same either way.
 
 mod autoencoder_kl;
+mod chain;
 mod cnn3d_lstm;
 mod conv_lstm;
 mod patch_discriminator;
 mod vae3d;
+mod vq_vae3d;
 
-pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Chain, ShapeError};
+pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Out, ShapeError};
+pub use chain::Chain;
 pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
 pub use conv_lstm::{ConvLstm, ConvLstmConfig};
 pub use patch_discriminator::{
@@ -17,6 +20,7 @@ pub use patch_discriminator::{
     PatchDiscriminator, PatchDiscriminatorConfig, PatchLayer,
 };
 pub use vae3d::{Vae3d, Vae3dConfig};
+pub use vq_vae3d::{VqBlock, VqConv, VqResidual, VqTransposed, VqVae3d, VqVae3dConfig};
 
 /// Panics with every mistake of a configuration.
 fn refuse(config: &str, mistakes: &[(&'static str, String)]) {

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use burn::module::{Flag, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::{DType, Gradients, TensorData};
+use leanburn_nn::blocks::VectorQuantizerConfig;
 use leanburn_nn::losses::{VaeLoss, kl_divergence_mean, l1_loss, l2_loss};
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, PatchDiscriminator, PatchDiscriminatorConfig,
-    Vae3dConfig,
+    Vae3dConfig, VqVae3dConfig,
 };
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
@@ -56,6 +57,14 @@ pub fn read_tensors(name: &str) -> Tensors {
         (name.to_string(), (view.shape().to_vec(), values.collect()))
     });
     tensors.collect()
+}
+
+/// The values of an integer tensor among the fixtures.
+pub fn read_integers(file: &str, name: &str) -> Vec<i64> {
+    let bytes = std::fs::read(fixture_path(&format!("{file}.safetensors"))).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let view = file.tensor(name).unwrap();
+    view.data().chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
 impl Fixture {
@@ -110,6 +119,13 @@ impl Fixture {
         model
     }
 
+    pub fn vq_vae_config(&self) -> VqVae3dConfig {
+        let numbers = |name| self.list(name, |value| value.as_u64().unwrap() as usize);
+        let codebook = VectorQuantizerConfig::new(self.number("num_embeddings"), self.number("embedding_dim"));
+        VqVae3dConfig::new(numbers("channels"), numbers("num_res_channels"), codebook)
+            .with_num_res_layers(self.number("num_res_layers"))
+    }
+
     /// A model with the fixture's weights, that uses running estimates also under autodiff.
     pub fn evaluated<M: MonaiWeights>(&self, mut model: M) -> M {
         weights::load_under(&mut model, &self.path, "weight.").unwrap();
@@ -151,6 +167,13 @@ pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outc
             let loss = l2_loss(judgement.clone(), Tensor::ones_like(&judgement));
             let outputs = features.iter().enumerate().map(|(at, feature)| (format!("feature_{at}"), feature.clone()));
             outcome(&model, x, outputs.collect(), loss)
+        }
+        "vq_vae" => {
+            let model = fixture.evaluated(fixture.vq_vae_config().init(&device)).with_residency(policy);
+            let (reconstruction, quantization_loss) = model.forward(x.clone().cast(dtype));
+            let loss = l1_loss(reconstruction.clone(), x.clone().detach()) + quantization_loss.clone();
+            let outputs = [("reconstruction", reconstruction), ("quantization_loss", quantization_loss.unsqueeze())];
+            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
         }
         "vae3d_ultra_lightweight" => {
             let model = fixture.evaluated(Vae3dConfig::ultra_lightweight().init(&device)).with_residency(policy);

@@ -1,14 +1,15 @@
-//! Encoder and decoder as a chain of named blocks.
+//! The blocks of encoder and decoder, and how they follow each other.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Activation, ResidencyPolicy, norm_act_conv3d};
+use leanburn_ops::{Activation, norm_act_conv3d};
 
 use super::AutoencoderKlConfig;
 use crate::blocks::{
     AttentionBlock, AttentionBlockConfig, Conv3d, Conv3dConfig, Downsample, GroupNorm, GroupNormConfig, ResBlock,
     ResBlockConfig, Upsample,
 };
+use crate::models::Chain;
 
 /// One block of a chain.
 #[derive(Module, Debug)]
@@ -54,69 +55,13 @@ impl Block {
     }
 }
 
-/// Blocks that run one after the other.
-///
-/// Each block is a named segment, and so is each level: the blocks between two places where the volume is small. A
-/// recomputed level keeps the small volume it starts from.
-#[derive(Module, Debug)]
-pub struct Chain {
-    blocks: Vec<Block>,
-    #[module(skip)]
-    levels: Vec<Level>,
-}
-
-/// The segments of one level.
-#[derive(Clone, Debug)]
-struct Level {
-    name: String,
-    /// Names of its blocks.
-    blocks: Vec<String>,
-}
-
-impl Chain {
-    /// A chain of no blocks.
-    pub(in crate::models) fn new() -> Self {
-        Self { blocks: Vec::new(), levels: Vec::new() }
-    }
-
-    /// What is appended from now on belongs to the level of this name.
-    pub(in crate::models) fn begin(&mut self, level: String) {
-        self.levels.push(Level { name: level, blocks: Vec::new() });
-    }
-
-    /// Appends a block to the last level.
-    pub(in crate::models) fn push(&mut self, name: String, block: Block) {
-        self.levels.last_mut().expect("a chain begins with a level").blocks.push(name);
-        self.blocks.push(block);
-    }
-
-    /// Runs the blocks, each level and each block in it kept or recomputed as the policy says.
-    pub(in crate::models) fn forward(&self, x: Tensor<5>, residency: &ResidencyPolicy) -> Tensor<5> {
-        let mut blocks = self.blocks.as_slice();
-        self.levels.iter().fold(x, |x, level| {
-            let (inside, behind) = blocks.split_at(level.blocks.len());
-            blocks = behind;
-            let (names, nested) = (level.blocks.clone(), residency.inside(&level.name));
-            residency.run(&level.name, &inside.to_vec(), x, move |blocks, x| {
-                let named = names.iter().zip(blocks);
-                named.fold(x, |x, (name, block)| nested.run(name, block, x, Block::forward))
-            })
-        })
-    }
-
-    /// Names of the segments in order of execution, each level before its blocks.
-    pub fn segments(&self) -> Vec<String> {
-        self.levels.iter().flat_map(|level| [&level.name].into_iter().chain(&level.blocks)).cloned().collect()
-    }
-}
-
 /// Puts a chain together, keeping track of the channels.
 pub(super) struct ChainBuilder<'a> {
     config: &'a AutoencoderKlConfig,
     device: &'a Device,
     prefix: &'static str,
     channels: usize,
-    chain: Chain,
+    chain: Chain<Block>,
 }
 
 impl<'a> ChainBuilder<'a> {
@@ -196,7 +141,7 @@ impl<'a> ChainBuilder<'a> {
     }
 
     /// Ends with norm and convolution.
-    pub(super) fn out(mut self, channels_out: usize) -> Chain {
+    pub(super) fn out(mut self, channels_out: usize) -> Chain<Block> {
         let (channels, device) = (self.channels, self.device);
         let norm = GroupNormConfig::new(self.config.norm_num_groups, channels).with_epsilon(self.config.norm_eps);
         let out = Out {

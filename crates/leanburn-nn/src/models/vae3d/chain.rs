@@ -5,10 +5,10 @@ use leanburn_ops::Activation;
 
 use super::Vae3dConfig;
 use crate::blocks::{AttentionBlockConfig, Conv3dConfig, Downsample, GroupNormConfig, ResBlockConfig, Upsample};
-use crate::models::autoencoder_kl::{Block, Chain, Out};
+use crate::models::{Block, Chain, Out};
 
 /// Convolution, levels from fine to coarse with a strided convolution between them, middle, out.
-pub(super) fn encoder(config: &Vae3dConfig, channels_out: usize, device: &Device) -> Chain {
+pub(super) fn encoder(config: &Vae3dConfig, channels_out: usize, device: &Device) -> Chain<Block> {
     let last = config.channel_mult.len() - 1;
     let mut chain = Builder::new("encoder", 0, [config.in_channels, config.base_channels], config, device);
     for level in 0..=last {
@@ -26,7 +26,7 @@ pub(super) fn encoder(config: &Vae3dConfig, channels_out: usize, device: &Device
 /// Convolution, middle, levels from coarse to fine with an enlargement between them, out.
 ///
 /// Levels are numbered as in the encoder: level 0 is the finest and runs last.
-pub(super) fn decoder(config: &Vae3dConfig, device: &Device) -> Chain {
+pub(super) fn decoder(config: &Vae3dConfig, device: &Device) -> Chain<Block> {
     let last = config.channel_mult.len() - 1;
     let mut chain = Builder::new("decoder", last, [config.latent_channels, config.channels(last)], config, device);
     chain.middle();
@@ -47,7 +47,7 @@ struct Builder<'a> {
     device: &'a Device,
     prefix: &'static str,
     channels: usize,
-    chain: Chain,
+    chain: Chain<Block>,
 }
 
 impl<'a> Builder<'a> {
@@ -108,7 +108,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Ends with norm, SiLU and convolution.
-    fn out(mut self, channels_out: usize) -> Chain {
+    fn out(mut self, channels_out: usize) -> Chain<Block> {
         let (channels, device) = (self.channels, self.device);
         let norm = GroupNormConfig::new(self.config.norm_num_groups, channels).with_epsilon(self.config.norm_eps);
         let out = Out {

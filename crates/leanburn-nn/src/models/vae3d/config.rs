@@ -4,6 +4,7 @@ use burn::config::Config;
 use burn::tensor::Device;
 
 use super::Vae3d;
+use crate::blocks::VectorQuantizerConfig;
 use crate::models::{ShapeError, refuse};
 
 /// Configuration of [`Vae3d`].
@@ -48,6 +49,9 @@ pub struct Vae3dConfig {
     /// Added to the variance in the norms.
     #[config(default = 1e-5)]
     pub norm_eps: f64,
+    /// A codebook of `latent_channels` channels in the place of the Gaussian latent; `None` for the Gaussian.
+    #[config(default = "None")]
+    pub codebook: Option<VectorQuantizerConfig>,
 }
 
 impl Vae3dConfig {
@@ -81,6 +85,14 @@ impl Vae3dConfig {
             mistakes.push(("norm_eps", format!("is {}; give a small positive number, say 1e-5", self.norm_eps)));
         }
         self.mistakes_of_levels(&mut mistakes);
+        if let Some(codebook) = &self.codebook {
+            mistakes.extend(codebook.mistakes());
+            if codebook.embedding_dim != self.latent_channels {
+                let (found, expected) = (codebook.embedding_dim, self.latent_channels);
+                mistakes
+                    .push(("codebook", format!("has {found} channels; latent_channels is {expected}, give as many")));
+            }
+        }
         mistakes
     }
 
@@ -181,6 +193,10 @@ mod tests {
         assert_eq!(fields(valid().with_strides(vec![[1, 2, 2]])), ["strides"]);
         assert_eq!(fields(valid().with_strides(vec![[1, 0, 2], [2; 3]])), ["strides"]);
         assert_eq!(fields(valid().with_strides(vec![[usize::MAX; 3], [2; 3]])), ["strides"]);
+        let codebook = |channels| valid().with_codebook(Some(VectorQuantizerConfig::new(16, channels)));
+        assert!(fields(codebook(4)).is_empty());
+        assert_eq!(fields(codebook(3)), ["codebook"]);
+        assert_eq!(fields(codebook(0)), ["embedding_dim", "codebook"]);
         assert_eq!(fields(Vae3dConfig::new(8, vec![], 1)), ["channel_mult"]);
         assert_eq!(fields(Vae3dConfig::new(8, vec![1, 0, 1], 1)), ["channel_mult"]);
         assert_eq!(fields(Vae3dConfig::new(8, vec![1, usize::MAX, 1], 1)), ["channel_mult"]);

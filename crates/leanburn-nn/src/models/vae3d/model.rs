@@ -6,8 +6,9 @@ use leanburn_ops::ResidencyPolicy;
 
 use super::Vae3dConfig;
 use super::chain::{decoder, encoder};
-use crate::blocks::{Conv3d, Conv3dConfig};
-use crate::models::autoencoder_kl::{Chain, deviation, sample};
+use crate::blocks::{Conv3d, Conv3dConfig, VectorQuantizer};
+use crate::models::autoencoder_kl::{deviation, sample};
+use crate::models::{Block, Chain};
 use crate::weights::MonaiWeights;
 
 /// Variational autoencoder of voxels; see [`Vae3dConfig`] for an example.
@@ -20,10 +21,11 @@ use crate::weights::MonaiWeights;
 /// volume of channels for each segment. Segments are levels and the blocks in them.
 #[derive(Module, Debug)]
 pub struct Vae3d {
-    encoder: Chain,
+    encoder: Chain<Block>,
     quant_conv: Conv3d,
+    quantizer: Option<VectorQuantizer>,
     post_quant_conv: Conv3d,
-    decoder: Chain,
+    decoder: Chain<Block>,
     #[module(skip)]
     config: Vae3dConfig,
     #[module(skip)]
@@ -33,9 +35,11 @@ pub struct Vae3d {
 impl Vae3d {
     pub(super) fn new(config: &Vae3dConfig, device: &Device) -> Self {
         let pointwise = || Conv3dConfig::new([config.latent_channels; 2], 1).init(device);
+        let features = if config.codebook.is_some() { 1 } else { 2 };
         Self {
-            encoder: encoder(config, 2 * config.latent_channels, device),
+            encoder: encoder(config, features * config.latent_channels, device),
             quant_conv: pointwise(),
+            quantizer: config.codebook.as_ref().map(|codebook| codebook.init(device)),
             post_quant_conv: pointwise(),
             decoder: decoder(config, device),
             config: config.clone(),
@@ -61,7 +65,8 @@ impl Vae3d {
 
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
-        [self.encoder.segments(), self.decoder.segments()].concat()
+        let quantizer = self.quantizer.iter().map(|_| "quantizer".to_string()).collect();
+        [self.encoder.segments(), quantizer, self.decoder.segments()].concat()
     }
 
     /// Mean and standard deviation of the latent.
@@ -76,15 +81,40 @@ impl Vae3d {
     ///
     /// # Panics
     ///
-    /// Panics if the input has other than `in_channels` channels. Whether the volume comes back in its own shape is for
-    /// [`check_input`](Vae3dConfig::check_input).
+    /// Panics if the input has other than `in_channels` channels, or the latent is a codebook. Whether the volume comes
+    /// back in its own shape is for [`check_input`](Vae3dConfig::check_input).
     pub fn encode(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
-        let in_channels = self.config.in_channels;
-        assert_shape!(x, [_, in_channels, ..]);
+        assert!(self.quantizer.is_none(), "Vae3d: the latent is a codebook; use quantize");
         let latent_channels = self.config.latent_channels;
-        let h = self.encoder.forward(x, &self.residency);
+        let h = self.features(x);
         let mean = h.clone().narrow(1, 0, latent_channels);
         (mean, deviation(h.narrow(1, latent_channels, latent_channels)))
+    }
+
+    /// The latent as vectors of the codebook, and the commitment loss; see [`VectorQuantizer::forward`].
+    ///
+    /// # Shapes
+    ///
+    /// As [`encode`](Self::encode).
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input has other than `in_channels` channels, or there is no codebook.
+    pub fn quantize(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<1>) {
+        let quantizer = self.quantizer.as_ref().expect("Vae3d: the latent is Gaussian; set a codebook or use encode");
+        let latent = self.quant_conv.forward(self.features(x));
+        self.residency.run("quantizer", quantizer, latent, VectorQuantizer::forward)
+    }
+
+    fn features(&self, x: Tensor<5>) -> Tensor<5> {
+        let in_channels = self.config.in_channels;
+        assert_shape!(x, [_, in_channels, ..]);
+        self.encoder.forward(x, &self.residency, Block::forward)
+    }
+
+    /// The codebook, if there is one.
+    pub fn quantizer(&self) -> Option<&VectorQuantizer> {
+        self.quantizer.as_ref()
     }
 
     /// `mean + sigma * noise`, standard normal noise from the device's generator; see
@@ -102,15 +132,24 @@ impl Vae3d {
     pub fn decode(&self, z: Tensor<5>) -> Tensor<5> {
         let latent_channels = self.config.latent_channels;
         assert_shape!(z, [_, latent_channels, ..]);
-        self.decoder.forward(self.post_quant_conv.forward(self.quant_conv.forward(z)), &self.residency)
+        // The first of the two convolutions around the latent stands before a codebook, and behind the noise.
+        let z = if self.quantizer.is_some() { z } else { self.quant_conv.forward(z) };
+        self.decoder.forward(self.post_quant_conv.forward(z), &self.residency, Block::forward)
     }
 
-    /// The volume of the mean of the latent: no noise.
+    /// The volume of the mean of the latent, or of its vectors of the codebook: no noise.
     pub fn reconstruct(&self, x: Tensor<5>) -> Tensor<5> {
-        self.decode(self.encode(x).0)
+        match self.quantizer {
+            Some(_) => self.decode(self.quantize(x).0),
+            None => self.decode(self.encode(x).0),
+        }
     }
 
     /// Encodes, samples and decodes: the reconstruction, and mean and deviation of the latent.
+    ///
+    /// # Panics
+    ///
+    /// As [`encode`](Self::encode).
     pub fn forward(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>, Tensor<5>) {
         let (mean, sigma) = self.encode(x);
         let z = self.sample(mean.clone(), sigma.clone());
