@@ -28,6 +28,7 @@ fn bfloat16_is_close() {
     check("autoencoder_kl_convtranspose", DType::BF16, 2e-2, 1e-1);
     check("patch_discriminator", DType::BF16, 2e-2, 1e-1);
     check("vae3d_ultra_lightweight", DType::BF16, 2e-2, 1e-1);
+    check("vq_vae", DType::BF16, 2e-2, 1e-1);
     check("conv_lstm", DType::BF16, 2e-2, 1e-1);
     check("cnn3d_lstm", DType::BF16, 2e-2, 1e-1);
 }

@@ -91,7 +91,7 @@ fn every_part_of_the_loss_counts() {
     assert!(losses[1] > losses[0] + 1e-3 && losses[3] > losses[0] + 0.1, "{losses:?}");
 }
 
-/// Convolutions and products of a recorded step.
+/// Convolutions of a recorded step.
 fn recorded(step: impl FnOnce(&Device) -> usize) -> usize {
     let device = Device::capture();
     let captured = device.capture_scope(|scope| {
@@ -132,5 +132,6 @@ fn recorded_steps_show_what_runs_again() {
     let (keep, again) = (ResidencyPolicy::keep, ResidencyPolicy::recompute_all);
     assert_eq!(vae(again()), 2 * vae(keep()) - 2, "all convolutions but the two around the latent run twice");
     assert_eq!(discrete(again()), 2 * discrete(keep()) - 2);
-    assert_eq!(vq_vae(again()), 2 * vq_vae(keep()));
+    // The gradients of the two transposed convolutions are convolutions, and run once.
+    assert_eq!(vq_vae(again()), 2 * vq_vae(keep()) - 2);
 }
