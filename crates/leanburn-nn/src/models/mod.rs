@@ -23,7 +23,7 @@ pub use vae3d::{Vae3d, Vae3dConfig};
 pub use vq_vae3d::{VqBlock, VqConv, VqResidual, VqTransposed, VqVae3d, VqVae3dConfig};
 
 /// Panics with every mistake of a configuration.
-fn refuse(config: &str, mistakes: &[(&'static str, String)]) {
+pub(crate) fn refuse(config: &str, mistakes: &[(&'static str, String)]) {
     let lines: Vec<_> = mistakes.iter().map(|(field, mistake)| format!("\n  {field}: {mistake}")).collect();
     assert!(mistakes.is_empty(), "{config} cannot be built:{}", lines.concat());
 }

@@ -13,6 +13,11 @@ pub trait MonaiWeights: Module {
     fn legacy_name(_monai_name: &str) -> Option<String> {
         None
     }
+
+    /// Whether files hold this name, the other implementation's, and the model has no use for it.
+    fn is_spare(_name: &str) -> bool {
+        false
+    }
 }
 
 impl MonaiWeights for AutoencoderKl {
