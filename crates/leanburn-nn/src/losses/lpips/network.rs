@@ -30,6 +30,7 @@ pub struct FeatureSlice {
 
 /// A layer with weights. A ReLU follows.
 #[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, nothing beside the parameters")]
 pub enum LpipsLayer {
     /// Convolution.
     Conv(Conv2d),

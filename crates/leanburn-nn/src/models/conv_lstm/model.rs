@@ -14,7 +14,7 @@ use crate::weights::MonaiWeights;
 ///
 /// # Memory
 ///
-/// Held for backward: for each step about 7 states (images of `hidden_channels`), which grows with the sequence.
+/// Held for backward: 11 states (images of `hidden_channels`) for each step, which grows with the sequence.
 /// Segments are runs of steps (`steps_0`, `steps_8`, ..), and each step in them (`steps_0.step_3`). A recomputed run
 /// keeps the state that it starts from: with runs as long as their number, memory grows with the square root of the
 /// sequence. Where the steps are recomputed too, backward through a run holds its states and the rest of one step.

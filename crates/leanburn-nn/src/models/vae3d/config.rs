@@ -149,14 +149,7 @@ impl Vae3dConfig {
         if (0..3).all(fits) {
             return Ok(());
         }
-        let each =
-            |size: &dyn Fn(usize, usize) -> usize| std::array::from_fn(|axis| size(volume[axis], multiples[axis]));
-        Err(ShapeError::Axes {
-            found: volume,
-            multiples,
-            padded: each(&|size, multiple| size.max(1).div_ceil(multiple).saturating_mul(multiple)),
-            cropped: each(&|size, multiple| (size / multiple).max(1) * multiple),
-        })
+        Err(ShapeError::Axes { found: volume, multiples })
     }
 
     /// Makes the model, weights distributed as PyTorch's defaults.
@@ -212,8 +205,7 @@ mod tests {
         assert_eq!(valid().check_input([1, 4, 2, 4, 8]), Ok(()));
         assert_eq!(valid().check_input([1, 1, 2, 4, 4]), Err(ShapeError::Channels { expected: 4, found: 1 }));
         let error = valid().check_input([1, 4, 3, 4, 0]).unwrap_err();
-        let (padded, cropped) = ([4, 4, 4], [2, 4, 4]);
-        assert_eq!(error, ShapeError::Axes { found: [3, 4, 0], multiples: [2, 4, 4], padded, cropped });
+        assert_eq!(error, ShapeError::Axes { found: [3, 4, 0], multiples: [2, 4, 4] });
         assert!(error.to_string().contains("pad it to [4, 4, 4] or crop it to [2, 4, 4]"), "{error}");
     }
 }

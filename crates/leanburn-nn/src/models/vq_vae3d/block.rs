@@ -8,6 +8,7 @@ use crate::blocks::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig
 
 /// One block of the chain. A ReLU follows each of them but the last of encoder and decoder.
 #[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, nothing beside the parameters")]
 pub enum VqBlock {
     /// Convolution.
     Conv(VqConv),
