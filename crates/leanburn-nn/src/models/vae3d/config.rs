@@ -204,6 +204,10 @@ mod tests {
     fn each_axis_has_its_own_multiple() {
         assert_eq!(valid().check_input([1, 4, 2, 4, 8]), Ok(()));
         assert_eq!(valid().check_input([1, 1, 2, 4, 4]), Err(ShapeError::Channels { expected: 4, found: 1 }));
+        for volume in [[3, 4, 4], [2, 6, 4], [2, 4, 6]] {
+            let [depth, height, width] = volume;
+            assert!(valid().check_input([1, 4, depth, height, width]).is_err());
+        }
         let error = valid().check_input([1, 4, 3, 4, 0]).unwrap_err();
         assert_eq!(error, ShapeError::Axes { found: [3, 4, 0], multiples: [2, 4, 4] });
         assert!(error.to_string().contains("pad it to [4, 4, 4] or crop it to [2, 4, 4]"), "{error}");
