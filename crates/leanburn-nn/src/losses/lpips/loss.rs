@@ -119,10 +119,9 @@ fn across(x: Tensor<5>, plane: Plane) -> Tensor<5> {
 /// A share of `size` places, evenly spaced from a drawn one on.
 fn evenly(size: usize, share: f64, seed: u64) -> Vec<i64> {
     let count = ((size as f64 * share).ceil() as usize).clamp(1, size.max(1));
-    let spacing = size as f64 / count as f64;
-    let start = (seed >> 11) as f64 / (1u64 << 53) as f64 * spacing;
-    let last = size as i64 - 1;
-    (0..count).map(|index| ((start + index as f64 * spacing) as i64).min(last)).collect()
+    // In whole numbers, so that no two places fall together.
+    let start = (seed % size.max(1) as u64) as usize;
+    (0..count).map(|index| ((start + index * size) / count) as i64).collect()
 }
 
 fn select(x: Tensor<5>, places: &[i64], device: &Device) -> Tensor<5> {
