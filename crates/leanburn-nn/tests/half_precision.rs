@@ -27,6 +27,10 @@ fn bfloat16_is_close() {
     check("autoencoder_kl_attention", DType::BF16, 2e-2, 1e-1);
     check("autoencoder_kl_convtranspose", DType::BF16, 2e-2, 1e-1);
     check("patch_discriminator", DType::BF16, 2e-2, 1e-1);
+    check("vae3d_ultra_lightweight", DType::BF16, 2e-2, 1e-1);
+    check("vq_vae", DType::BF16, 2e-2, 1e-1);
+    check("conv_lstm", DType::BF16, 2e-2, 1e-1);
+    check("cnn3d_lstm", DType::BF16, 2e-2, 1e-1);
 }
 
 #[test]
@@ -34,4 +38,7 @@ fn float16_is_close() {
     check("autoencoder_kl_attention", DType::F16, 2e-3, 5e-2);
     check("autoencoder_kl_convtranspose", DType::F16, 2e-3, 5e-2);
     check("patch_discriminator", DType::F16, 2e-3, 5e-2);
+    check("vae3d_ultra_lightweight", DType::F16, 2e-3, 5e-2);
+    check("conv_lstm", DType::F16, 2e-3, 5e-2);
+    check("cnn3d_lstm", DType::F16, 2e-3, 5e-2);
 }

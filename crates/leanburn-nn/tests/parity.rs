@@ -6,8 +6,12 @@ mod common;
 use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Tensor};
-use common::{Fixture, Outcome, Values, fixture_path, relative_error, run_fixture, state, worst};
+use common::{
+    Fixture, Outcome, Values, fixture_path, read_integers, read_tensors, relative_error, run_fixture, state,
+    trained_parameters, worst,
+};
 use leanburn_nn::losses::{AdversarialCriterion, PatchAdversarialLoss};
+use leanburn_nn::models::Vae3dConfig;
 use leanburn_nn::weights;
 use leanburn_ops::ResidencyPolicy;
 
@@ -58,6 +62,63 @@ fn autoencoder_kl_combined() {
     check("autoencoder_kl_combined");
 }
 
+#[test]
+fn conv_lstm() {
+    check("conv_lstm");
+}
+
+#[test]
+fn cnn3d_lstm() {
+    check("cnn3d_lstm");
+    check("cnn3d_lstm_lite");
+    check("cnn3d_lstm_micro");
+}
+
+#[test]
+fn vae3d_ultra_lightweight() {
+    check("vae3d_ultra_lightweight");
+}
+
+#[test]
+fn vq_vae() {
+    let (fixture, _) = check("vq_vae");
+    let model = fixture.evaluated(fixture.vq_vae_config().init(&Device::flex()));
+    let codes = model.index_quantize(fixture.tensor("input.x", &Device::flex()));
+    let codes = codes.into_data().convert::<i64>().try_to_vec::<i64>().unwrap();
+    assert_eq!(codes, read_integers("vq_vae", "output.indices"));
+}
+
+/// Two forward passes in training move the codebook as they do MONAI's, and recomputation does not move it twice.
+#[test]
+fn vq_vae_codebook() {
+    let fixture = Fixture::read("vq_vae");
+    let device = Device::flex().autodiff();
+    let expected = read_tensors("vq_vae_after");
+    assert_eq!(expected.len(), 3);
+    for policy in [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()] {
+        let mut model = fixture.vq_vae_config().init(&device).with_residency(policy);
+        weights::load_under(&mut model, &fixture.path, "weight.").unwrap();
+        for _ in 0..2 {
+            let (reconstruction, loss) = model.forward(fixture.tensor("input.x", &device));
+            (reconstruction.mean() + loss).backward();
+        }
+        let (before, after) = (fixture.values("weight."), state(&model));
+        for (name, (_, expected)) in &expected {
+            let error = relative_error(&after[name], expected);
+            assert!(error < 1e-5, "{name}: {error:e}");
+            assert!(relative_error(&before[name], expected) > 1e-3, "{name} did not move");
+        }
+    }
+}
+
+#[test]
+fn vae3d_presets_have_the_parameters_that_their_documentation_states() {
+    let count = |config: Vae3dConfig| trained_parameters(&config.init(&Device::flex().autodiff()));
+    assert_eq!(count(Vae3dConfig::ultra_lightweight()), 694_788);
+    assert_eq!(count(Vae3dConfig::lightweight()), 7_652_628);
+    assert_eq!(count(Vae3dConfig::standard()), 41_638_132);
+}
+
 /// The fixture's running estimates are those after the step; those before it come from a file of their own.
 #[test]
 fn patch_discriminator() {
@@ -98,9 +159,16 @@ fn adversarial_loss() {
 /// The residency decides where intermediate results live and never what comes out.
 #[test]
 fn residency_changes_no_bit() {
-    for name in
-        ["autoencoder_kl_attention", "autoencoder_kl_high_res", "autoencoder_kl_convtranspose", "patch_discriminator"]
-    {
+    for name in [
+        "autoencoder_kl_attention",
+        "autoencoder_kl_high_res",
+        "autoencoder_kl_convtranspose",
+        "patch_discriminator",
+        "conv_lstm",
+        "cnn3d_lstm",
+        "vae3d_ultra_lightweight",
+        "vq_vae",
+    ] {
         let kept = run_fixture(name, ResidencyPolicy::keep());
         assert_eq!(run_fixture(name, ResidencyPolicy::recompute_all()), kept, "{name}");
     }

@@ -103,7 +103,7 @@ impl BatchNorm3d {
 }
 
 /// The tensor on `device`; no operation where it is there already, which a recording device would refuse.
-fn on(device: &Device, tensor: Tensor<1>) -> Tensor<1> {
+pub(super) fn on<const D: usize>(device: &Device, tensor: Tensor<D>) -> Tensor<D> {
     if tensor.device() == *device { tensor } else { tensor.to_device(device) }
 }
 

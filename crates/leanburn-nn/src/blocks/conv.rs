@@ -19,6 +19,9 @@ pub struct Conv3dConfig {
     /// Zeros added at both ends of each axis.
     #[config(default = 0)]
     pub padding: usize,
+    /// Steps between the elements of the kernel.
+    #[config(default = 1)]
+    pub dilation: usize,
     /// Whether there is a bias.
     #[config(default = true)]
     pub bias: bool,
@@ -34,6 +37,7 @@ impl Conv3dConfig {
         let padding = [self.padding; 3];
         let mut config = conv::Conv3dConfig::new(self.channels, [self.kernel_size; 3])
             .with_stride([self.stride; 3])
+            .with_dilation([self.dilation; 3])
             .with_padding(PaddingConfig3d::Explicit(self.padding, self.padding, self.padding))
             .with_bias(self.bias);
         if let Some(initializer) = &self.initializer {
@@ -66,7 +70,8 @@ impl Conv3d {
     /// # Shapes
     ///
     /// - input: `[batch_size, channels_in, depth, height, width]`
-    /// - output: `[batch_size, channels_out, ..]`, each axis `(size + 2 padding - kernel_size) / stride + 1`, rounded down
+    /// - output: `[batch_size, channels_out, ..]`, each axis
+    ///   `(size + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1`, rounded down
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Halving of a volume by a strided convolution.
+//! Reduction of a volume by a strided convolution.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -6,7 +6,7 @@ use leanburn_ops::conv3d;
 
 use super::{Conv3d, Conv3dConfig};
 
-/// Halves each axis: one zero at the far end of each axis, then a 3x3x3 convolution of stride two.
+/// A strided 3x3x3 convolution: halves each axis, or only some.
 ///
 /// # Memory
 ///
@@ -14,12 +14,20 @@ use super::{Conv3d, Conv3dConfig};
 #[derive(Module, Debug)]
 pub struct Downsample {
     conv: Conv3d,
+    strides: [usize; 3],
+    /// Zeros in front of each axis; there is one behind it.
+    zeros_before: usize,
 }
 
 impl Downsample {
-    /// Makes the layer for a number of channels.
+    /// Halves each axis, with one zero at the far end of each: MONAI's.
     pub fn new(channels: usize, device: &Device) -> Self {
-        Self { conv: Conv3dConfig::new([channels; 2], 3).with_stride(2).init(device) }
+        Self { conv: Conv3dConfig::new([channels; 2], 3).init(device), strides: [2; 3], zeros_before: 0 }
+    }
+
+    /// Divides each axis by its own stride, with one zero at both ends of each.
+    pub fn strided(channels: usize, strides: [usize; 3], device: &Device) -> Self {
+        Self { conv: Conv3dConfig::new([channels; 2], 3).init(device), strides, zeros_before: 1 }
     }
 
     /// Applies the convolution.
@@ -27,10 +35,12 @@ impl Downsample {
     /// # Shapes
     ///
     /// - input: `[batch_size, channels, depth, height, width]`, each axis at least 2
-    /// - output: `[batch_size, channels, depth / 2, height / 2, width / 2]`, rounded down
+    /// - output: `[batch_size, channels, ..]`, each axis `size / 2` rounded down, or of [`strided`](Self::strided)
+    ///   `size / stride` rounded up
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let mut convolution = self.conv.convolution();
-        convolution.options.padding = [(0, 1); 3];
+        convolution.options.stride = self.strides;
+        convolution.options.padding = [(self.zeros_before, 1); 3];
         conv3d(x, convolution)
     }
 }
@@ -40,6 +50,14 @@ mod tests {
     use burn::tensor::{Distribution, module::conv3d, ops::ConvOptions};
 
     use super::*;
+
+    #[test]
+    fn each_axis_has_its_own_stride() {
+        let device = Device::flex();
+        let layer = Downsample::strided(2, [1, 2, 2], &device);
+        let y = layer.forward(Tensor::random([1, 2, 4, 6, 7], Distribution::Default, &device));
+        assert_eq!(y.dims(), [1, 2, 4, 3, 4]);
+    }
 
     #[test]
     fn equals_a_convolution_of_the_padded_volume() {

@@ -1,24 +1,33 @@
-//! Doubling of a volume, by nearest neighbour and convolution or by a transposed convolution.
+//! Enlargement of a volume, by interpolation and convolution or by a transposed convolution.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::upsample_conv3d;
+use leanburn_ops::{Interpolation, conv3d, interpolate3d, upsample_conv3d};
 
 use super::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig};
 
-/// Doubles each axis and keeps the number of channels.
+/// Enlarges a volume and keeps the number of channels.
 #[derive(Module, Debug)]
 pub enum Upsample {
     /// Nearest neighbour, then a 3x3x3 convolution.
     Nearest(NearestUpsample),
     /// Transposed convolution with a 2x2x2 kernel and stride two.
     Transposed(TransposedUpsample),
+    /// Trilinear interpolation by a factor for each axis, then a 3x3x3 convolution.
+    Trilinear(TrilinearUpsample),
 }
 
 /// Nearest neighbour, then a 3x3x3 convolution.
 #[derive(Module, Debug)]
 pub struct NearestUpsample {
     postconv: Conv3d,
+}
+
+/// Trilinear interpolation by a factor for each axis, then a 3x3x3 convolution.
+#[derive(Module, Debug)]
+pub struct TrilinearUpsample {
+    postconv: Conv3d,
+    factors: [usize; 3],
 }
 
 /// Transposed convolution with a 2x2x2 kernel and stride two.
@@ -40,20 +49,33 @@ impl Upsample {
         Self::Transposed(TransposedUpsample { deconv })
     }
 
+    /// Makes a [`Trilinear`](Self::Trilinear) layer.
+    pub fn trilinear(channels: usize, factors: [usize; 3], device: &Device) -> Self {
+        let postconv = Conv3dConfig::new([channels; 2], 3).with_padding(1).init(device);
+        Self::Trilinear(TrilinearUpsample { postconv, factors })
+    }
+
     /// Applies the layer.
     ///
     /// # Shapes
     ///
     /// - input: `[batch_size, channels, depth, height, width]`
-    /// - output: `[batch_size, channels, 2 depth, 2 height, 2 width]`
+    /// - output: `[batch_size, channels, 2 depth, 2 height, 2 width]`, or each axis times its factor
     ///
     /// # Memory
     ///
-    /// Held for backward: the input. The enlarged volume, 8 times as large, is not kept.
+    /// Held for backward: the input; the enlarged volume, 8 times as large, is not kept. Of a trilinear layer the
+    /// enlarged volume.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         match self {
             Self::Nearest(layer) => upsample_conv3d(x, [2; 3], layer.postconv.convolution()),
             Self::Transposed(layer) => layer.deconv.forward(x),
+            Self::Trilinear(TrilinearUpsample { postconv, factors }) => {
+                let [_, _, volume @ ..] = x.dims();
+                let size = std::array::from_fn(|axis| volume[axis] * factors[axis]);
+                let enlarged = interpolate3d(x, size, Interpolation::Trilinear { align_corners: false });
+                conv3d(enlarged, postconv.convolution())
+            }
         }
     }
 }

@@ -1,11 +1,21 @@
 //! Losses, all computed in float32 whatever the dtype of what they compare, each one number of shape `[1]`.
+//!
+//! The perceptual ones, [`Lpips`] on slices and [`FeatureLoss3d`] on volumes, hold networks and run as recomputed segments.
 
 mod adversarial;
+mod feature3d;
 mod kl;
 mod l1;
 mod l2;
+mod lpips;
+mod occupancy;
+mod vae;
 
 pub use adversarial::{AdversarialCriterion, PatchAdversarialLoss};
+pub use feature3d::{FeatureLoss3d, FeatureLoss3dConfig, Scale};
 pub use kl::{kl_divergence, kl_divergence_mean};
 pub use l1::l1_loss;
 pub use l2::l2_loss;
+pub use lpips::{FeatureSlice, Fire, Lpips, LpipsConfig, LpipsError, LpipsFeatures, LpipsLayer, LpipsNetwork, Plane};
+pub use occupancy::{Difference, OccupancyWeight, voxel_loss};
+pub use vae::VaeLoss;

@@ -1,19 +1,29 @@
-//! The models, each equal to its reference in MONAI 1.6.1 for three spatial dimensions.
+//! The models, each equal to its reference: in MONAI 1.6.1 for three spatial dimensions, or in plain PyTorch.
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
 
 mod autoencoder_kl;
+mod chain;
+mod cnn3d_lstm;
+mod conv_lstm;
 mod patch_discriminator;
+mod vae3d;
+mod vq_vae3d;
 
-pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Chain, ShapeError};
+pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Out, ShapeError};
+pub use chain::Chain;
+pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
+pub use conv_lstm::{ConvLstm, ConvLstmConfig};
 pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, Norm, NormConfig,
     PatchDiscriminator, PatchDiscriminatorConfig, PatchLayer,
 };
+pub use vae3d::{Vae3d, Vae3dConfig};
+pub use vq_vae3d::{VqBlock, VqConv, VqResidual, VqTransposed, VqVae3d, VqVae3dConfig};
 
 /// Panics with every mistake of a configuration.
-fn refuse(config: &str, mistakes: &[(&'static str, String)]) {
+pub(crate) fn refuse(config: &str, mistakes: &[(&'static str, String)]) {
     let lines: Vec<_> = mistakes.iter().map(|(field, mistake)| format!("\n  {field}: {mistake}")).collect();
     assert!(mistakes.is_empty(), "{config} cannot be built:{}", lines.concat());
 }

@@ -86,7 +86,7 @@ fn apply<M: MonaiWeights>(
     stored: BTreeMap<String, Stored>,
     targets: Vec<Target>,
 ) -> Result<(), WeightsError> {
-    let matched = match_names(path, prefix, stored, targets)?;
+    let matched = match_names::<M>(path, prefix, stored, targets)?;
     let refuse = |reason| WeightsError::NotAStateDict { path: path.to_path_buf(), reason };
     let tensors: Result<Vec<_>, _> = matched.into_iter().map(|(path, tensor)| in_float32(path, tensor)).collect();
     let result = model.apply(tensors.map_err(refuse)?, None, None, true);
@@ -97,13 +97,14 @@ fn apply<M: MonaiWeights>(
 }
 
 /// Pairs each of the model's paths with the tensor of the file that belongs there.
-fn match_names(
+fn match_names<M: MonaiWeights>(
     path: &Path,
     prefix: &str,
     mut stored: BTreeMap<String, Stored>,
     targets: Vec<Target>,
 ) -> Result<Vec<(String, Stored)>, WeightsError> {
-    stored.retain(|key, _| key.starts_with(prefix) && !key.ends_with(".num_batches_tracked"));
+    let is_spare = |name: &str| name.ends_with(".num_batches_tracked") || M::is_spare(name);
+    stored.retain(|key, _| key.strip_prefix(prefix).is_some_and(|name| !is_spare(name)));
     let mut matched = Vec::with_capacity(targets.len());
     let mut differences = Differences::default();
     for Target { path, names, shape } in targets {

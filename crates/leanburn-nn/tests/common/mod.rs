@@ -4,11 +4,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use burn::module::{ModuleVisitor, Param};
+use burn::module::{Flag, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::{DType, Gradients, TensorData};
-use leanburn_nn::losses::{kl_divergence_mean, l1_loss, l2_loss};
-use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, PatchDiscriminator, PatchDiscriminatorConfig};
+use leanburn_nn::blocks::VectorQuantizerConfig;
+use leanburn_nn::losses::{VaeLoss, kl_divergence_mean, l1_loss, l2_loss};
+use leanburn_nn::models::{
+    AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, PatchDiscriminator, PatchDiscriminatorConfig,
+    Vae3dConfig, VqVae3dConfig,
+};
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
 use safetensors::SafeTensors;
@@ -53,6 +57,14 @@ pub fn read_tensors(name: &str) -> Tensors {
         (name.to_string(), (view.shape().to_vec(), values.collect()))
     });
     tensors.collect()
+}
+
+/// The values of an integer tensor among the fixtures.
+pub fn read_integers(file: &str, name: &str) -> Vec<i64> {
+    let bytes = std::fs::read(fixture_path(&format!("{file}.safetensors"))).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let view = file.tensor(name).unwrap();
+    view.data().chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
 impl Fixture {
@@ -107,6 +119,25 @@ impl Fixture {
         model
     }
 
+    pub fn vq_vae_config(&self) -> VqVae3dConfig {
+        let numbers = |name| self.list(name, |value| value.as_u64().unwrap() as usize);
+        let codebook = VectorQuantizerConfig::new(self.number("num_embeddings"), self.number("embedding_dim"));
+        VqVae3dConfig::new(numbers("channels"), numbers("num_res_channels"), codebook)
+            .with_num_res_layers(self.number("num_res_layers"))
+    }
+
+    /// A model with the fixture's weights, that uses running estimates also under autodiff.
+    pub fn evaluated<M: MonaiWeights>(&self, mut model: M) -> M {
+        weights::load_under(&mut model, &self.path, "weight.").unwrap();
+        struct Evaluate;
+        impl ModuleMapper for Evaluate {
+            fn map_flag(&mut self, flag: Param<Flag>) -> Param<Flag> {
+                flag.with_value(false)
+            }
+        }
+        model.map(&mut Evaluate)
+    }
+
     pub fn discriminator(&self, device: &Device) -> PatchDiscriminator {
         let config = PatchDiscriminatorConfig::new(self.number("in_channels"), self.number("channels"))
             .with_out_channels(self.number("out_channels"))
@@ -137,6 +168,32 @@ pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outc
             let outputs = features.iter().enumerate().map(|(at, feature)| (format!("feature_{at}"), feature.clone()));
             outcome(&model, x, outputs.collect(), loss)
         }
+        "vq_vae" => {
+            let model = fixture.evaluated(fixture.vq_vae_config().init(&device)).with_residency(policy);
+            let (reconstruction, quantization_loss) = model.forward(x.clone().cast(dtype));
+            let loss = l1_loss(reconstruction.clone(), x.clone().detach()) + quantization_loss.clone();
+            let outputs = [("reconstruction", reconstruction), ("quantization_loss", quantization_loss.unsqueeze())];
+            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
+        }
+        "vae3d_ultra_lightweight" => {
+            let model = fixture.evaluated(Vae3dConfig::ultra_lightweight().init(&device)).with_residency(policy);
+            let (mean, sigma) = model.encode(x.clone().cast(dtype));
+            let reconstruction = model.decode(mean.clone());
+            let target = x.clone().detach();
+            let loss = VaeLoss::default().forward(reconstruction.clone(), target, mean.clone(), sigma.clone());
+            let outputs = [("mean", mean), ("logvar", sigma.log() * 2.0), ("reconstruction", reconstruction)];
+            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
+        }
+        "conv_lstm" => {
+            let model = fixture.evaluated(ConvLstmConfig::new(4).init(&device)).with_residency(policy);
+            forecast(&model, x.clone(), model.forward(x.cast(dtype)))
+        }
+        "cnn3d_lstm" | "cnn3d_lstm_lite" | "cnn3d_lstm_micro" => {
+            let config = [Cnn3dLstmConfig::original, Cnn3dLstmConfig::lite, Cnn3dLstmConfig::micro];
+            let config = config[["", "_lite", "_micro"].iter().position(|end| &name[10..] == *end).unwrap()](4);
+            let model = fixture.evaluated(config.init(&device)).with_residency(policy);
+            forecast(&model, x.clone(), model.forward(x.cast(dtype)))
+        }
         _ => {
             let model = fixture.autoencoder(&device).with_residency(policy);
             let (mean, sigma) = model.encode(x.clone().cast(dtype));
@@ -147,6 +204,11 @@ pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outc
             outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
         }
     }
+}
+
+fn forecast<M: MonaiWeights>(model: &M, x: Tensor<5>, prediction: Tensor<4>) -> Outcome {
+    let loss = l2_loss(prediction.clone(), Tensor::zeros_like(&prediction));
+    outcome(model, x, vec![("prediction".to_string(), prediction.unsqueeze())], loss)
 }
 
 fn outcome<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tensor<5>)>, loss: Tensor<1>) -> Outcome {
@@ -163,6 +225,19 @@ fn outcome<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tenso
 
 pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.cast(DType::F32).into_data().try_to_vec().unwrap()
+}
+
+/// How many numbers of a model are trained: all but its running estimates.
+pub fn trained_parameters<M: Module>(model: &M) -> usize {
+    struct Count(usize);
+    impl ModuleVisitor for Count {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0 += if param.val().is_require_grad() { param.val().shape().num_elements() } else { 0 };
+        }
+    }
+    let mut count = Count(0);
+    model.visit(&mut count);
+    count.0
 }
 
 /// Parameters and buffers by MONAI's names.

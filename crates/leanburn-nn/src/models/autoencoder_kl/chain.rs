@@ -1,14 +1,15 @@
-//! Encoder and decoder as a chain of named blocks.
+//! The blocks of encoder and decoder, and how they follow each other.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Activation, ResidencyPolicy, norm_act_conv3d};
+use leanburn_ops::{Activation, norm_act_conv3d};
 
 use super::AutoencoderKlConfig;
 use crate::blocks::{
     AttentionBlock, AttentionBlockConfig, Conv3d, Conv3dConfig, Downsample, GroupNorm, GroupNormConfig, ResBlock,
     ResBlockConfig, Upsample,
 };
+use crate::models::Chain;
 
 /// One block of a chain.
 #[derive(Module, Debug)]
@@ -24,15 +25,17 @@ pub enum Block {
     Downsample(Downsample),
     /// Doubles the volume.
     Upsample(Upsample),
-    /// The last norm and convolution, with no activation between them.
+    /// The last norm and convolution.
     Out(Out),
 }
 
-/// Group norm, then a 3x3x3 convolution.
+/// Group norm, an activation or none, then a 3x3x3 convolution.
 #[derive(Module, Debug)]
 pub struct Out {
-    final_norm: GroupNorm,
-    final_conv: Conv3d,
+    pub(in crate::models) final_norm: GroupNorm,
+    pub(in crate::models) final_conv: Conv3d,
+    #[module(skip)]
+    pub(in crate::models) activation: Activation,
 }
 
 impl Block {
@@ -46,49 +49,9 @@ impl Block {
             Self::Upsample(block) => block.forward(x),
             Self::Out(block) => {
                 let (norm, convolution) = (block.final_norm.norm(), block.final_conv.convolution());
-                norm_act_conv3d(x, Some(norm), Activation::None, convolution, None)
+                norm_act_conv3d(x, Some(norm), block.activation, convolution, None)
             }
         }
-    }
-}
-
-/// Blocks that run one after the other.
-///
-/// Each block is a named segment, and so is each level: the blocks between two places where the volume is small. A
-/// recomputed level keeps the small volume it starts from.
-#[derive(Module, Debug)]
-pub struct Chain {
-    blocks: Vec<Block>,
-    #[module(skip)]
-    levels: Vec<Level>,
-}
-
-/// The segments of one level.
-#[derive(Clone, Debug)]
-struct Level {
-    name: String,
-    /// Names of its blocks.
-    blocks: Vec<String>,
-}
-
-impl Chain {
-    /// Runs the blocks, each level and each block in it kept or recomputed as the policy says.
-    pub(super) fn forward(&self, x: Tensor<5>, residency: &ResidencyPolicy) -> Tensor<5> {
-        let mut blocks = self.blocks.as_slice();
-        self.levels.iter().fold(x, |x, level| {
-            let (inside, behind) = blocks.split_at(level.blocks.len());
-            blocks = behind;
-            let (names, nested) = (level.blocks.clone(), residency.inside(&level.name));
-            residency.run(&level.name, &inside.to_vec(), x, move |blocks, x| {
-                let named = names.iter().zip(blocks);
-                named.fold(x, |x, (name, block)| nested.run(name, block, x, Block::forward))
-            })
-        })
-    }
-
-    /// Names of the segments in order of execution, each level before its blocks.
-    pub fn segments(&self) -> Vec<String> {
-        self.levels.iter().flat_map(|level| [&level.name].into_iter().chain(&level.blocks)).cloned().collect()
     }
 }
 
@@ -98,7 +61,7 @@ pub(super) struct ChainBuilder<'a> {
     device: &'a Device,
     prefix: &'static str,
     channels: usize,
-    chain: Chain,
+    chain: Chain<Block>,
 }
 
 impl<'a> ChainBuilder<'a> {
@@ -110,9 +73,8 @@ impl<'a> ChainBuilder<'a> {
         config: &'a AutoencoderKlConfig,
         device: &'a Device,
     ) -> Self {
-        let chain = Chain { blocks: Vec::new(), levels: Vec::new() };
         let conv = Conv3dConfig::new(channels, 3).with_padding(1).init(device);
-        let mut builder = Self { config, device, prefix, channels: channels[1], chain };
+        let mut builder = Self { config, device, prefix, channels: channels[1], chain: Chain::new() };
         builder.begin(first_level);
         builder.push("conv_in", Block::Conv(conv));
         builder
@@ -120,13 +82,11 @@ impl<'a> ChainBuilder<'a> {
 
     /// What follows belongs to this level.
     fn begin(&mut self, level: usize) {
-        self.chain.levels.push(Level { name: format!("{}.level_{level}", self.prefix), blocks: Vec::new() });
+        self.chain.begin(format!("{}.level_{level}", self.prefix));
     }
 
     fn push(&mut self, name: &str, block: Block) {
-        let level = self.chain.levels.last_mut().expect("a chain begins with a level");
-        level.blocks.push(format!("{}.{name}", self.prefix));
-        self.chain.blocks.push(block);
+        self.chain.push(format!("{}.{name}", self.prefix), block);
     }
 
     fn res(&mut self, name: &str, channels_out: usize) {
@@ -182,12 +142,13 @@ impl<'a> ChainBuilder<'a> {
     }
 
     /// Ends with norm and convolution.
-    pub(super) fn out(mut self, channels_out: usize) -> Chain {
+    pub(super) fn out(mut self, channels_out: usize) -> Chain<Block> {
         let (channels, device) = (self.channels, self.device);
         let norm = GroupNormConfig::new(self.config.norm_num_groups, channels).with_epsilon(self.config.norm_eps);
         let out = Out {
             final_norm: norm.init(device),
             final_conv: Conv3dConfig::new([channels, channels_out], 3).with_padding(1).init(device),
+            activation: Activation::None,
         };
         self.push("out", Block::Out(out));
         self.chain

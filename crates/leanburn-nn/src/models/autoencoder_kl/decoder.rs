@@ -3,12 +3,13 @@
 use burn::tensor::Device;
 
 use super::AutoencoderKlConfig;
-use super::chain::{Chain, ChainBuilder};
+use super::chain::{Block, ChainBuilder};
+use crate::models::Chain;
 
 /// The decoder: convolution, non-local attention, levels from coarse to fine with a doubling between them, out.
 ///
 /// Levels are numbered as in the encoder: level 0 is the finest and runs last.
-pub(super) fn decoder(config: &AutoencoderKlConfig, device: &Device) -> Chain {
+pub(super) fn decoder(config: &AutoencoderKlConfig, device: &Device) -> Chain<Block> {
     let last = config.channels.len() - 1;
     let mut chain = ChainBuilder::new("decoder", last, [config.latent_channels, config.channels[last]], config, device);
     if config.decoder_nonlocal_attn {

@@ -3,10 +3,11 @@
 use burn::tensor::Device;
 
 use super::AutoencoderKlConfig;
-use super::chain::{Chain, ChainBuilder};
+use super::chain::{Block, ChainBuilder};
+use crate::models::Chain;
 
 /// The encoder: convolution, levels from fine to coarse with a halving between them, non-local attention, out.
-pub(super) fn encoder(config: &AutoencoderKlConfig, device: &Device) -> Chain {
+pub(super) fn encoder(config: &AutoencoderKlConfig, device: &Device) -> Chain<Block> {
     let mut chain = ChainBuilder::new("encoder", 0, [config.in_channels, config.channels[0]], config, device);
     let last = config.channels.len() - 1;
     for level in 0..=last {

@@ -12,7 +12,8 @@ mod encoder;
 mod model;
 mod shape;
 
-pub use chain::{Block, Chain};
+pub use chain::{Block, Out};
 pub use config::AutoencoderKlConfig;
 pub use model::AutoencoderKl;
+pub(super) use model::{deviation, sample};
 pub use shape::ShapeError;

@@ -4,8 +4,9 @@ use burn::module::Module;
 use burn::tensor::{DType, Device, Distribution, Tensor, assert_shape};
 use leanburn_ops::ResidencyPolicy;
 
-use super::{AutoencoderKlConfig, Chain, decoder::decoder, encoder::encoder};
+use super::{AutoencoderKlConfig, Block, decoder::decoder, encoder::encoder};
 use crate::blocks::{Conv3d, Conv3dConfig};
+use crate::models::Chain;
 use crate::numerics::{cast_to, in_wide};
 
 /// Autoencoder with a Gaussian latent space; see [`AutoencoderKlConfig`] for an example.
@@ -18,11 +19,11 @@ use crate::numerics::{cast_to, in_wide};
 /// volume of channels for each segment. The finest level costs by far the most.
 #[derive(Module, Debug)]
 pub struct AutoencoderKl {
-    encoder: Chain,
+    encoder: Chain<Block>,
     quant_conv_mu: Conv3d,
     quant_conv_log_sigma: Conv3d,
     post_quant_conv: Conv3d,
-    decoder: Chain,
+    decoder: Chain<Block>,
     #[module(skip)]
     config: AutoencoderKlConfig,
     #[module(skip)]
@@ -81,11 +82,9 @@ impl AutoencoderKl {
     pub fn encode(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
         let in_channels = self.config.in_channels;
         assert_shape!(x, [_, in_channels, ..]);
-        let h = self.encoder.forward(x, &self.residency);
+        let h = self.encoder.forward(x, &self.residency, Block::forward);
         let mean = self.quant_conv_mu.forward(h.clone());
-        let sigma =
-            in_wide(self.quant_conv_log_sigma.forward(h), |log_variance| (log_variance.clamp(-30.0, 20.0) / 2.0).exp());
-        (mean, sigma)
+        (mean, deviation(self.quant_conv_log_sigma.forward(h)))
     }
 
     /// `mean + sigma * noise`, standard normal noise from the device's generator.
@@ -98,8 +97,7 @@ impl AutoencoderKl {
     ///
     /// The noise is drawn in float32 whatever the dtype of the latent, so that one seed gives one noise.
     pub fn sample(&self, mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> {
-        let noise = Tensor::random(sigma.dims(), Distribution::Normal(0.0, 1.0), (&sigma.device(), DType::F32));
-        mean + cast_to(noise, sigma.dtype()) * sigma
+        sample(mean, sigma)
     }
 
     /// The volume of a latent.
@@ -111,7 +109,7 @@ impl AutoencoderKl {
     pub fn decode(&self, z: Tensor<5>) -> Tensor<5> {
         let latent_channels = self.config.latent_channels;
         assert_shape!(z, [_, latent_channels, ..]);
-        self.decoder.forward(self.post_quant_conv.forward(z), &self.residency)
+        self.decoder.forward(self.post_quant_conv.forward(z), &self.residency, Block::forward)
     }
 
     /// The volume of the mean of the latent: no noise.
@@ -125,6 +123,17 @@ impl AutoencoderKl {
         let z = self.sample(mean.clone(), sigma.clone());
         (self.decode(z), mean, sigma)
     }
+}
+
+/// The standard deviation from the logarithm of the variance, clamped to `[-30, 20]`.
+pub(in crate::models) fn deviation(log_variance: Tensor<5>) -> Tensor<5> {
+    in_wide(log_variance, |log_variance| (log_variance.clamp(-30.0, 20.0) / 2.0).exp())
+}
+
+/// `mean + sigma * noise`.
+pub(in crate::models) fn sample(mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> {
+    let noise = Tensor::random(sigma.dims(), Distribution::Normal(0.0, 1.0), (&sigma.device(), DType::F32));
+    mean + cast_to(noise, sigma.dtype()) * sigma
 }
 
 #[cfg(test)]
@@ -172,7 +181,7 @@ mod tests {
                 .with_initializer(Some(burn::nn::Initializer::Constant { value: scale }))
                 .init(&device);
             let x = Tensor::random([1, 1, 4, 4, 4], Distribution::Default, &device);
-            let h = model.encoder.forward(x.clone(), &ResidencyPolicy::default()).sum_dim(1);
+            let h = model.encoder.forward(x.clone(), &ResidencyPolicy::default(), Block::forward).sum_dim(1);
             let sigma = model.encode(x).1.narrow(1, 0, 1).to_data().try_to_vec::<f32>().unwrap();
             let positive = h.to_data().try_to_vec::<f32>().unwrap();
             for (h, sigma) in positive.into_iter().zip(sigma).filter(|(h, _)| *h > 1e-3) {

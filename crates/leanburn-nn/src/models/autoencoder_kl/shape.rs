@@ -32,6 +32,29 @@ pub enum ShapeError {
         /// The next smaller volume that fits.
         cropped: [usize; 3],
     },
+    /// An axis that cannot be divided by its strides.
+    #[error(
+        "the volume is {found:?}, but depth, height and width must be multiples of {multiples:?} to be divided between \
+         levels; pad it to {:?} or crop it to {:?}",
+        padded(*found, *multiples),
+        cropped(*found, *multiples)
+    )]
+    Axes {
+        /// Depth, height and width of the input.
+        found: [usize; 3],
+        /// What depth, height and width must be multiples of.
+        multiples: [usize; 3],
+    },
+}
+
+/// The next larger volume of which each axis is a multiple.
+fn padded(volume: [usize; 3], multiples: [usize; 3]) -> [usize; 3] {
+    std::array::from_fn(|axis| volume[axis].max(1).div_ceil(multiples[axis]).saturating_mul(multiples[axis]))
+}
+
+/// The next smaller volume of which each axis is a multiple.
+fn cropped(volume: [usize; 3], multiples: [usize; 3]) -> [usize; 3] {
+    std::array::from_fn(|axis| (volume[axis] / multiples[axis]).max(1) * multiples[axis])
 }
 
 impl AutoencoderKlConfig {
@@ -52,8 +75,8 @@ impl AutoencoderKlConfig {
         Err(ShapeError::Volume {
             found: volume,
             multiple,
-            padded: volume.map(|size| size.max(1).div_ceil(multiple).saturating_mul(multiple)),
-            cropped: volume.map(|size| (size / multiple).max(1) * multiple),
+            padded: padded(volume, [multiple; 3]),
+            cropped: cropped(volume, [multiple; 3]),
         })
     }
 }

@@ -1,0 +1,111 @@
+//! Configuration of the discrete autoencoder, and what can be wrong with it.
+
+use burn::config::Config;
+use burn::tensor::Device;
+
+use super::VqVae3d;
+use crate::blocks::VectorQuantizerConfig;
+use crate::models::refuse;
+
+/// Configuration of [`VqVae3d`], the options of MONAI's `VQVAE` without dropout.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Tensor};
+/// use leanburn_nn::blocks::VectorQuantizerConfig;
+/// use leanburn_nn::models::VqVae3dConfig;
+///
+/// let device = Device::flex();
+/// let model = VqVae3dConfig::new(vec![4, 8], vec![4, 8], VectorQuantizerConfig::new(16, 8)).init(&device);
+/// let (reconstruction, loss) = model.forward(Tensor::random([1, 1, 8, 8, 4], Distribution::Default, &device));
+/// assert_eq!(reconstruction.dims(), [1, 1, 8, 8, 4]);
+/// assert_eq!(loss.dims(), [1]);
+/// ```
+#[derive(Config, Debug, PartialEq)]
+pub struct VqVae3dConfig {
+    /// Channels of each level, the finest first.
+    pub channels: Vec<usize>,
+    /// Channels between the two convolutions of the residual units of each level.
+    pub num_res_channels: Vec<usize>,
+    /// The codebook.
+    pub quantizer: VectorQuantizerConfig,
+    /// Residual units of each level.
+    #[config(default = 1)]
+    pub num_res_layers: usize,
+    /// Channels of the input.
+    #[config(default = 1)]
+    pub in_channels: usize,
+    /// Channels of the reconstruction.
+    #[config(default = 1)]
+    pub out_channels: usize,
+    /// Stride, kernel size, dilation and padding with which every level begins.
+    #[config(default = "[2, 4, 1, 1]")]
+    pub downsample: [usize; 4],
+    /// Stride, kernel size, dilation, padding and output padding of the transposed convolutions that go back.
+    #[config(default = "[2, 4, 1, 1, 0]")]
+    pub upsample: [usize; 5],
+}
+
+impl VqVae3dConfig {
+    /// Everything that is wrong with the configuration: the field, and what to do about it.
+    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
+        let mut counts = vec![("in_channels", self.in_channels), ("out_channels", self.out_channels)];
+        counts.extend(self.channels.iter().map(|channels| ("channels", *channels)));
+        counts.extend(self.num_res_channels.iter().map(|channels| ("num_res_channels", *channels)));
+        counts.extend(self.downsample[..3].iter().map(|option| ("downsample", *option)));
+        counts.extend(self.upsample[..3].iter().map(|option| ("upsample", *option)));
+        let zeros = counts.into_iter().filter(|(_, count)| *count == 0);
+        let mut mistakes: Vec<_> = zeros.map(|(field, _)| (field, "has a 0; give at least 1".to_string())).collect();
+        let levels = self.channels.len();
+        if !(1..=16).contains(&levels) {
+            mistakes.push(("channels", format!("has {levels} levels; give 1 to 16")));
+        }
+        if self.num_res_channels.len() != levels {
+            let found = self.num_res_channels.len();
+            let message = format!("has {found} entries; channels has {levels}, give one for each");
+            mistakes.push(("num_res_channels", message));
+        }
+        if self.upsample[4] >= self.upsample[0].max(1) {
+            let [stride, .., padding_out] = self.upsample;
+            let message = format!("has an output padding of {padding_out}; give less than the stride, {stride}");
+            mistakes.push(("upsample", message));
+        }
+        mistakes.extend(self.quantizer.mistakes());
+        mistakes
+    }
+
+    /// Makes the model, weights distributed as PyTorch's defaults.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [mistakes](Self::mistakes) if there are any.
+    pub fn init(&self, device: &Device) -> VqVae3d {
+        refuse("VqVae3d", &self.mistakes());
+        VqVae3d::new(self, device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mistake_is_found() {
+        let codebook = || VectorQuantizerConfig::new(16, 8);
+        let valid = || VqVae3dConfig::new(vec![4, 8], vec![4, 8], codebook());
+        let fields =
+            |config: VqVae3dConfig| -> Vec<_> { config.mistakes().into_iter().map(|(field, _)| field).collect() };
+        assert!(fields(valid()).is_empty());
+        assert_eq!(fields(valid().with_in_channels(0).with_out_channels(0)), ["in_channels", "out_channels"]);
+        assert_eq!(fields(valid().with_downsample([0, 4, 1, 1])), ["downsample"]);
+        assert_eq!(fields(valid().with_upsample([2, 0, 1, 1, 0])), ["upsample"]);
+        assert_eq!(fields(valid().with_upsample([2, 4, 1, 1, 2])), ["upsample"]);
+        assert_eq!(fields(VqVae3dConfig::new(vec![], vec![], codebook())), ["channels"]);
+        assert_eq!(fields(VqVae3dConfig::new(vec![4; 17], vec![4; 17], codebook())), ["channels"]);
+        assert_eq!(fields(VqVae3dConfig::new(vec![4, 0], vec![4, 0], codebook())), ["channels", "num_res_channels"]);
+        assert_eq!(fields(VqVae3dConfig::new(vec![4, 8], vec![4], codebook())), ["num_res_channels"]);
+        let none = VectorQuantizerConfig::new(0, 8);
+        assert_eq!(fields(VqVae3dConfig::new(vec![4, 8], vec![4, 8], none)), ["num_embeddings"]);
+    }
+}

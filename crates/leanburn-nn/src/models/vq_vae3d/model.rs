@@ -1,0 +1,159 @@
+//! The discrete autoencoder itself.
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor, assert_shape};
+use leanburn_ops::ResidencyPolicy;
+
+use super::block::{VqResidual, downsample, plain, upsample};
+use super::{VqBlock, VqVae3dConfig};
+use crate::blocks::VectorQuantizer;
+use crate::models::Chain;
+use crate::weights::MonaiWeights;
+
+/// Autoencoder with a discrete latent space; see [`VqVae3dConfig`] for an example.
+///
+/// Equal to MONAI's `VQVAE`. All volumes are `[batch_size, channels, depth, height, width]`.
+///
+/// # Memory
+///
+/// Held for backward: what the segments keep, which the residency policy decides. Segments are levels and the blocks in
+/// them, and `quantizer`.
+#[derive(Module, Debug)]
+pub struct VqVae3d {
+    encoder: Chain<VqBlock>,
+    quantizer: VectorQuantizer,
+    decoder: Chain<VqBlock>,
+    #[module(skip)]
+    config: VqVae3dConfig,
+    #[module(skip)]
+    residency: ResidencyPolicy,
+}
+
+impl VqVae3d {
+    pub(super) fn new(config: &VqVae3dConfig, device: &Device) -> Self {
+        Self {
+            encoder: encoder(config, device),
+            quantizer: config.quantizer.init(device),
+            decoder: decoder(config, device),
+            config: config.clone(),
+            residency: ResidencyPolicy::default(),
+        }
+    }
+
+    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
+    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
+        self.residency = residency;
+        self
+    }
+
+    /// Which segments keep their intermediate results.
+    pub fn residency(&self) -> &ResidencyPolicy {
+        &self.residency
+    }
+
+    /// What the model was made from.
+    pub fn config(&self) -> &VqVae3dConfig {
+        &self.config
+    }
+
+    /// The codebook.
+    pub fn quantizer(&self) -> &VectorQuantizer {
+        &self.quantizer
+    }
+
+    /// Names of the segments in order of execution.
+    pub fn segments(&self) -> Vec<String> {
+        [self.encoder.segments(), vec!["quantizer".to_string()], self.decoder.segments()].concat()
+    }
+
+    /// The latent before quantisation.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - output: `[batch_size, embedding_dim, ..]`, each axis halved once a level with the default convolutions
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel on the way.
+    pub fn encode(&self, x: Tensor<5>) -> Tensor<5> {
+        let in_channels = self.config.in_channels;
+        assert_shape!(x, [_, in_channels, ..]);
+        self.encoder.forward(x, &self.residency, VqBlock::forward)
+    }
+
+    /// The quantised latent and the commitment loss; see [`VectorQuantizer::forward`].
+    pub fn quantize(&self, latent: Tensor<5>) -> (Tensor<5>, Tensor<1>) {
+        self.residency.run("quantizer", &self.quantizer, latent, VectorQuantizer::forward)
+    }
+
+    /// The codes of a volume, `[batch_size, ..]` without channels.
+    pub fn index_quantize(&self, x: Tensor<5>) -> Tensor<4, Int> {
+        self.quantizer.codes(self.encode(x))
+    }
+
+    /// The volume of a latent.
+    pub fn decode(&self, latent: Tensor<5>) -> Tensor<5> {
+        let embedding_dim = self.config.quantizer.embedding_dim;
+        assert_shape!(latent, [_, embedding_dim, ..]);
+        self.decoder.forward(latent, &self.residency, VqBlock::forward)
+    }
+
+    /// The volume of codes.
+    pub fn decode_samples(&self, codes: Tensor<4, Int>) -> Tensor<5> {
+        self.decode(self.quantizer.embed(codes))
+    }
+
+    /// Encodes, quantises and decodes: the reconstruction and the commitment loss.
+    pub fn forward(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<1>) {
+        let (latent, loss) = self.quantize(self.encode(x));
+        (self.decode(latent), loss)
+    }
+}
+
+/// Each level a strided convolution and residual units, then a convolution to the codebook's channels.
+fn encoder(config: &VqVae3dConfig, device: &Device) -> Chain<VqBlock> {
+    let mut chain = Chain::new();
+    let mut channels = config.in_channels;
+    for (level, &width) in config.channels.iter().enumerate() {
+        chain.begin(format!("encoder.level_{level}"));
+        let block = downsample([std::mem::replace(&mut channels, width), width], config.downsample, device);
+        chain.push(format!("encoder.level_{level}.downsample"), block);
+        residual_units(&mut chain, "encoder", level, config, device);
+    }
+    chain.push("encoder.out".to_string(), plain([channels, config.quantizer.embedding_dim], device));
+    chain
+}
+
+/// A convolution, then each level residual units and a transposed convolution, the coarsest level first.
+fn decoder(config: &VqVae3dConfig, device: &Device) -> Chain<VqBlock> {
+    let mut chain = Chain::new();
+    let last = config.channels.len() - 1;
+    chain.begin(format!("decoder.level_{last}"));
+    chain.push("decoder.conv_in".to_string(), plain([config.quantizer.embedding_dim, config.channels[last]], device));
+    for level in (0..=last).rev() {
+        residual_units(&mut chain, "decoder", level, config, device);
+        let finer = if level == 0 { config.out_channels } else { config.channels[level - 1] };
+        chain.begin(if level == 0 { "decoder.out".to_string() } else { format!("decoder.level_{}", level - 1) });
+        let block = upsample([config.channels[level], finer], config.upsample, level > 0, device);
+        chain.push(format!("decoder.level_{level}.upsample"), block);
+    }
+    chain
+}
+
+fn residual_units(chain: &mut Chain<VqBlock>, part: &str, level: usize, config: &VqVae3dConfig, device: &Device) {
+    for unit in 0..config.num_res_layers {
+        let block = VqResidual::new(config.channels[level], config.num_res_channels[level], device);
+        chain.push(format!("{part}.level_{level}.res_{unit}"), VqBlock::Residual(block));
+    }
+}
+
+impl MonaiWeights for VqVae3d {
+    fn monai_name(path: &str) -> String {
+        match path.split_once("quantizer.") {
+            Some(("", "embedding")) => "quantizer.quantizer.embedding.weight".to_string(),
+            Some(("", state)) => format!("quantizer.quantizer.{state}"),
+            _ => path.replace(".conv.conv.", ".conv."),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Perceptual losses: equal to the package `lpips` (fixture made by `tests/fixtures/make_lpips.py`), and lean.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::prelude::*;
+use burn::tensor::Distribution;
+use common::{Tensors, read_tensors, relative_error, values};
+use leanburn_nn::losses::{FeatureLoss3dConfig, Lpips, LpipsConfig, LpipsFeatures, LpipsNetwork, Plane};
+use leanburn_nn::weights::MonaiWeights;
+use leanburn_ops::{Residency, ResidencyPolicy, backward, random};
+
+/// The shapes of a network's weights by the names of `lpips`.
+fn shapes(network: LpipsNetwork) -> BTreeMap<String, Vec<usize>> {
+    struct Shapes(Vec<String>, BTreeMap<String, Vec<usize>>);
+    impl ModuleVisitor for Shapes {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            if !container.starts_with("Enum:") {
+                self.0.push(name.to_string());
+            }
+        }
+        fn exit_module(&mut self, _name: &str, container: &str) {
+            if !container.starts_with("Enum:") {
+                self.0.pop();
+            }
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let path = self.0.join(".");
+            let name = LpipsFeatures::monai_name(path.strip_prefix("features.").expect("of the network"));
+            self.1.insert(name, param.val().shape().to_vec());
+        }
+    }
+    let mut shapes = Shapes(Vec::new(), BTreeMap::new());
+    LpipsConfig::new().with_network(network).init(&Device::flex()).visit(&mut shapes);
+    shapes.1
+}
+
+/// The weights of `make_lpips.py`, and what else a state dict of `lpips` holds.
+fn state_dict(network: LpipsNetwork) -> Tensors {
+    let mut tensors = Tensors::new();
+    for (index, (name, shape)) in shapes(network).into_iter().enumerate() {
+        let fan_in = shape[1..].iter().product::<usize>() as f64;
+        let value = |position| {
+            let uniform = (random::derive(index as u64, &[position]) >> 40) as f64 / f64::from(1 << 24);
+            let value = match () {
+                _ if name.starts_with("lin") => uniform / shape[1] as f64,
+                _ if name.ends_with(".bias") => (2.0 * uniform - 1.0) * 0.1,
+                _ => (2.0 * uniform - 1.0) * (6.0 / fan_in).sqrt(),
+            };
+            value as f32
+        };
+        let values: Vec<f32> = (0..shape.iter().product::<usize>() as u64).map(value).collect();
+        if let Some(lin) = name.strip_prefix("lin") {
+            tensors.insert(format!("lins.{lin}"), (shape.clone(), values.clone()));
+        }
+        tensors.insert(name, (shape, values));
+    }
+    tensors.insert("scaling_layer.shift".to_string(), (vec![1, 3, 1, 1], vec![0.0; 3]));
+    tensors
+}
+
+fn write(tensors: &Tensors, path: &Path) {
+    let bytes = tensors.iter().map(|(name, (shape, values))| {
+        (name, (shape, values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()))
+    });
+    let bytes: BTreeMap<_, _> = bytes.collect();
+    let views = bytes.iter().map(|(name, (shape, bytes))| {
+        (name, safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape.to_vec(), bytes).unwrap())
+    });
+    safetensors::serialize_to_file(views, None, path).unwrap();
+}
+
+/// The loss with the fixture's weights, on all slices across the depth.
+fn load(network: LpipsNetwork, device: &Device) -> Lpips {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lpips.safetensors");
+    write(&state_dict(network), &path);
+    let config = LpipsConfig::new().with_network(network).with_planes(vec![Plane::Depth]).with_slice_share(1.0);
+    config.load(&path, device).unwrap()
+}
+
+#[test]
+fn distances_and_gradients_are_those_of_lpips() {
+    let (device, fixture) = (Device::flex().autodiff(), read_tensors("lpips"));
+    for network in [LpipsNetwork::Squeeze, LpipsNetwork::Alex, LpipsNetwork::Vgg] {
+        let loss = load(network, &device);
+        let (mut distances, mut gradients) = (Vec::new(), Vec::new());
+        for image in 0..2 {
+            let input = |name: &str| {
+                let (shape, values) = &fixture[name];
+                let images = Tensor::<4>::from_data(TensorData::new(values.clone(), shape.clone()), &device);
+                images.narrow(0, image, 1).unsqueeze_dim::<5>(2)
+            };
+            let x = input("input.x").require_grad();
+            let distance = loss.forward(x.clone(), input("input.y"), 0);
+            gradients.extend(values(x.grad(&distance.clone().backward()).unwrap() / 2.0));
+            distances.extend(values(distance));
+        }
+        let name = network.name();
+        let error = relative_error(&distances, &fixture[&format!("output.{name}")].1);
+        assert!(error < 1e-5, "{name}: {error:e}");
+        let error = relative_error(&gradients, &fixture[&format!("grad.{name}")].1);
+        assert!(error < 1e-4, "gradient of {name}: {error:e}");
+    }
+}
+
+fn pair(shape: [usize; 5], device: &Device) -> [Tensor<5>; 2] {
+    device.seed(9);
+    [0, 1].map(|_| Tensor::random(shape, Distribution::Uniform(-1.0, 1.0), device))
+}
+
+/// A slice across the height or width is a slice across the depth of the turned volume.
+#[test]
+fn the_three_planes_are_the_three_axes() {
+    let device = Device::flex();
+    let loss = |plane, x: Tensor<5>, y: Tensor<5>| {
+        device.seed(1); // the same random weights
+        let config = LpipsConfig::new().with_planes(vec![plane]).with_slice_share(1.0);
+        config.init(&device).forward(x, y, 0).into_scalar::<f32>()
+    };
+    let [x, y] = pair([1, 1, 25, 26, 27], &device);
+    for (plane, order) in [(Plane::Height, [0, 1, 3, 2, 4]), (Plane::Width, [0, 1, 4, 2, 3])] {
+        let turned = loss(Plane::Depth, x.clone().permute(order), y.clone().permute(order));
+        assert!((loss(plane, x.clone(), y.clone()) / turned - 1.0).abs() < 1e-5);
+    }
+    let all = {
+        device.seed(1);
+        let config = LpipsConfig::new().with_slice_share(1.0);
+        config.init(&device).forward(x.clone(), y.clone(), 0).into_scalar::<f32>()
+    };
+    let mean = Plane::ALL.map(|plane| loss(plane, x.clone(), y.clone())).iter().sum::<f32>() / 3.0;
+    assert!((all / mean - 1.0).abs() < 1e-5, "{all} {mean}");
+}
+
+#[test]
+fn a_share_of_the_slices_is_a_share_of_the_gradient() {
+    let device = Device::flex().autodiff();
+    let [x, y] = pair([1, 1, 8, 25, 25], &device);
+    let x = x.require_grad();
+    let loss = LpipsConfig::new().with_planes(vec![Plane::Depth]).with_slice_share(0.25).init(&device);
+    let touched = |draw| -> Vec<bool> {
+        let gradient = values(x.grad(&loss.forward(x.clone(), y.clone(), draw).backward()).unwrap());
+        gradient.chunks(25 * 25).map(|slice| slice.iter().any(|value| *value != 0.0)).collect()
+    };
+    assert_eq!(touched(3).iter().filter(|touched| **touched).count(), 2);
+    assert_eq!(touched(3), touched(3));
+    assert!((0..10).any(|draw| touched(draw) != touched(3)), "other steps look at other slices");
+}
+
+#[test]
+#[should_panic = "leave that plane out of `planes`"]
+fn a_slice_that_is_too_small_is_refused() {
+    let [x, y] = pair([1, 1, 8, 25, 25], &Device::flex());
+    LpipsConfig::new().init(&Device::flex()).forward(x, y, 0);
+}
+
+#[test]
+fn equal_volumes_have_no_distance() {
+    let device = Device::flex();
+    let [x, _] = pair([1, 1, 2, 25, 25], &device);
+    assert_eq!(load(LpipsNetwork::Squeeze, &device).forward(x.clone(), x, 0).into_scalar::<f32>(), 0.0);
+}
+
+/// Where no feature responds the length of the features is zero, whose root has no gradient.
+#[test]
+fn no_features_at_all_have_a_finite_gradient() {
+    let device = Device::flex().autodiff();
+    let [x, y] = pair([1, 1, 1, 25, 25], &device);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lpips.safetensors");
+    let mut weights = state_dict(LpipsNetwork::Squeeze);
+    weights.values_mut().for_each(|(_, values)| values.fill(0.0));
+    write(&weights, &path);
+    let loss = LpipsConfig::new().with_planes(vec![Plane::Depth]).load(&path, &device).unwrap();
+    assert!(gradient(|x| loss.forward(x, y.clone(), 0), &x).iter().all(|value| *value == 0.0));
+}
+
+/// Gradient of the prediction under a policy.
+fn gradient(loss: impl Fn(Tensor<5>) -> Tensor<1>, x: &Tensor<5>) -> Vec<f32> {
+    let x = x.clone().require_grad();
+    let value = loss(x.clone());
+    values(x.grad(&value.backward()).unwrap())
+}
+
+#[test]
+fn recomputation_changes_nothing() {
+    let device = Device::flex().autodiff();
+    let [x, y] = pair([1, 1, 25, 25, 25], &device);
+    let lpips = LpipsConfig::new().with_slice_share(0.3).init(&device);
+    let three = FeatureLoss3dConfig::new().init(&device);
+    for policy in
+        [ResidencyPolicy::recompute_all(), ResidencyPolicy::keep().with_rule("*.slices_1", Residency::Recompute)]
+    {
+        let run = |policy: ResidencyPolicy| {
+            let lpips = lpips.clone().with_residency(policy.clone());
+            let three = three.clone().with_residency(policy);
+            [gradient(|x| lpips.forward(x, y.clone(), 5), &x), gradient(|x| three.forward(x, y.clone()), &x)]
+        };
+        let (lean, kept) = (run(policy), run(ResidencyPolicy::keep()));
+        for (lean, kept) in lean.iter().zip(&kept) {
+            // The volume collects a gradient from every segment, in another order.
+            assert!(relative_error(lean, kept) < 1e-6);
+        }
+        assert!(kept.iter().all(|gradient| gradient.iter().any(|value| *value != 0.0)));
+    }
+}
+
+/// Convolutions of a recorded loss and its gradient.
+fn convolutions(loss: impl FnOnce(&Device, Tensor<5>) -> Tensor<1>) -> usize {
+    let device = Device::capture();
+    let captured = device.capture_scope(|scope| {
+        let device = device.clone().autodiff();
+        let x = Tensor::<5>::zeros([1, 1, 25, 25, 25], &device).require_grad();
+        assert!(backward(loss(&device, x.clone())).take(&x).is_some());
+        scope.complete([], [])
+    });
+    let operations = captured.expect("a complete recording").graph.operations;
+    operations.iter().filter(|operation| format!("{operation:?}").contains("Conv3d(")).count()
+}
+
+#[test]
+fn recorded_losses_show_what_runs_again() {
+    let lpips = |policy: ResidencyPolicy| {
+        convolutions(|device, x| {
+            let loss = LpipsConfig::new().with_planes(vec![Plane::Depth]).with_slice_share(0.3).init(device);
+            loss.with_residency(policy).forward(x.clone(), Tensor::zeros_like(&x), 0)
+        })
+    };
+    // Two groups of slices; 25 convolutions and 7 weighings for the prediction, 25 for the target.
+    assert_eq!(lpips(ResidencyPolicy::keep()), 2 * (25 + 25 + 7));
+    assert_eq!(lpips(ResidencyPolicy::recompute_all()), 2 * lpips(ResidencyPolicy::keep()));
+    let three = |policy: ResidencyPolicy| {
+        convolutions(|device, x| {
+            let loss = FeatureLoss3dConfig::new().init(device).with_residency(policy);
+            loss.forward(x.clone(), Tensor::zeros_like(&x))
+        })
+    };
+    assert!(three(ResidencyPolicy::recompute_all()) > three(ResidencyPolicy::keep()));
+}
+
+#[test]
+fn the_weights_are_fixed() {
+    let device = Device::flex().autodiff();
+    let lpips = load(LpipsNetwork::Squeeze, &device);
+    assert_eq!(common::trained_parameters(&lpips), 0);
+    assert_eq!(common::trained_parameters(&FeatureLoss3dConfig::new().init(&device)), 0);
+    assert!(lpips.num_params() > 700_000);
+}

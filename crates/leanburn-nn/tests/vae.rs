@@ -1,0 +1,137 @@
+//! The autoencoders' own choices: codebooks under recomputation, and what they record.
+
+mod common;
+
+use burn::prelude::*;
+use burn::tensor::Distribution;
+use common::{state, values};
+use leanburn_nn::blocks::VectorQuantizerConfig;
+use leanburn_nn::losses::{Difference, OccupancyWeight, VaeLoss, voxel_loss};
+use leanburn_nn::models::{Vae3d, Vae3dConfig, VqVae3dConfig};
+use leanburn_ops::{ResidencyPolicy, backward};
+
+fn config() -> Vae3dConfig {
+    Vae3dConfig::new(8, vec![1, 2], 1).with_strides(vec![[1, 2, 2]]).with_attention(true)
+}
+
+/// Codes few of which are near to anything at first, so that some restart.
+fn discrete() -> Vae3dConfig {
+    config().with_codebook(Some(VectorQuantizerConfig::new(32, 4).with_restart_below(Some(0.05))))
+}
+
+fn volume(device: &Device) -> Tensor<5> {
+    device.seed(5);
+    Tensor::random([2, 4, 2, 8, 8], Distribution::Default, device)
+}
+
+/// Two steps of a discrete autoencoder from one seed: the reconstructions, and everything the model holds.
+fn two_steps(model: &Vae3d, device: &Device) -> (Vec<Vec<f32>>, common::Values) {
+    leanburn_ops::random::seed(device, 11);
+    let x = volume(device);
+    let steps = (0..2).map(|_| {
+        let (latent, loss) = model.quantize(x.clone());
+        let reconstruction = model.decode(latent);
+        (voxel_loss(reconstruction.clone(), x.clone(), Difference::L2, None) + loss).backward();
+        values(reconstruction)
+    });
+    (steps.collect(), state(model))
+}
+
+#[test]
+fn a_codebook_with_restarts_moves_once_a_step_also_when_recomputed() {
+    let device = Device::flex().autodiff();
+    let start = discrete().init(&device);
+    let before = state(&start);
+    let run = |policy| {
+        let model = discrete().init(&device).load_record(start.clone().into_record());
+        two_steps(&model.with_residency(policy), &device)
+    };
+    let kept = run(ResidencyPolicy::keep());
+    assert_eq!(run(ResidencyPolicy::recompute_all()), kept);
+    assert_ne!(kept.1["quantizer.embedding"], before["quantizer.embedding"]);
+    assert!(kept.1["quantizer.ema_cluster_size"].iter().all(|uses| *uses > 0.0), "unused vectors were restarted");
+}
+
+#[test]
+fn the_latent_of_a_discrete_autoencoder_is_of_the_codebook() {
+    let device = Device::flex();
+    let model = discrete().init(&device);
+    let (latent, _) = model.quantize(volume(&device));
+    assert_eq!(latent.dims(), [2, 4, 2, 4, 4]);
+    let codes = model.quantizer().unwrap().codes(latent.clone());
+    let difference = (model.quantizer().unwrap().embed(codes) - latent).abs().max().into_scalar::<f32>();
+    assert!(difference < 1e-6, "{difference}");
+    assert_eq!(model.reconstruct(volume(&device)).dims(), [2, 4, 2, 8, 8]);
+    assert!(model.segments().contains(&"quantizer".to_string()));
+}
+
+#[test]
+#[should_panic = "the latent is a codebook; use quantize"]
+fn a_discrete_autoencoder_has_no_gaussian() {
+    discrete().init(&Device::flex()).encode(volume(&Device::flex()));
+}
+
+#[test]
+fn every_part_of_the_loss_counts() {
+    let device = Device::flex();
+    let (x, model) = (volume(&device), config().init(&device));
+    let (mean, sigma) = model.encode(x.clone());
+    let loss = |loss: VaeLoss| {
+        loss.forward(Tensor::zeros_like(&x), x.clone(), mean.clone(), sigma.clone()).into_scalar::<f32>()
+    };
+    let occupancy = Some(OccupancyWeight { threshold: 0.5, weight: 10.0 });
+    let losses = [
+        VaeLoss { beta: 0.0, ..Default::default() },
+        VaeLoss { beta: 1.0, ..Default::default() },
+        VaeLoss { beta: 0.0, difference: Difference::L1, ..Default::default() },
+        VaeLoss { beta: 0.0, occupancy, ..Default::default() },
+    ]
+    .map(loss);
+    assert!((losses[0] - 1.0 / 3.0).abs() < 0.03 && (losses[2] - 0.5).abs() < 0.03, "{losses:?}");
+    assert!(losses[1] > losses[0] + 1e-3 && losses[3] > losses[0] + 0.1, "{losses:?}");
+}
+
+/// Convolutions of a recorded step.
+fn recorded(step: impl FnOnce(&Device) -> usize) -> usize {
+    let device = Device::capture();
+    let captured = device.capture_scope(|scope| {
+        assert!(step(&device.clone().autodiff()) > 10);
+        scope.complete([], [])
+    });
+    let operations = captured.expect("a complete recording").graph.operations;
+    operations.iter().filter(|operation| format!("{operation:?}").contains("Conv3d(")).count()
+}
+
+#[test]
+fn recorded_steps_show_what_runs_again() {
+    let vae = |policy: ResidencyPolicy| {
+        recorded(move |device| {
+            let model = config().init(device).with_residency(policy);
+            let x = Tensor::zeros([1, 4, 2, 8, 8], device);
+            let (reconstruction, mean, sigma) = model.forward(x.clone());
+            backward(VaeLoss::default().forward(reconstruction, x, mean, sigma)).take_module(&model).len()
+        })
+    };
+    let discrete = |policy: ResidencyPolicy| {
+        recorded(move |device| {
+            let model = discrete().init(device).with_residency(policy);
+            let x = Tensor::zeros([1, 4, 2, 8, 8], device);
+            let (latent, loss) = model.quantize(x.clone());
+            let loss = voxel_loss(model.decode(latent), x, Difference::L2, None) + loss;
+            backward(loss).take_module(&model).len()
+        })
+    };
+    let vq_vae = |policy: ResidencyPolicy| {
+        recorded(move |device| {
+            let config = VqVae3dConfig::new(vec![4, 8], vec![4, 8], VectorQuantizerConfig::new(16, 8));
+            let model = config.init(device).with_residency(policy);
+            let (reconstruction, loss) = model.forward(Tensor::zeros([1, 1, 8, 8, 8], device));
+            backward(reconstruction.mean() + loss).take_module(&model).len()
+        })
+    };
+    let (keep, again) = (ResidencyPolicy::keep, ResidencyPolicy::recompute_all);
+    assert_eq!(vae(again()), 2 * vae(keep()) - 2, "all convolutions but the two around the latent run twice");
+    assert_eq!(discrete(again()), 2 * discrete(keep()) - 2);
+    // The gradients of the two transposed convolutions are convolutions, and run once.
+    assert_eq!(vq_vae(again()), 2 * vq_vae(keep()) - 2);
+}
