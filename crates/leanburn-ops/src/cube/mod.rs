@@ -18,8 +18,14 @@ pub(crate) const FLOPS_OF_STATISTICS: u64 = 4;
 pub(crate) const FLOPS_OF_NORM_ACT: u64 = 8;
 pub(crate) const FLOPS_OF_SUMS: u64 = 10;
 
-/// Bytes that the sums of one channel take before they are added up, at most.
-const SUMS_OF_A_CHANNEL: usize = 64 * 2 * size_of::<f32>();
+/// Units that share the positions of a channel at most, and positions that are worth one.
+const MOST_PARTS: usize = 2048;
+const POSITIONS_OF_A_PART: usize = 64;
+
+/// How many units share the positions of a channel of a volume.
+fn parts_of([_, _, depth, height, width]: [usize; 5]) -> usize {
+    (depth * height * width / POSITIONS_OF_A_PART).clamp(1, MOST_PARTS)
+}
 
 /// Whether the operations of this module compute on the tensor, or are written down for it.
 pub(crate) fn holds<const D: usize>(tensor: &Tensor<D>) -> bool {
@@ -52,15 +58,21 @@ macro_rules! launch {
     }};
 }
 
-/// Mean and reciprocal of the standard deviation of each group of channels, each `[batch_size, num_groups]`, float32.
-pub(crate) fn group_statistics(x: &Tensor<5>, num_groups: usize, epsilon: f64) -> [Tensor<2>; 2] {
-    let dims = [x.dims()[0], num_groups];
-    if let Some(call) = Call::on_cube("group_statistics", x) {
-        let call = call.reads(x).costs(FLOPS_OF_STATISTICS * values(x), sums_of_runs(x));
-        return pair(call.gives(dims, DType::F32).gives(dims, DType::F32));
+/// The mean of some positions of each channel, `[batch_size, channels]`, float32.
+pub(crate) fn sampled_mean(x: &Tensor<5>) -> Tensor<2> {
+    if let Some(call) = Call::on_cube("sampled_mean", x) {
+        return call.reads(x).record_one([x.dims()[0], x.dims()[1]], DType::F32);
     }
-    let (mean, reciprocal) = launch!(group_statistics(x.clone().into_dispatch(), num_groups, epsilon as f32));
-    [mean, reciprocal].map(Tensor::from_dispatch)
+    Tensor::from_dispatch(launch!(sampled_mean(x.clone().into_dispatch())))
+}
+
+/// The sums of `x - origin`, and of its square, over each channel: each `[batch_size, channels]`, float32, as is `origin`.
+pub(crate) fn moments(x: &Tensor<5>, origin: Tensor<2>) -> [Tensor<2>; 2] {
+    if let Some(call) = Call::on_cube("moments", x) {
+        return added_up(recorded_parts(call.reads(x).takes(origin).costs(FLOPS_OF_STATISTICS * values(x), 0), x));
+    }
+    let (sums, squares) = launch!(moments(x.clone().into_dispatch(), origin.into_dispatch()));
+    added_up([sums, squares].map(Tensor::from_dispatch))
 }
 
 /// `activation(scale * x + shift)`; scale and shift are `[batch_size, channels]`, float32.
@@ -86,16 +98,14 @@ pub(crate) fn norm_act_sums(
     [scale, shift, mean]: [Tensor<2>; 3],
     activation: Activation,
 ) -> [Tensor<2>; 2] {
-    let dims = [x.dims()[0], x.dims()[1]];
     if let Some(call) = Call::on_cube("norm_act_sums", x) {
         let call = call.reads(x).reads(gradient).takes(scale).takes(shift).takes(mean);
-        let call = call.costs(FLOPS_OF_SUMS * values(x), sums_of_runs(x));
-        return pair(call.gives(dims, DType::F32).gives(dims, DType::F32));
+        return added_up(recorded_parts(call.costs(FLOPS_OF_SUMS * values(x), 0), x));
     }
     let [x, gradient] = [x, gradient].map(|volume| volume.clone().into_dispatch());
     let [scale, shift, mean] = [scale, shift, mean].map(Tensor::into_dispatch);
     let (sums, products) = launch!(norm_act_sums(x, gradient, scale, shift, mean, activation));
-    [sums, products].map(Tensor::from_dispatch)
+    added_up([sums, products].map(Tensor::from_dispatch))
 }
 
 /// `gradient * activation'(scale * x + shift) * scale + slant * (x - mean) + offset`, over the gradient where nobody else
@@ -159,11 +169,16 @@ fn values(x: &Tensor<5>) -> u64 {
     x.shape().num_elements() as u64
 }
 
-fn sums_of_runs(x: &Tensor<5>) -> usize {
-    x.dims()[0] * x.dims()[1] * SUMS_OF_A_CHANNEL
+/// The parts of two sums over each channel, written down.
+fn recorded_parts(call: Call, x: &Tensor<5>) -> [Tensor<3>; 2] {
+    let dims = [x.dims()[0], x.dims()[1], parts_of(x.dims())];
+    let mut outputs = call.gives(dims, DType::F32).gives(dims, DType::F32).record();
+    [(); 2].map(|()| Tensor::from_dispatch(outputs.next().expect("two outputs were asked for")))
 }
 
-fn pair(call: Call) -> [Tensor<2>; 2] {
-    let mut outputs = call.record();
-    [(); 2].map(|()| Tensor::from_dispatch(outputs.next().expect("two outputs were asked for")))
+fn added_up(parts: [Tensor<3>; 2]) -> [Tensor<2>; 2] {
+    parts.map(|parts| {
+        let [batch_size, channels, _] = parts.dims();
+        parts.sum_dim(2).reshape([batch_size, channels])
+    })
 }

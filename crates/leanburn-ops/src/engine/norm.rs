@@ -60,8 +60,7 @@ impl Normalization {
             return Self { norm, mean: next(), deviation_reciprocal: next() };
         }
         if cube::holds(x) {
-            let [mean, deviation_reciprocal] = cube::group_statistics(x, groups, norm.epsilon);
-            return Self { norm, mean, deviation_reciprocal };
+            return Self::on_gpu(norm, x);
         }
         let (mean, deviation_reciprocal) = match CpuTensor::holds(x) {
             true => {
@@ -81,6 +80,23 @@ impl Normalization {
             }
         };
         Self { norm, mean, deviation_reciprocal }
+    }
+
+    /// The sums are of differences from a rough mean: where the mean is large, the squares do not cancel.
+    fn on_gpu(norm: Norm, x: &Tensor<5>) -> Self {
+        let [batch_size, channels, depth, height, width] = x.dims();
+        let (groups, per_group) = (norm.num_groups, channels / norm.num_groups);
+        let of_groups = |sums: Tensor<2>| -> Tensor<2> {
+            let apart: Tensor<3> = sums.reshape([batch_size, groups, per_group]);
+            apart.sum_dim(2).reshape([batch_size, groups])
+        };
+        let origin = of_groups(cube::sampled_mean(x)) / per_group as f64;
+        let sums = cube::moments(x, spread(origin.clone(), channels));
+        let values = (per_group * depth * height * width) as f64;
+        let [offset, square] = sums.map(|sums| of_groups(sums) / values);
+        let variance = (square - offset.clone().square()).clamp_min(0.0);
+        let deviation_reciprocal = (variance + norm.epsilon).sqrt().recip();
+        Self { norm, mean: origin + offset, deviation_reciprocal }
     }
 
     fn statistics(&self) -> GroupStatistics {

@@ -9,11 +9,17 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use leanburn_kernels::Activation;
 
+use super::super::parts_of;
 use super::{max_pool, norm, resample};
 
-/// `[batch_size, columns]` in float32.
-fn of_items(x: &TensorSpec, columns: usize) -> TensorSpec {
-    TensorSpec::new([x.shape[0], columns].into(), DType::F32)
+/// `[batch_size, channels]` in float32.
+fn of_channels(x: &TensorSpec) -> TensorSpec {
+    TensorSpec::new([x.shape[0], x.shape[1]].into(), DType::F32)
+}
+
+/// `[batch_size, channels, parts]` in float32.
+fn of_parts(x: &TensorSpec) -> TensorSpec {
+    TensorSpec::new([x.shape[0], x.shape[1], parts_of(x.shape.dims())].into(), DType::F32)
 }
 
 fn volume(x: &TensorSpec, dims: &[usize; 5]) -> TensorSpec {
@@ -23,13 +29,14 @@ fn volume(x: &TensorSpec, dims: &[usize; 5]) -> TensorSpec {
 /// What the kernels of this crate compute, on the devices that have them.
 #[backend_extension(Cube, Fusion)]
 pub(crate) trait CubeOps: Backend {
-    /// Mean and reciprocal of the standard deviation of each group of channels, `[batch_size, num_groups]`.
-    #[fusion(meta = |x, groups, _: &f32| (of_items(x, *groups), of_items(x, *groups)))]
-    fn group_statistics(
-        x: FloatTensor<Self>,
-        num_groups: usize,
-        epsilon: f32,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+    /// The mean of some positions of each channel, `[batch_size, channels]`.
+    #[fusion(meta = of_channels)]
+    fn sampled_mean(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// The parts of the sums of `x - origin`, and of its square, over each channel, `[batch_size, channels, parts]`;
+    /// `origin` is `[batch_size, channels]`.
+    #[fusion(meta = |x, _: &TensorSpec| (of_parts(x), of_parts(x)))]
+    fn moments(x: FloatTensor<Self>, origin: FloatTensor<Self>) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     /// `activation(scale * x + shift)`; scale and shift are `[batch_size, channels]`.
     #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, _: &Activation| x.clone())]
@@ -40,10 +47,10 @@ pub(crate) trait CubeOps: Backend {
         activation: Activation,
     ) -> FloatTensor<Self>;
 
-    /// The sums over each channel of the gradient before the activation, and of it times `x - mean`,
-    /// `[batch_size, channels]`.
+    /// The parts of the sums over each channel of the gradient before the activation, and of it times `x - mean`,
+    /// `[batch_size, channels, parts]`.
     #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &Activation| {
-        (of_items(x, x.shape[1]), of_items(x, x.shape[1]))
+        (of_parts(x), of_parts(x))
     })]
     fn norm_act_sums(
         x: FloatTensor<Self>,
@@ -100,8 +107,12 @@ pub(crate) trait CubeOps: Backend {
 }
 
 impl CubeOps for CubeBackend {
-    fn group_statistics(x: CubeTensor, num_groups: usize, epsilon: f32) -> (CubeTensor, CubeTensor) {
-        norm::group_statistics(x, num_groups, epsilon).into()
+    fn sampled_mean(x: CubeTensor) -> CubeTensor {
+        norm::sampled_mean(x)
+    }
+
+    fn moments(x: CubeTensor, origin: CubeTensor) -> (CubeTensor, CubeTensor) {
+        norm::moments(x, into_contiguous(origin)).into()
     }
 
     fn norm_act(x: CubeTensor, scale: CubeTensor, shift: CubeTensor, activation: Activation) -> CubeTensor {

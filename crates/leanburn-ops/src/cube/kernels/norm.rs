@@ -1,8 +1,9 @@
-//! Group normalisation and activation: statistics, forward, backward.
+//! Group normalisation and activation: sums, forward, backward.
 //!
 //! Everything is seen by channel of an item, `[batch_size, channels]`: a normalised volume is `scale * x + shift` there,
-//! and a group's sums are sums over its channels. A cube takes a run of positions of some channels that lie side by
-//! side; a second, small kernel adds the runs up.
+//! and a group's sums are sums over its channels. A sum over the positions of a channel is shared out among units, each of
+//! which gives its part; Burn adds the parts up. (A tree in the memory that units share would be shorter by a launch, but
+//! not every driver indexes that memory as CubeCL does.)
 
 use burn::tensor::DType;
 use burn_cubecl::cubecl;
@@ -11,14 +12,11 @@ use burn_cubecl::cubecl::prelude::*;
 use burn_cubecl::tensor::CubeTensor;
 use leanburn_kernels::Activation;
 
-use super::volume::{UNITS, Volume, address_type, dims, element, elementwise, small};
+use super::super::parts_of;
+use super::volume::{Volume, address_type, dims, element, elementwise, small};
 
-/// Positions that a unit takes at least.
-const POSITIONS_OF_A_UNIT: usize = 16;
-/// Runs that the positions of a channel are cut into at most.
-const MOST_RUNS: usize = 64;
-/// Channels side by side that a cube takes where they lie side by side.
-const LANES: usize = 32;
+/// Positions of a channel that stand for all of them where a rough mean will do.
+const SAMPLES: usize = 256;
 
 /// An activation as kernels are told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,214 +67,135 @@ fn row_of(place: usize, positions: usize, channels: usize, #[comptime] channels_
     }
 }
 
-/// How the sums over the positions of each channel are shared out.
-#[derive(Clone, Copy, Debug)]
-struct Runs {
-    /// Channels that a cube takes.
-    lanes: usize,
-    /// Positions of a run.
-    length: usize,
-    count: usize,
-}
-
-impl Runs {
-    fn of(volume: &Volume) -> Self {
-        let [_, channels, depth, height, width] = volume.dims();
-        let positions = depth * height * width;
-        let lanes = if volume.is_channels_last() { channels.next_power_of_two().min(LANES) } else { 1 };
-        let least = UNITS / lanes * POSITIONS_OF_A_UNIT;
-        let length = positions.div_ceil(positions.div_ceil(least).clamp(1, MOST_RUNS));
-        Self { lanes, length, count: positions.div_ceil(length) }
-    }
-
-    fn cubes(&self, [batch_size, channels, ..]: [usize; 5]) -> CubeCount {
-        CubeCount::Static(self.count as u32, channels.div_ceil(self.lanes) as u32, batch_size as u32)
-    }
-}
-
-/// The positions of one channel that a unit adds up.
+/// The positions of one channel that a unit adds up: one in `parts`.
 #[derive(CubeType, Clone, Copy)]
 struct Share {
-    /// Whether there is such a channel.
-    is_there: bool,
+    row: usize,
+    part: usize,
     /// Place in memory of the channel's first value.
     first: usize,
     /// Places from one position to the next.
     step: usize,
-    start: usize,
-    end: usize,
-    row: usize,
 }
 
+/// The share of a unit. Units side by side read values side by side.
 #[cube]
-fn share_of_unit(
-    positions: usize,
-    channels: usize,
-    length: usize,
-    #[comptime] lanes: usize,
-    #[comptime] channels_last: bool,
-) -> Share {
-    let unit = UNIT_POS as usize;
-    let channel = CUBE_POS_Y as usize * lanes + unit % lanes;
-    let item = CUBE_POS_Z as usize;
-    let row = item * channels + channel;
-    let run = CUBE_POS_X as usize * length;
-    let first = if comptime!(channels_last) { item * positions * channels + channel } else { row * positions };
-    let step = if comptime!(channels_last) { channels } else { 1usize.runtime() };
-    Share {
-        is_there: channel < channels,
-        first,
-        step,
-        start: run + unit / lanes,
-        end: usize::min(run + length, positions),
-        row,
+fn share_of_unit(positions: usize, channels: usize, parts: usize, #[comptime] channels_last: bool) -> Share {
+    if comptime!(channels_last) {
+        let channel = ABSOLUTE_POS % channels;
+        let item = ABSOLUTE_POS / channels / parts;
+        Share {
+            row: item * channels + channel,
+            part: ABSOLUTE_POS / channels % parts,
+            first: item * positions * channels + channel,
+            step: channels,
+        }
+    } else {
+        let row = ABSOLUTE_POS / parts;
+        Share { row, part: ABSOLUTE_POS % parts, first: row * positions, step: 1usize.runtime() }
     }
 }
 
-/// Count, mean, and sum of squared differences from the mean, of each run of each channel:
-/// `[batch_size * channels, runs]`.
+/// The mean of some positions of each channel.
 #[cube(launch, address_type = "dynamic")]
-fn moments_of_runs<E: Float>(
+fn mean_of_samples<E: Float>(
     x: &Tensor<E>,
-    means: &mut Tensor<f32>,
-    squares: &mut Tensor<f32>,
+    mean: &mut Tensor<f32>,
     positions: usize,
     channels: usize,
-    length: usize,
-    #[comptime] lanes: usize,
     #[comptime] channels_last: bool,
     #[define(E)] _element: ElemType,
 ) {
-    let share = share_of_unit(positions, channels, length, lanes, channels_last);
-    let parts = comptime!(UNITS / lanes);
-    let unit = UNIT_POS as usize;
-    let mut count = Shared::<[f32]>::new_slice(UNITS);
-    let mut mean = Shared::<[f32]>::new_slice(UNITS);
-    let mut square = Shared::<[f32]>::new_slice(UNITS);
-
-    // Differences from a value of the channel's own: their squares do not cancel where the mean is large.
-    let mut number = 0.0f32;
-    let mut origin = 0.0f32;
-    let mut sum = 0.0f32;
-    let mut sum_of_squares = 0.0f32;
-    if share.is_there {
-        let mut position = share.start;
-        if position < share.end {
-            origin = f32::cast_from(x[share.first + position * share.step]);
-        }
-        while position < share.end {
-            let difference = f32::cast_from(x[share.first + position * share.step]) - origin;
-            sum += difference;
-            sum_of_squares += difference * difference;
-            number += 1.0;
-            position += parts;
-        }
-    }
-    let own = f32::max(number, 1.0);
-    count[unit] = number;
-    mean[unit] = origin + sum / own;
-    square[unit] = sum_of_squares - sum * sum / own;
-
-    let mut half = comptime!(parts / 2).runtime();
-    while half > 0 {
-        sync_cube();
-        if unit < half * lanes {
-            let other = unit + half * lanes;
-            let (a, b) = (count[unit], count[other]);
-            let total = f32::max(a + b, 1.0);
-            let difference = mean[other] - mean[unit];
-            square[unit] += square[other] + difference * difference * a * b / total;
-            mean[unit] += difference * b / total;
-            count[unit] = a + b;
-        }
-        half /= 2;
-    }
-    if unit < lanes && share.is_there {
-        let place = share.row * CUBE_COUNT_X as usize + CUBE_POS_X as usize;
-        means[place] = mean[unit];
-        squares[place] = square[unit];
-    }
-}
-
-/// Mean and reciprocal of the standard deviation of each group, from the moments of its runs.
-#[cube(launch)]
-fn moments_of_groups(
-    run_means: &Tensor<f32>,
-    run_squares: &Tensor<f32>,
-    mean: &mut Tensor<f32>,
-    reciprocal: &mut Tensor<f32>,
-    positions: usize,
-    length: usize,
-    runs: usize,
-    channels: usize,
-    epsilon: f32,
-) {
-    let group = ABSOLUTE_POS;
-    if group >= mean.len() {
+    if ABSOLUTE_POS >= mean.len() {
         terminate!();
     }
-    let mut count = 0.0f32;
-    let mut average = 0.0f32;
-    let mut square = 0.0f32;
-    for index in 0..channels * runs {
-        let run = index % runs;
-        let number = f32::cast_from(usize::min(length, positions - run * length));
-        let place = group * channels * runs + index;
-        let total = count + number;
-        let difference = run_means[place] - average;
-        square += run_squares[place] + difference * difference * count * number / total;
-        average += difference * number / total;
-        count = total;
+    let share = share_of_unit(positions, channels, 1, channels_last);
+    let count = usize::min(positions, SAMPLES);
+    let apart = positions / count;
+    let mut sum = 0.0f32;
+    for sample in 0..count {
+        sum += f32::cast_from(x[share.first + sample * apart * share.step]);
     }
-    mean[group] = average;
-    reciprocal[group] = 1.0 / f32::sqrt(f32::max(square / count, 0.0) + epsilon);
+    mean[share.row] = sum / f32::cast_from(count);
 }
 
-/// Mean and reciprocal of the standard deviation, each `[batch_size, num_groups]` in float32.
-///
-/// # Memory
-///
-/// Eight bytes for each run of each channel, 64 runs at most.
-pub(super) fn group_statistics(x: CubeTensor, num_groups: usize, epsilon: f32) -> [CubeTensor; 2] {
+/// The mean of some positions of each channel of each item, `[batch_size, channels]`.
+pub(super) fn sampled_mean(x: CubeTensor) -> CubeTensor {
     let x = Volume::of(x);
-    let runs = Runs::of(&x);
-    let dims @ [batch_size, channels, depth, height, width] = x.dims();
-    let (positions, client) = (depth * height * width, x.tensor.client.clone());
-    let of_runs = || small(&x.tensor, &[batch_size * channels, runs.count], DType::F32);
-    let of_groups = || small(&x.tensor, &[batch_size, num_groups], DType::F32);
-    let [means, squares] = [of_runs(), of_runs()];
-    let [mean, reciprocal] = [of_groups(), of_groups()];
-    moments_of_runs::launch(
-        &client,
-        runs.cubes(dims),
-        CubeDim::new_1d(UNITS as u32),
+    let [batch_size, channels, depth, height, width] = x.dims();
+    let mean = small(&x.tensor, &[batch_size, channels], DType::F32);
+    let (cubes, units) = elementwise(&mean);
+    mean_of_samples::launch(
+        &mean.client,
+        cubes,
+        units,
         address_type(&[&x.tensor]),
         x.tensor.clone().into_tensor_arg(),
-        means.clone().into_tensor_arg(),
-        squares.clone().into_tensor_arg(),
-        positions,
+        mean.clone().into_tensor_arg(),
+        depth * height * width,
         channels,
-        runs.length,
-        runs.lanes,
         x.is_channels_last(),
         element(x.tensor.dtype),
     );
-    let (cubes, units) = elementwise(&mean);
-    moments_of_groups::launch(
-        &client,
+    mean
+}
+
+/// The parts of the sums of `x - origin`, and of its square, over each channel.
+#[cube(launch, address_type = "dynamic")]
+fn parts_of_moments<E: Float>(
+    x: &Tensor<E>,
+    origin: &Tensor<f32>,
+    sums: &mut Tensor<f32>,
+    squares: &mut Tensor<f32>,
+    positions: usize,
+    channels: usize,
+    parts: usize,
+    #[comptime] channels_last: bool,
+    #[define(E)] _element: ElemType,
+) {
+    if ABSOLUTE_POS >= sums.len() {
+        terminate!();
+    }
+    let share = share_of_unit(positions, channels, parts, channels_last);
+    let origin = origin[share.row];
+    let mut sum = 0.0f32;
+    let mut square = 0.0f32;
+    let mut position = share.part;
+    while position < positions {
+        let difference = f32::cast_from(x[share.first + position * share.step]) - origin;
+        sum += difference;
+        square += difference * difference;
+        position += parts;
+    }
+    sums[share.row * parts + share.part] = sum;
+    squares[share.row * parts + share.part] = square;
+}
+
+/// The parts of the sums of `x - origin`, and of its square, over each channel of each item: each
+/// `[batch_size, channels, parts]`; `origin` is `[batch_size, channels]`.
+pub(super) fn moments(x: CubeTensor, origin: CubeTensor) -> [CubeTensor; 2] {
+    let x = Volume::of(x);
+    let dims @ [batch_size, channels, depth, height, width] = x.dims();
+    let parts = parts_of(dims);
+    let outputs = [(); 2].map(|()| small(&x.tensor, &[batch_size, channels, parts], DType::F32));
+    let (cubes, units) = elementwise(&outputs[0]);
+    let [sums, squares] = outputs.clone().map(CubeTensor::into_tensor_arg);
+    parts_of_moments::launch(
+        &x.tensor.client,
         cubes,
         units,
-        means.into_tensor_arg(),
-        squares.into_tensor_arg(),
-        mean.clone().into_tensor_arg(),
-        reciprocal.clone().into_tensor_arg(),
-        positions,
-        runs.length,
-        runs.count,
-        channels / num_groups,
-        epsilon,
+        address_type(&[&x.tensor]),
+        x.tensor.clone().into_tensor_arg(),
+        origin.into_tensor_arg(),
+        sums,
+        squares,
+        depth * height * width,
+        channels,
+        parts,
+        x.is_channels_last(),
+        element(x.tensor.dtype),
     );
-    [mean, reciprocal]
+    outputs
 }
 
 /// `activation(scale * x + shift)`.
@@ -328,9 +247,9 @@ pub(super) fn norm_act(x: CubeTensor, scale: CubeTensor, shift: CubeTensor, acti
     y
 }
 
-/// Of each run of each channel: the sum of the gradients before the activation, and of these times `x - mean`.
+/// The parts of the sums of the gradient before the activation, and of it times `x - mean`, over each channel.
 #[cube(launch, address_type = "dynamic")]
-fn sums_of_runs<E: Float>(
+fn parts_of_gradients<E: Float>(
     x: &Tensor<E>,
     gradient: &Tensor<E>,
     scale: &Tensor<f32>,
@@ -340,74 +259,42 @@ fn sums_of_runs<E: Float>(
     products: &mut Tensor<f32>,
     positions: usize,
     channels: usize,
-    length: usize,
+    parts: usize,
     slope: f32,
     #[comptime] function: Function,
-    #[comptime] lanes: usize,
     #[comptime] channels_last: bool,
     #[define(E)] _element: ElemType,
 ) {
-    let share = share_of_unit(positions, channels, length, lanes, channels_last);
-    let parts = comptime!(UNITS / lanes);
-    let unit = UNIT_POS as usize;
-    let mut sum = Shared::<[f32]>::new_slice(UNITS);
-    let mut product = Shared::<[f32]>::new_slice(UNITS);
-
-    let mut own_sum = 0.0f32;
-    let mut own_product = 0.0f32;
-    if share.is_there {
-        let (scale, shift, mean) = (scale[share.row], shift[share.row], mean[share.row]);
-        let mut position = share.start;
-        while position < share.end {
-            let place = share.first + position * share.step;
-            let value = f32::cast_from(x[place]);
-            let before = f32::cast_from(gradient[place]) * derivative(value * scale + shift, slope, function);
-            own_sum += before;
-            own_product += before * (value - mean);
-            position += parts;
-        }
-    }
-    sum[unit] = own_sum;
-    product[unit] = own_product;
-
-    let mut half = comptime!(parts / 2).runtime();
-    while half > 0 {
-        sync_cube();
-        if unit < half * lanes {
-            let other = unit + half * lanes;
-            sum[unit] += sum[other];
-            product[unit] += product[other];
-        }
-        half /= 2;
-    }
-    if unit < lanes && share.is_there {
-        let place = share.row * CUBE_COUNT_X as usize + CUBE_POS_X as usize;
-        sums[place] = sum[unit];
-        products[place] = product[unit];
-    }
-}
-
-/// The sum of each row of `[rows, runs]`.
-#[cube(launch)]
-fn sums_of_rows(x: &Tensor<f32>, sums: &mut Tensor<f32>, runs: usize) {
-    let row = ABSOLUTE_POS;
-    if row >= sums.len() {
+    if ABSOLUTE_POS >= sums.len() {
         terminate!();
     }
+    let share = share_of_unit(positions, channels, parts, channels_last);
+    let scale = scale[share.row];
+    let shift = shift[share.row];
+    let mean = mean[share.row];
     let mut sum = 0.0f32;
-    for run in 0..runs {
-        sum += x[row * runs + run];
+    let mut product = 0.0f32;
+    let mut position = share.part;
+    while position < positions {
+        let place = share.first + position * share.step;
+        let value = f32::cast_from(x[place]);
+        let before = f32::cast_from(gradient[place]) * derivative(value * scale + shift, slope, function);
+        sum += before;
+        product += before * (value - mean);
+        position += parts;
     }
-    sums[row] = sum;
+    sums[share.row * parts + share.part] = sum;
+    products[share.row * parts + share.part] = product;
 }
 
-/// What the gradient before the activation sums up to, and its products with `x - mean`: each `[batch_size, channels]`.
+/// The parts of what the gradient before the activation sums up to, and of its products with `x - mean`: each
+/// `[batch_size, channels, parts]`.
 ///
 /// `maps` are scale, shift and mean of each channel of each item.
 ///
 /// # Memory
 ///
-/// Eight bytes for each run of each channel, 64 runs at most; a copy of the gradient where it lies otherwise than `x`.
+/// A copy of the gradient where it lies otherwise than `x`.
 pub(super) fn norm_act_sums(
     x: CubeTensor,
     gradient: CubeTensor,
@@ -416,17 +303,16 @@ pub(super) fn norm_act_sums(
 ) -> [CubeTensor; 2] {
     let x = Volume::of(x);
     let gradient = Volume::in_layout(gradient, x.layout);
-    let runs = Runs::of(&x);
     let dims @ [batch_size, channels, depth, height, width] = x.dims();
-    let (function, slope) = function(activation);
-    let of_runs = || small(&x.tensor, &[batch_size * channels, runs.count], DType::F32);
-    let parts = [of_runs(), of_runs()];
+    let (parts, (function, slope)) = (parts_of(dims), function(activation));
+    let outputs = [(); 2].map(|()| small(&x.tensor, &[batch_size, channels, parts], DType::F32));
+    let (cubes, units) = elementwise(&outputs[0]);
     let [scale, shift, mean] = maps.map(CubeTensor::into_tensor_arg);
-    let [sums, products] = parts.clone().map(CubeTensor::into_tensor_arg);
-    sums_of_runs::launch(
+    let [sums, products] = outputs.clone().map(CubeTensor::into_tensor_arg);
+    parts_of_gradients::launch(
         &x.tensor.client,
-        runs.cubes(dims),
-        CubeDim::new_1d(UNITS as u32),
+        cubes,
+        units,
         address_type(&[&x.tensor]),
         x.tensor.clone().into_tensor_arg(),
         gradient.into_tensor_arg(),
@@ -437,20 +323,13 @@ pub(super) fn norm_act_sums(
         products,
         depth * height * width,
         channels,
-        runs.length,
+        parts,
         slope,
         function,
-        runs.lanes,
         x.is_channels_last(),
         element(x.tensor.dtype),
     );
-    parts.map(|part| {
-        let sums = small(&part, &[batch_size, channels], DType::F32);
-        let (cubes, units) = elementwise(&sums);
-        let output = sums.clone().into_tensor_arg();
-        sums_of_rows::launch(&part.client.clone(), cubes, units, part.into_tensor_arg(), output, runs.count);
-        sums
-    })
+    outputs
 }
 
 /// `gradient * activation'(scale * x + shift) * scale + slant * (x - mean) + offset`, over the gradient.

@@ -8,9 +8,6 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-/// Units of a cube (threads of a block) where a kernel chooses.
-pub(super) const UNITS: usize = 256;
-
 /// How the values of a volume `[batch_size, channels, depth, height, width]` follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
