@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 use burn::tensor::{DType, Device};
 use bytesize::ByteSize;
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_ops::Gpu;
+use leanburn_ops::{Gpu, use_exclusive_pages};
 use leanburn_train::Precision;
 
+use crate::config::{Allocator, DeviceSection};
 use crate::error::{CommandError, Result};
 
 /// A family of devices, and whether this build has it.
@@ -180,6 +181,20 @@ pub fn device_for(name: &str, precision: Precision) -> Result<Device> {
             remedy: format!("set device.precision to one of {}", precisions(&device)),
         }),
     }
+}
+
+/// The device that a configuration names, which must compute in its precision and allocates as it says.
+///
+/// # Errors
+///
+/// As [`device_for`].
+pub fn device_of(section: &DeviceSection) -> Result<Device> {
+    static TOLD: OnceLock<()> = OnceLock::new();
+    let device = device_for(&section.name, section.resolved_precision())?;
+    if section.allocator == Allocator::ExclusivePages && TOLD.set(()).is_ok() {
+        use_exclusive_pages(&device);
+    }
+    Ok(device)
 }
 
 /// The devices of this machine, and the families that this build or this machine has not.

@@ -45,3 +45,26 @@ impl Gpu {
         None
     }
 }
+
+/// Has the device give each tensor pages of its own, in place of pages that tensors share. Before its first use: afterwards
+/// nothing changes, and `false` is returned, as for a device that cannot be told (CUDA, ROCm, the CPU).
+///
+/// # Memory
+///
+/// Pages come in sizes that grow by steps: more is reserved for tensors of one size, less where sizes differ much.
+#[cfg(any(feature = "vulkan", feature = "wgpu", feature = "metal"))]
+pub fn use_exclusive_pages(device: &Device) -> bool {
+    use burn::backend::wgpu::{MemoryConfiguration, RuntimeOptions, graphics::AutoGraphicsApi, try_init_setup};
+    let device = device.clone().without_autodiff();
+    let burn::backend::DispatchDevice::Cube(burn_cubecl::CubeDevice::Wgpu(device)) = device.as_dispatch() else {
+        return false;
+    };
+    let options = RuntimeOptions { memory_config: MemoryConfiguration::ExclusivePages, ..RuntimeOptions::default() };
+    try_init_setup::<AutoGraphicsApi>(device, options).is_ok()
+}
+
+/// Has the device give each tensor pages of its own: there is none in this build that can be told.
+#[cfg(not(any(feature = "vulkan", feature = "wgpu", feature = "metal")))]
+pub fn use_exclusive_pages(_device: &Device) -> bool {
+    false
+}

@@ -2,34 +2,57 @@
 
 mod pages;
 
-use burn::backend::ir::OperationIr;
+use burn::backend::ir::{ModuleOperationIr, OperationIr};
 
-use crate::memory_model::{Effect, MemoryModel, Operand};
+use crate::memory_model::{Effect, MemoryModel, Operand, Place, written_over};
+use crate::operation::bytes_of;
 use crate::{FlexMemory, Timeline};
 
 /// The pool of a CubeCL device: tensors that are alive, each rounded up to the pool's alignment.
 ///
-/// Views and writing in place are taken from the CPU's rules, which are Burn's. What the pool holds in reserve beyond that,
-/// and what autotuned kernels take while they run, is not in it.
+/// A convolution gives its channels last and wants them last; a volume with its channels first is copied on the way in.
+/// What gets its values from a volume with the channels last has them last too, and counts as not contiguous: what must
+/// have them first copies it. Everything else is taken from the CPU's rules, which are Burn's. What autotuned kernels take
+/// while they run is not in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CubeMemory;
 
 /// Bytes that an allocation is a multiple of.
 const ALIGNMENT: u64 = 256;
 
-impl CubeMemory {
-    /// Bytes that the allocator takes from the device for a step, free gaps and padding included.
-    pub fn reserved(timeline: &Timeline) -> u64 {
-        pages::reserved(timeline, ALIGNMENT)
-    }
-}
-
 impl MemoryModel for CubeMemory {
     fn effect(&self, operation: &OperationIr, operands: &[Operand<'_>]) -> Effect {
-        Effect { workspace: 0, ..FlexMemory.effect(operation, operands) }
+        match operation {
+            OperationIr::Module(ModuleOperationIr::Conv3d(convolution)) => {
+                let has_channels = |dims: &[usize]| dims[1] > 1;
+                let is_first = operands[0].is_contiguous && has_channels(&convolution.x.shape);
+                let workspace = if is_first { bytes_of(&convolution.x) } else { 0 };
+                Effect { outputs: vec![(Place::New, !has_channels(&convolution.out.shape))], workspace }
+            }
+            _ => Effect { workspace: 0, ..FlexMemory.effect(operation, operands) },
+        }
+    }
+
+    /// A kernel takes its first volume as it lies, gives what it makes in the same order, and copies others that lie
+    /// otherwise.
+    fn kernel(&self, operation: &OperationIr, operands: &[Operand<'_>], workspace: u64, over: Option<usize>) -> Effect {
+        let Some(first) = operands.first() else { return Effect::new_outputs(operation) };
+        let is_volume = |operand: &&Operand<'_>| operand.tensor.shape.len() == first.tensor.shape.len();
+        let others = operands.iter().filter(is_volume);
+        let copied = others.filter(|operand| operand.is_contiguous != first.is_contiguous);
+        let workspace = workspace + copied.map(|operand| bytes_of(operand.tensor)).sum::<u64>();
+        let mut effect = Effect { workspace, ..written_over(operation, operands, over) };
+        for (output, tensor) in effect.outputs.iter_mut().zip(operation.outputs()) {
+            output.1 = first.is_contiguous || tensor.shape.len() != first.tensor.shape.len();
+        }
+        effect
     }
 
     fn allocated(&self, bytes: u64) -> u64 {
         bytes.next_multiple_of(ALIGNMENT)
+    }
+
+    fn reserved(&self, timeline: &Timeline) -> Option<u64> {
+        Some(pages::reserved(timeline, ALIGNMENT))
     }
 }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use burn::backend::ir::{OperationIr, TensorIr};
 
+use crate::Timeline;
+use crate::operation::bytes_of;
+
 /// An input of an operation, as it stands when the operation runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a> {
@@ -45,8 +48,37 @@ pub trait MemoryModel: fmt::Debug {
     /// What an operation does with memory; `operands` are its inputs in the order of [`OperationIr::inputs`].
     fn effect(&self, operation: &OperationIr, operands: &[Operand<'_>]) -> Effect;
 
+    /// What a kernel of ours does with memory; it says itself how much workspace it has, and over which input its first
+    /// output is written where nobody else holds it.
+    ///
+    /// Here as on the CPU: inputs that are not contiguous are copied.
+    fn kernel(&self, operation: &OperationIr, operands: &[Operand<'_>], workspace: u64, over: Option<usize>) -> Effect {
+        let copies = operands.iter().filter(|operand| !operand.is_contiguous).map(|operand| bytes_of(operand.tensor));
+        let workspace = workspace + copies.sum::<u64>();
+        Effect { workspace, ..written_over(operation, operands, over) }
+    }
+
     /// Bytes that an allocation of `bytes` takes.
     fn allocated(&self, bytes: u64) -> u64 {
         bytes
     }
+
+    /// Bytes that the allocator takes from the device for a step, free gaps and padding included; `None` where it takes
+    /// what is asked for.
+    fn reserved(&self, _timeline: &Timeline) -> Option<u64> {
+        None
+    }
+}
+
+/// New outputs, but for the first where it fits over an input that nobody else holds.
+pub(crate) fn written_over(operation: &OperationIr, operands: &[Operand<'_>], over: Option<usize>) -> Effect {
+    let mut effect = Effect::new_outputs(operation);
+    let fits = |operand: &Operand<'_>| {
+        operand.is_unique
+            && operation.outputs().next().is_some_and(|output| bytes_of(output) == bytes_of(operand.tensor))
+    };
+    if let (Some(input), Some(output)) = (over.filter(|&input| fits(&operands[input])), effect.outputs.first_mut()) {
+        *output = (Place::Input(input), true);
+    }
+    effect
 }

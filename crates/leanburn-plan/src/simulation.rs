@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use burn::backend::ir::{OperationIr, TensorId, TensorIr, TensorStatus};
 use leanburn_ops::recording::{Note, Pass, Purpose};
 
-use crate::memory_model::{Effect, MemoryModel, Operand, Place};
+use crate::memory_model::{MemoryModel, Operand, Place};
 use crate::operation::{bytes_of, flops_of, is_half, name_of};
 use crate::timeline::{Block, Cause, Moment, Phase, Timeline};
 
@@ -163,7 +163,7 @@ impl<'a> Account<'a> {
     fn run(&mut self, index: usize, operation: &OperationIr, note: Option<Note<'_>>) {
         let operands: Vec<Operand<'_>> = operation.inputs().map(|tensor| self.operand(index, tensor)).collect();
         let effect = match &note {
-            Some(Note::Kernel { workspace, over, .. }) => kernel_effect(operation, &operands, *workspace, *over),
+            Some(Note::Kernel { workspace, over, .. }) => self.memory.kernel(operation, &operands, *workspace, *over),
             _ => self.memory.effect(operation, &operands),
         };
         let segment = self.within.last().copied().or_else(|| self.segment_before());
@@ -234,22 +234,6 @@ impl<'a> Account<'a> {
         });
         Timeline { blocks: blocks.collect(), moments: self.moments, segments: self.segments, parents: self.parents }
     }
-}
-
-/// A kernel reads contiguous inputs, and copies those that are not.
-fn kernel_effect(operation: &OperationIr, operands: &[Operand<'_>], workspace: u64, over: Option<usize>) -> Effect {
-    let mut effect = Effect::new_outputs(operation);
-    let copies: u64 =
-        operands.iter().filter(|operand| !operand.is_contiguous).map(|operand| bytes_of(operand.tensor)).sum();
-    effect.workspace = workspace + copies;
-    let fits = |operand: &Operand<'_>| {
-        operand.is_unique
-            && operation.outputs().next().is_some_and(|output| bytes_of(output) == bytes_of(operand.tensor))
-    };
-    if let (Some(input), Some(output)) = (over.filter(|&input| fits(&operands[input])), effect.outputs.first_mut()) {
-        *output = (Place::Input(input), true);
-    }
-    effect
 }
 
 fn cause_of(purpose: Purpose) -> Cause {

@@ -6,15 +6,15 @@ use std::time::Instant;
 use bytesize::ByteSize;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_plan::{Candidate, Class, FlexMemory, Phase, Target, Timeline};
+use leanburn_plan::{Candidate, Class, MemoryModel, Phase, Timeline};
 use leanburn_train::{CountingAllocator, PhasePeaks, TrainError, Trainer};
 use serde_json::json;
 
 use super::plan::{extent_of_data, load};
 use crate::console::print_line;
-use crate::device::device_for;
-use crate::error::{CommandError, Result};
-use crate::planning::ConfigSpace;
+use crate::device::device_of;
+use crate::error::Result;
+use crate::planning::{ConfigSpace, memory_of};
 use crate::progress::Progress;
 use crate::workload;
 
@@ -44,35 +44,32 @@ struct Measured {
     phases: PhasePeaks,
     /// Seconds of the median step.
     seconds: f64,
+    /// What the pool of a GPU had taken from it, in bytes.
+    reserved: Option<u64>,
 }
 
 impl Measure {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
         let config = load(&self.config, &self.set)?;
-        if config.device.name != "flex" && config.device.name != "cpu" {
-            return Err(CommandError::Input {
-                subject: "device.name".into(),
-                expected: "flex, the CPU, whose heap is counted".into(),
-                found: config.device.name.clone(),
-                remedy: "add --set device.name=flex".into(),
-            });
-        }
-        let space = ConfigSpace::new(&config, &source, Target::Cpu, || extent_of_data(&config))?;
+        let (target, memory) = memory_of(&config.device.name)?;
+        let space = ConfigSpace::new(&config, &source, target, || extent_of_data(&config))?;
+        let bench = Bench { space: &space, memory, source: &source, steps: self.steps };
         match self.ladder {
-            true => self.climb(&space, &source),
-            false => self.compare(&space, &source),
+            true => self.climb(&bench),
+            false => self.compare(&bench),
         }
     }
 
-    fn compare(&self, space: &ConfigSpace, source: &str) -> Result<()> {
-        let candidate = space.configured();
-        let timeline = space.record_with(&candidate, candidate.accumulation)?.timeline(&FlexMemory);
-        let measured = self.measure(space, source, &candidate)?;
+    fn compare(&self, bench: &Bench<'_>) -> Result<()> {
+        let candidate = bench.space.configured();
+        let timeline = bench.timeline(&candidate)?;
+        let measured = bench.measure(&candidate)?;
         let of = |phase: Phase| {
             let moments = timeline.moments.iter().filter(|moment| moment.phase == phase);
             moments.map(|moment| moment.during).max().unwrap_or(0)
         };
+        let reserved = bench.memory.reserved(&timeline).zip(measured.reserved);
         let rows = [
             ("forward", of(Phase::Forward), measured.phases.forward),
             ("backward", of(Phase::Backward), measured.phases.backward),
@@ -84,10 +81,12 @@ impl Measure {
                 .iter()
                 .map(|(name, predicted, measured)| json!({ "phase": name, "predicted_bytes": predicted, "measured_bytes": measured }))
                 .collect();
-            return print_line(json!({ "config": source, "step_seconds": measured.seconds, "phases": rows }));
+            return print_line(json!({ "config": bench.source, "step_seconds": measured.seconds, "phases": rows,
+                "predicted_reserved_bytes": bench.memory.reserved(&timeline), "measured_reserved_bytes": measured.reserved }));
         }
-        let mut table = right_aligned(&["peak of the heap", "predicted", "measured", "difference"]);
-        for (name, predicted, measured) in rows {
+        let mut table = right_aligned(&["peak", "predicted", "measured", "difference"]);
+        let reserved = reserved.map(|(predicted, measured)| ("reserved by the pool", predicted, measured));
+        for (name, predicted, measured) in rows.into_iter().chain(reserved) {
             let [planned, found] = [predicted, measured].map(|bytes| ByteSize::b(bytes).to_string());
             table.add_row([name.to_string(), planned, found, difference(predicted, measured)]);
         }
@@ -95,27 +94,28 @@ impl Measure {
         print_line(format_args!("step  {:.2} s, median of {}", measured.seconds, self.steps))
     }
 
-    fn climb(&self, space: &ConfigSpace, source: &str) -> Result<()> {
-        let rungs = rungs(space);
+    fn climb(&self, bench: &Bench<'_>) -> Result<()> {
+        let rungs = rungs(bench.space);
         let mut progress = Progress::new("measuring", rungs.len() as u64, 0);
         let mut rows = Vec::new();
         for (name, class, candidate) in rungs {
-            let timeline: Timeline = space.record_with(&candidate, candidate.accumulation)?.timeline(&FlexMemory);
-            let measured = self.measure(space, source, &candidate)?;
+            let timeline = bench.timeline(&candidate)?;
+            let measured = bench.measure(&candidate)?;
             progress.step(|| name.clone());
-            rows.push((name, class, timeline.peak(), measured));
+            rows.push((name, class, timeline.peak(), bench.memory.reserved(&timeline), measured));
         }
         progress.finish();
         if self.json {
-            let row = |(name, class, predicted, measured): &(String, Class, u64, Measured)| {
+            let row = |(name, class, predicted, reserved, measured): &(String, Class, u64, Option<u64>, Measured)| {
                 json!({ "saver": name, "class": class, "predicted_bytes": predicted, "measured_bytes": measured.peak,
-                    "step_seconds": measured.seconds })
+                    "step_seconds": measured.seconds, "predicted_reserved_bytes": reserved,
+                    "measured_reserved_bytes": measured.reserved })
             };
-            return print_line(json!({ "config": source, "ladder": rows.iter().map(row).collect::<Vec<_>>() }));
+            return print_line(json!({ "config": bench.source, "ladder": rows.iter().map(row).collect::<Vec<_>>() }));
         }
         let mut table = right_aligned(&["saver", "peak", "change", "step", "change", "predicted peak", "class"]);
         let mut before: Option<(u64, f64)> = None;
-        for (name, class, predicted, measured) in &rows {
+        for (name, class, predicted, _, measured) in &rows {
             let change = |now: f64, before: Option<f64>| match before {
                 Some(before) => format!("{:+.0} %", 100.0 * (now / before - 1.0)),
                 None => String::new(),
@@ -134,23 +134,46 @@ impl Measure {
         print_line(table)
     }
 
+}
+
+/// A configuration on its device.
+struct Bench<'a> {
+    space: &'a ConfigSpace,
+    memory: &'a dyn MemoryModel,
+    source: &'a str,
+    steps: u64,
+}
+
+impl Bench<'_> {
+    fn timeline(&self, candidate: &Candidate) -> Result<Timeline> {
+        Ok(self.space.record_with(candidate, candidate.accumulation)?.timeline(self.memory))
+    }
+
     /// Takes real steps on random volumes.
-    fn measure(&self, space: &ConfigSpace, source: &str, candidate: &Candidate) -> Result<Measured> {
-        let mut config = space.config(candidate);
+    fn measure(&self, candidate: &Candidate) -> Result<Measured> {
+        let mut config = self.space.config(candidate);
         config.autoencoder.training.adversarial_start_step = 0;
-        let device = device_for("flex", config.device.resolved_precision())?.autodiff();
-        let before = CountingAllocator.current_usage() as u64;
-        let run = workload::build(&config, source, &device)?;
+        let device = device_of(&config.device)?.autodiff();
+        let pool = device.memory_pool_usage();
+        let before = pool.map_or(CountingAllocator.current_usage() as u64, |pool| pool.bytes_in_use);
+        let run = workload::build(&config, self.source, &device)?;
         let mut trainer = Trainer::new(run, workload::trainer(&config), &device);
-        let shape = space.batch_shape(candidate);
+        let shape = self.space.batch_shape(candidate);
         let mut batches = std::iter::from_fn(|| Some(Ok::<_, TrainError>(random_volumes(shape, &device))));
         trainer.step(&mut batches)?; // makes the states of the optimizers
         let mut times = Vec::new();
-        let mut measured = Measured { peak: 0, phases: PhasePeaks::default(), seconds: 0.0 };
         for _ in 0..self.steps {
             let began = Instant::now();
-            let report = trainer.step(&mut batches)?;
+            trainer.step(&mut batches)?; // it reads its losses, and is over when they are there
             times.push(began.elapsed().as_secs_f64());
+        }
+        let reserved = device.memory_pool_usage().map(|pool| pool.bytes_reserved);
+        times.sort_by(f64::total_cmp);
+        let seconds = times[times.len() / 2];
+        let mut measured = Measured { peak: 0, phases: PhasePeaks::default(), seconds, reserved };
+        trainer.watch_memory();
+        for _ in 0..self.steps {
+            let report = trainer.step(&mut batches)?;
             let peak = report.memory.map_or(0, |memory| memory.peak);
             measured.peak = measured.peak.max(peak.saturating_sub(before));
             let PhasePeaks { forward, backward, update } = report.phases;
@@ -159,8 +182,6 @@ impl Measure {
             measured.phases.backward = largest(measured.phases.backward, backward);
             measured.phases.update = largest(measured.phases.update, update);
         }
-        times.sort_by(f64::total_cmp);
-        measured.seconds = times[times.len() / 2];
         Ok(measured)
     }
 }

@@ -36,8 +36,18 @@ pub(super) struct Session<'a> {
     before: f64,
     /// The most memory a step has held, in bytes.
     peak: u64,
-    /// What it was planned to hold, without volumes in memory and waiting batches.
-    planned: u64,
+    /// The most that was taken from the device, in bytes.
+    reserved: u64,
+    planned: Planned,
+}
+
+/// What a step was planned to hold, without volumes in memory and waiting batches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
+    /// The most at once, in bytes.
+    pub peak: u64,
+    /// What a GPU's pool takes from the device for it, in bytes.
+    pub reserved: Option<u64>,
 }
 
 impl<'a> Session<'a> {
@@ -48,7 +58,7 @@ impl<'a> Session<'a> {
         dataset: Arc<Dataset>,
         trainer: Trainer<Run>,
         device: Device,
-        planned: u64,
+        planned: Planned,
     ) -> Result<Self> {
         let step = trainer.steps();
         let goes_on = step > 0 || folder.metrics().exists();
@@ -67,7 +77,7 @@ impl<'a> Session<'a> {
         }
         let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
         let began = Instant::now();
-        Ok(Self { config, folder, dataset, trainer, store, device, metrics, events, began, before, peak, planned })
+        Ok(Self { config, folder, dataset, trainer, store, device, metrics, events, began, before, peak, reserved: 0, planned })
     }
 
     /// Trains up to `last_step` steps in all.
@@ -79,7 +89,8 @@ impl<'a> Session<'a> {
         let training = &self.config.autoencoder.training;
         let mut progress = Progress::new("training", last_step, self.trainer.steps());
         let planned = self.account().planned();
-        progress.note(&format!("planned peak {}", ByteSize::b(planned)));
+        let reserve = self.planned.reserved.map(|bytes| format!(", reserve of the pool {}", ByteSize::b(bytes)));
+        progress.note(&format!("planned peak {}{}", ByteSize::b(planned), reserve.unwrap_or_default()));
         self.write_plan()?;
         if self.trainer.steps() == 0 {
             self.validate(&progress)?;
@@ -140,6 +151,9 @@ impl<'a> Session<'a> {
             self.peak = self.peak.max(memory.peak);
             values.push(("memory.live_bytes".into(), memory.live as f64));
             values.push((PEAK.into(), memory.peak as f64));
+            values.push(("memory.padding_bytes".into(), memory.padding as f64));
+            values.push(("memory.reserved_bytes".into(), memory.reserved as f64));
+            self.reserved = self.reserved.max(memory.reserved);
         }
         self.log(report.step + 1, Phase::Train, values)
     }
@@ -210,7 +224,7 @@ impl<'a> Session<'a> {
             data: self.dataset.cached_bytes(),
             batches: sample_bytes * (batch * (self.config.data.prefetch + 1)) as u64,
             peak: self.peak,
-            planned_step: self.planned,
+            planned_step: self.planned.peak,
         }
     }
 
@@ -222,6 +236,8 @@ impl<'a> Session<'a> {
             "planned_step_bytes": account.planned_step,
             "planned_peak_bytes": account.planned(),
             "measured_peak_bytes": measured,
+            "planned_reserved_bytes": self.planned.reserved,
+            "measured_reserved_bytes": (self.reserved > 0).then_some(self.reserved),
         });
         let path = self.folder.plan();
         write_atomic(&path, format!("{plan:#}\n").as_bytes()).map_err(CommandError::writing(&path))
@@ -252,7 +268,10 @@ impl<'a> Session<'a> {
 
 fn headline(report: &StepReport) -> String {
     let losses: Vec<String> = report.losses.iter().map(|(name, loss)| format!("{name} {loss:.4}")).collect();
-    let memory = report.memory.map(|memory| format!("peak {}", ByteSize::b(memory.peak)));
+    let memory = report.memory.map(|memory| {
+        let reserved = (memory.reserved != memory.live).then(|| format!(" of {}", ByteSize::b(memory.reserved)));
+        format!("peak {}{}", ByteSize::b(memory.peak), reserved.unwrap_or_default())
+    });
     let skipped = report.learners.iter().filter(|learner| learner.skipped);
     let skipped = skipped.map(|learner| format!("{} skipped, scale {}", learner.learner, learner.loss_scale));
     losses.into_iter().chain(memory).chain(skipped).collect::<Vec<_>>().join("  ")

@@ -1,11 +1,11 @@
 //! One notch less memory for a training whose step did not fit.
 
 use bytesize::ByteSize;
-use leanburn_plan::{Candidate, Class, CubeMemory, FlexMemory, Machine, MemoryModel, Target, Timeline, frontier};
+use leanburn_plan::{Candidate, Class, Machine, Timeline, frontier};
 
 use crate::config::Config;
 use crate::error::Result;
-use crate::planning::{ConfigSpace, rates_for};
+use crate::planning::{ConfigSpace, memory_of, rates_for};
 
 /// What the planner has to say to a step that did not fit.
 #[derive(Debug)]
@@ -23,10 +23,7 @@ impl StepDown {
     ///
     /// What keeps the configuration from being recorded.
     pub fn of(config: &Config, source: &str) -> Result<Self> {
-        let (target, memory): (Target, &dyn MemoryModel) = match config.device.name.as_str() {
-            "flex" | "cpu" => (Target::Cpu, &FlexMemory),
-            _ => (Target::Gpu, &CubeMemory),
-        };
+        let (target, memory) = memory_of(&config.device.name)?;
         let space = ConfigSpace::new(config, source, target, || super::plan::extent_of_data(config))?;
         let now = space.configured();
         let timeline = space.record_with(&now, now.recorded())?.timeline(memory);

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use leanburn_data::{Dataset, Loader};
-use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Target};
 use leanburn_train::{TrainError, Trainer, volumes};
 
-use super::session::Session;
+use super::session::{Planned, Session};
 use super::step_down::StepDown;
 use crate::config::Config;
 use crate::console::print_line;
-use crate::device::device_for;
+use crate::device::device_of;
 use crate::error::{CommandError, Result};
-use crate::planning::ConfigSpace;
+use crate::planning::{ConfigSpace, memory_of};
 use crate::progress::Progress;
 use crate::run_folder::RunFolder;
 use crate::workload;
@@ -86,7 +85,7 @@ impl Train {
 
     /// Trains, from the beginning or from the newest checkpoint, until the end or until a step does not fit.
     fn train(&self, config: &Config, source: &str, resume: bool) -> Result<()> {
-        let device = device_for(&config.device.name, config.device.resolved_precision())?;
+        let device = device_of(&config.device)?;
         let folder = RunFolder::locate(&self.config, self.out.as_deref());
         folder.check(config, resume)?;
         let training_device = device.clone().autodiff();
@@ -128,16 +127,14 @@ fn advice(lower: Option<String>) -> String {
     )
 }
 
-/// The peak of a step, as its recording shows it.
-fn plan_step(config: &Config, source: &str, dataset: &Dataset) -> Result<u64> {
-    let (target, memory): (Target, &dyn MemoryModel) = match config.device.name.as_str() {
-        "flex" | "cpu" => (Target::Cpu, &FlexMemory),
-        _ => (Target::Gpu, &CubeMemory),
-    };
+/// The peak of a step and what a GPU's pool reserves for it, as its recording shows them.
+fn plan_step(config: &Config, source: &str, dataset: &Dataset) -> Result<Planned> {
+    let (target, memory) = memory_of(&config.device.name)?;
     let [_, extent @ ..] = dataset.train_sample(0)?.shape;
     let space = ConfigSpace::new(config, source, target, || Ok(extent))?;
     let candidate = space.configured();
-    Ok(space.record_with(&candidate, candidate.recorded())?.timeline(memory).peak())
+    let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(memory);
+    Ok(Planned { peak: timeline.peak(), reserved: memory.reserved(&timeline) })
 }
 
 /// Opens the data, with progress if it takes long.

@@ -29,7 +29,7 @@ mod values;
 mod tests;
 
 pub use autoencoder::AutoencoderSection;
-pub use device::{DeviceSection, LossScale};
+pub use device::{Allocator, DeviceSection, LossScale};
 pub use document::Config;
 pub use mistake::{ConfigErrors, Mistake, MistakeKind, Place};
 pub use recipes::{Recipe, recipes};

@@ -95,6 +95,23 @@ impl BudgetArguments {
     }
 }
 
+/// What a recording for the device of this name must stand for, and how that device allocates.
+///
+/// # Errors
+///
+/// [`CommandError::Device`] for a name that is unknown.
+pub fn memory_of(device_name: &str) -> Result<(Target, &'static dyn MemoryModel)> {
+    let target = if is_cpu(device_name)? { Target::Cpu } else { Target::Gpu };
+    Ok((target, memory_of_target(target)))
+}
+
+fn memory_of_target(target: Target) -> &'static dyn MemoryModel {
+    match target {
+        Target::Gpu => &CubeMemory,
+        Target::Cpu => &FlexMemory,
+    }
+}
+
 impl Budget {
     /// The budget on the device that a configuration names, where the arguments name no card.
     ///
@@ -141,10 +158,7 @@ impl Budget {
 
     /// How the device allocates.
     pub fn memory_model(&self) -> &'static dyn MemoryModel {
-        match self.target() {
-            Target::Gpu => &CubeMemory,
-            Target::Cpu => &FlexMemory,
-        }
+        memory_of_target(self.target())
     }
 
     /// Bytes of the budget that a driver's context takes.

@@ -155,7 +155,12 @@ pub fn run_fixture(name: &str, policy: ResidencyPolicy) -> Outcome {
 
 /// One step of forward and backward on the CPU, the input cast to `dtype`.
 pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outcome {
-    let device = Device::flex().autodiff();
+    run_fixture_on(Device::flex(), name, policy, dtype)
+}
+
+/// One step of forward and backward on a device, the input cast to `dtype`.
+pub fn run_fixture_on(device: Device, name: &str, policy: ResidencyPolicy, dtype: DType) -> Outcome {
+    let device = device.autodiff();
     leanburn_ops::random::seed(&device, 0);
     let fixture = Fixture::read(name);
     let x = fixture.tensor::<5>("input.x", &device).require_grad();

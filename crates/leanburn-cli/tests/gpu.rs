@@ -1,0 +1,79 @@
+//! The command on the GPUs of this build.
+//!
+//! Without a graphics card, `scripts/swiftshader.sh` makes a Vulkan device.
+#![cfg(any(feature = "vulkan", feature = "wgpu"))]
+
+mod common;
+
+use std::path::Path;
+
+use common::Place;
+use serde_json::Value;
+
+const DEVICE: &str = if cfg!(feature = "vulkan") { "vulkan" } else { "wgpu" };
+const STEPS: usize = 20;
+
+/// The reconstruction losses of the first steps of the recipe for the MNI152 scan.
+fn losses(place: &Place, device: &str) -> Vec<f64> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let recipe = repository.join("configs/mni152-autoencoder.yaml");
+    let data = format!("data.paths=[{}]", repository.join("data/mni152_2009a_t1_1mm.nii.gz").display());
+    let steps = STEPS.to_string();
+    // Looking at the whole head takes longer than the steps; it is no part of them.
+    let sets = ["data.val_patches=1", "autoencoder.training.visualize_interval=1000", data.as_str()];
+    let mut arguments = vec!["train", recipe.to_str().unwrap(), "--device", device, "--out", device, "--max-steps", &steps];
+    arguments.extend(sets.iter().flat_map(|set| ["--set", set]));
+    let ended = place.run(&arguments);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let records = place.metrics(device);
+    let steps = records.iter().filter(|record| record["phase"] == "train");
+    steps.map(|record| record["values"]["reconstruction"].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn a_recipe_learns_as_on_the_cpu() {
+    let place = Place::new();
+    let (cpu, gpu) = (losses(&place, "flex"), losses(&place, DEVICE));
+    assert_eq!((cpu.len(), gpu.len()), (STEPS, STEPS));
+    for (step, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
+        assert!((cpu - gpu).abs() <= 1e-3 * cpu.abs(), "step {step}: {cpu} on the CPU, {gpu} on {DEVICE}");
+    }
+    assert!(gpu[STEPS - 1] < gpu[0]);
+    let records = place.metrics(DEVICE);
+    let reserved = records[2]["values"]["memory.reserved_bytes"].as_f64().unwrap();
+    assert!(reserved >= records[2]["values"]["memory.live_bytes"].as_f64().unwrap());
+}
+
+#[test]
+fn a_device_is_checked_and_listed() {
+    let place = Place::new();
+    let checked = place.run(&["devices", "--check", DEVICE]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    assert!(checked.stdout.contains("f32"), "{checked:?}");
+    let listed = place.run(&["devices"]);
+    assert!(listed.stdout.contains(DEVICE) && listed.stdout.contains("not in this build"), "{listed:?}");
+}
+
+#[test]
+fn a_plan_is_what_the_pool_holds() {
+    let place = Place::new();
+    let size = ["--set", "data.phantom.shape=[32, 32, 32]", "--set", "data.patch_size=32"];
+    let device = format!("device.name={DEVICE}");
+    let arguments = [&["measure", "tiny.yaml", "--json", "--steps", "2", "--set", device.as_str()][..], &size].concat();
+    let measured = place.run(&arguments);
+    assert_eq!(measured.code, Some(0), "{measured:?}");
+    let measured: Value = serde_json::from_str(&measured.stdout).unwrap();
+    let rows = measured["phases"].as_array().unwrap();
+    let step = rows.iter().find(|row| row["phase"] == "step").unwrap();
+    let (planned, found) = (step["predicted_bytes"].as_f64().unwrap(), step["measured_bytes"].as_f64().unwrap());
+    println!("{measured:#}");
+    assert!((planned - found).abs() <= 0.03 * found, "planned {planned}, held {found}");
+}
+
+#[test]
+fn a_pool_that_is_too_small_steps_down() {
+    let place = Place::new();
+    let size = ["--device", DEVICE, "--set", "data.phantom.shape=[32, 32, 32]", "--set", "data.patch_size=32"];
+    let printed = place.train("run", &[&size[..], &["--set", "device.memory_limit=100 MiB"]].concat());
+    println!("{printed}");
+}

@@ -1,0 +1,62 @@
+//! A step that does not fit: stepping down, and going on.
+
+mod common;
+
+use common::Place;
+
+/// A volume large enough that what is kept for backward is most of the memory.
+const LARGE: [&str; 8] = [
+    "--set",
+    "data.phantom.shape=[48, 48, 48]",
+    "--set",
+    "data.patch_size=48",
+    "--set",
+    "autoencoder.training.val_interval=100",
+    "--set",
+    "autoencoder.training.visualize_interval=100",
+];
+
+/// The most that a step held.
+fn peak(place: &Place, run: &str) -> f64 {
+    let records = place.metrics(run);
+    let steps = records.iter().filter(|record| record["phase"] == "train");
+    steps.filter_map(|record| record["values"]["memory.peak_bytes"].as_f64()).fold(0.0, f64::max)
+}
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    LARGE.iter().copied().chain(more.iter().copied()).collect()
+}
+
+#[test]
+fn a_run_that_does_not_fit_steps_down_and_computes_the_same() {
+    let place = Place::new();
+    place.train("plain", &LARGE);
+    place.train("lean", &with(&["--set", "autoencoder.training.use_gradient_checkpointing=true"]));
+    let (plain, lean) = (peak(&place, "plain"), peak(&place, "lean"));
+    assert!(lean < 0.9 * plain, "{lean} {plain}");
+
+    let limit = format!("device.memory_limit={} B", ((plain + lean) / 2.0) as u64);
+    let printed = place.train("limited", &with(&["--set", &limit]));
+    for words in ["out of memory", "stepping down: recompute", "by the plan a step holds most at", "going on from step 0"] {
+        assert!(printed.contains(words), "{words} in {printed}");
+    }
+    for file in ["weights.safetensors", "discriminator.safetensors"] {
+        assert!(place.bytes(&format!("limited/{file}")) == place.bytes(&format!("plain/{file}")), "{file} differs");
+    }
+    assert!(peak(&place, "limited") < plain);
+    let steps = place.metrics("limited").iter().filter(|record| record["phase"] == "train").count();
+    assert_eq!(steps, 4, "no step is lost");
+    assert!(place.text("limited/config.yaml").contains("recompute"));
+}
+
+#[test]
+fn it_stops_with_advice_where_that_is_asked_for() {
+    let place = Place::new();
+    let limit = ["--set", "device.memory_limit=30 MB", "--on-oom", "fail"];
+    let ended = place.run(&[&["train", "tiny.yaml", "--out", "run"][..], &with(&limit)].concat());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for words in ["out of memory in the forward pass of step 0", "may hold 30.0 MB", "--on-oom step-down", "leanburn fit"] {
+        let text = ended.stderr.replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ").replace("│ ", "");
+        assert!(text.contains(words), "{words} in {text}");
+    }
+}

@@ -1,0 +1,82 @@
+//! The fixtures of well-known implementations on the GPUs of this build.
+//!
+//! Without a graphics card, `scripts/swiftshader.sh` makes a Vulkan device.
+#![cfg(any(feature = "vulkan", feature = "wgpu"))]
+
+mod common;
+
+use burn::tensor::{DType, Device, DeviceKind};
+use common::{Fixture, Outcome, Values, relative_error, run_fixture, run_fixture_on, worst};
+use leanburn_ops::ResidencyPolicy;
+
+const FIXTURES: [&str; 7] = [
+    "autoencoder_kl_attention",
+    "autoencoder_kl_high_res",
+    "autoencoder_kl_convtranspose",
+    "patch_discriminator",
+    "vae3d_ultra_lightweight",
+    "vq_vae",
+    "conv_lstm",
+];
+
+fn device() -> Device {
+    #[cfg(feature = "vulkan")]
+    return Device::vulkan(DeviceKind::DefaultDevice);
+    #[cfg(not(feature = "vulkan"))]
+    return Device::wgpu(DeviceKind::DefaultDevice);
+}
+
+/// What comes out but for the gradient that is zero but for rounding: that of the bias of the keys.
+fn compared(mut outcome: Outcome) -> (Values, Values) {
+    outcome.gradients.retain(|name, _| !name.ends_with(".to_k.bias"));
+    (outcome.outputs, outcome.gradients)
+}
+
+fn check(name: &str, found: Outcome, expected: Outcome, tolerance: f64) {
+    let error = relative_error(&[found.loss], &[expected.loss]);
+    assert!(error < tolerance, "{name}: loss off by {error:e}");
+    let ((outputs, gradients), (expected_outputs, expected_gradients)) = (compared(found), compared(expected));
+    let (error, output) = worst(&outputs, &expected_outputs);
+    assert!(error < tolerance, "{name}: {output} off by {error:e}");
+    let (error, gradient) = worst(&gradients, &expected_gradients);
+    assert!(error < tolerance, "{name}: gradient of {gradient} off by {error:e}");
+}
+
+#[test]
+fn fixtures_as_on_the_cpu() {
+    for name in FIXTURES {
+        let found = run_fixture_on(device(), name, ResidencyPolicy::keep(), DType::F32);
+        check(name, found, run_fixture(name, ResidencyPolicy::keep()), 1e-4);
+    }
+}
+
+/// And as the implementation that made them.
+#[test]
+fn an_autoencoder_as_monai() {
+    let fixture = Fixture::read("autoencoder_kl_high_res");
+    let found = run_fixture_on(device(), "autoencoder_kl_high_res", ResidencyPolicy::keep(), DType::F32);
+    let mut outputs = fixture.values("output.");
+    outputs.remove("loss");
+    let (error, output) = worst(&found.outputs, &outputs);
+    assert!(error < 1e-4, "{output}: {error:e}");
+}
+
+#[test]
+fn recomputed_as_kept() {
+    let name = "autoencoder_kl_attention";
+    let kept = run_fixture_on(device(), name, ResidencyPolicy::keep(), DType::F32);
+    check(name, run_fixture_on(device(), name, ResidencyPolicy::recompute_all(), DType::F32), kept, 1e-5);
+}
+
+/// Gradients of a small model in half precision, to 2^-10 times what the depth of the model makes of it.
+#[test]
+fn half_precision_where_the_device_computes_in_it() {
+    let device = device();
+    for (dtype, tolerance) in [(DType::F16, 3e-2), (DType::BF16, 2e-1)] {
+        if device.supports_dtype(dtype) {
+            let name = "autoencoder_kl_high_res";
+            let found = run_fixture_on(device.clone(), name, ResidencyPolicy::keep(), dtype);
+            check(name, found, run_fixture(name, ResidencyPolicy::keep()), tolerance);
+        }
+    }
+}
