@@ -37,7 +37,9 @@ fn a_run_that_does_not_fit_steps_down_and_computes_the_same() {
 
     let limit = format!("device.memory_limit={} B", ((plain + lean) / 2.0) as u64);
     let printed = place.train("limited", &with(&["--set", &limit]));
-    for words in ["out of memory", "stepping down: recompute", "by the plan a step holds most at", "going on from step 0"] {
+    for words in
+        ["out of memory", "stepping down: recompute", "by the plan a step holds most at", "going on from step 0"]
+    {
         assert!(printed.contains(words), "{words} in {printed}");
     }
     for file in ["weights.safetensors", "discriminator.safetensors"] {
@@ -55,7 +57,9 @@ fn it_stops_with_advice_where_that_is_asked_for() {
     let limit = ["--set", "device.memory_limit=30 MB", "--on-oom", "fail"];
     let ended = place.run(&[&["train", "tiny.yaml", "--out", "run"][..], &with(&limit)].concat());
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    for words in ["out of memory in the forward pass of step 0", "may hold 30.0 MB", "--on-oom step-down", "leanburn fit"] {
+    for words in
+        ["out of memory in the forward pass of step 0", "may hold 30.0 MB", "--on-oom step-down", "leanburn fit"]
+    {
         let text = ended.stderr.replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ").replace("│ ", "");
         assert!(text.contains(words), "{words} in {text}");
     }

@@ -30,11 +30,8 @@ fn kept(recomputed: bool) -> f64 {
     let device = device();
     device.seed(1);
     let blocks: Vec<ResBlock> = (0..BLOCKS).map(|_| ResBlock::new(CHANNELS, &device)).collect();
-    let x = Tensor::<5>::random(
-        [1, CHANNELS, SIDE, SIDE, SIDE],
-        burn::tensor::Distribution::Uniform(-1.0, 1.0),
-        &device,
-    );
+    let x =
+        Tensor::<5>::random([1, CHANNELS, SIDE, SIDE, SIDE], burn::tensor::Distribution::Uniform(-1.0, 1.0), &device);
     drop(lean_chain(&blocks, x.clone(), recomputed)); // what only the first time takes
     let before = live(&device);
     let y = lean_chain(&blocks, x, recomputed);

@@ -133,7 +133,6 @@ impl Measure {
         }
         print_line(table)
     }
-
 }
 
 /// A configuration on its device.

@@ -77,7 +77,21 @@ impl<'a> Session<'a> {
         }
         let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
         let began = Instant::now();
-        Ok(Self { config, folder, dataset, trainer, store, device, metrics, events, began, before, peak, reserved: 0, planned })
+        Ok(Self {
+            config,
+            folder,
+            dataset,
+            trainer,
+            store,
+            device,
+            metrics,
+            events,
+            began,
+            before,
+            peak,
+            reserved: 0,
+            planned,
+        })
     }
 
     /// Trains up to `last_step` steps in all.
