@@ -70,11 +70,3 @@ fn a_plan_is_what_the_pool_holds() {
     println!("{measured:#}");
     assert!((planned - found).abs() <= 0.03 * found, "planned {planned}, held {found}");
 }
-
-#[test]
-fn a_pool_that_is_too_small_steps_down() {
-    let place = Place::new();
-    let size = ["--device", DEVICE, "--set", "data.phantom.shape=[32, 32, 32]", "--set", "data.patch_size=32"];
-    let printed = place.train("run", &[&size[..], &["--set", "device.memory_limit=100 MiB"]].concat());
-    println!("{printed}");
-}

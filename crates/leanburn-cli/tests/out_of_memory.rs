@@ -54,11 +54,11 @@ fn a_run_that_does_not_fit_steps_down_and_computes_the_same() {
 #[test]
 fn it_stops_with_advice_where_that_is_asked_for() {
     let place = Place::new();
-    let limit = ["--set", "device.memory_limit=30 MB", "--on-oom", "fail"];
+    let limit = ["--set", "device.memory_limit=8 MiB", "--on-oom", "fail"];
     let ended = place.run(&[&["train", "tiny.yaml", "--out", "run"][..], &with(&limit)].concat());
     assert_eq!(ended.code, Some(1), "{ended:?}");
     for words in
-        ["out of memory in the forward pass of step 0", "may hold 30.0 MB", "--on-oom step-down", "leanburn fit"]
+        ["out of memory in the forward pass of step 0", "may hold 8.0 MiB", "--on-oom step-down", "leanburn fit"]
     {
         let text = ended.stderr.replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ").replace("│ ", "");
         assert!(text.contains(words), "{words} in {text}");

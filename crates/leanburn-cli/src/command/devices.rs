@@ -91,7 +91,10 @@ fn check(name: &str) -> Result<()> {
 
 fn model(device: &Device) -> AutoencoderKl {
     leanburn_ops::random::seed(device, 1);
-    AutoencoderKlConfig::new(vec![8, 16], vec![1, 1], vec![false, true]).with_norm_num_groups(4).init(device)
+    let config = AutoencoderKlConfig::new(vec![8, 16], vec![1, 1], vec![false, true]).with_norm_num_groups(4);
+    let model = config.init(device);
+    let _ = model.num_params(); // parameters are drawn when they are first looked at: here, and not on each device
+    model
 }
 
 /// The loss, and the gradients of the parameters.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytesize::ByteSize;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_plan::{Candidate, Class, MemoryModel, Phase, Timeline};
+use leanburn_plan::{Candidate, Class, MemoryModel, Moment, Phase, Timeline};
 use leanburn_train::{CountingAllocator, PhasePeaks, TrainError, Trainer};
 use serde_json::json;
 
@@ -67,14 +67,14 @@ impl Measure {
         let measured = bench.measure(&candidate)?;
         let of = |phase: Phase| {
             let moments = timeline.moments.iter().filter(|moment| moment.phase == phase);
-            moments.map(|moment| moment.during).max().unwrap_or(0)
+            moments.map(|moment| bench.seen(moment)).max().unwrap_or(0)
         };
         let reserved = bench.memory.reserved(&timeline).zip(measured.reserved);
         let rows = [
             ("forward", of(Phase::Forward), measured.phases.forward),
             ("backward", of(Phase::Backward), measured.phases.backward),
             ("update", of(Phase::Update), measured.phases.update),
-            ("step", timeline.peak(), measured.peak),
+            ("step", bench.peak(&timeline), measured.peak),
         ];
         if self.json {
             let rows: Vec<_> = rows
@@ -102,7 +102,7 @@ impl Measure {
             let timeline = bench.timeline(&candidate)?;
             let measured = bench.measure(&candidate)?;
             progress.step(|| name.clone());
-            rows.push((name, class, timeline.peak(), bench.memory.reserved(&timeline), measured));
+            rows.push((name, class, bench.peak(&timeline), bench.memory.reserved(&timeline), measured));
         }
         progress.finish();
         if self.json {
@@ -146,6 +146,18 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn timeline(&self, candidate: &Candidate) -> Result<Timeline> {
         Ok(self.space.record_with(candidate, candidate.accumulation)?.timeline(self.memory))
+    }
+
+    /// What a measurement can see of a moment: the heap is counted always, a pool is looked at between operations.
+    fn seen(&self, moment: &Moment) -> u64 {
+        match self.memory.reserved(&Timeline::default()) {
+            Some(_) => moment.during - moment.workspace,
+            None => moment.during,
+        }
+    }
+
+    fn peak(&self, timeline: &Timeline) -> u64 {
+        timeline.moments.iter().map(|moment| self.seen(moment)).max().unwrap_or(0)
     }
 
     /// Takes real steps on random volumes.
