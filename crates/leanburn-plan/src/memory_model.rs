@@ -49,4 +49,9 @@ pub trait MemoryModel: fmt::Debug {
     fn allocated(&self, bytes: u64) -> u64 {
         bytes
     }
+
+    /// Bytes that a tensor which lasts from step to step takes beside its values.
+    fn bookkeeping(&self) -> u64 {
+        0
+    }
 }
