@@ -36,7 +36,7 @@ pub struct FlexMemory;
 ///
 /// Its handle, its place in a module or in a table, and for a weight the graph that autodiff keeps for it even between steps. The
 /// graph of the step is in it too: it grows with the weights, and what backward takes off it makes room for the gradients'
-/// books. So tensors of a step count as their values, whether segments are kept or recomputed. Fitted to 128 steps of 34 to 206
+/// books. So tensors of a step count as their values, whether segments are kept or recomputed. Fitted to 116 steps of 14 to 192
 /// weights (`tests/planned_peak.rs` of `leanburn-train`); nothing to a volume, but not to a small model.
 const BOOKKEEPING: u64 = 1740;
 
