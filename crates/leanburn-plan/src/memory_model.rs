@@ -68,6 +68,11 @@ pub trait MemoryModel: fmt::Debug {
     fn reserved(&self, _timeline: &Timeline) -> Option<u64> {
         None
     }
+
+    /// Bytes that a tensor which lasts from step to step takes beside its values.
+    fn bookkeeping(&self) -> u64 {
+        0
+    }
 }
 
 /// New outputs, but for the first where it fits over an input that nobody else holds.

@@ -148,6 +148,9 @@ impl<'a> Account<'a> {
         let held = std::mem::take(&mut self.held);
         for (place, mut held) in held.into_iter().enumerate().filter(|(_, held)| held.tensors > 0) {
             places.insert(place, self.held.len());
+            if !held.is_lasting {
+                held.block.bytes += self.memory.bookkeeping();
+            }
             (held.is_lasting, held.made_in, held.block.born) = (true, None, 0);
             if matches!(held.block.cause, Cause::Passing | Cause::Kept | Cause::Gradients) {
                 held.block.cause = Cause::Optimizer; // weights and averages have said what they are

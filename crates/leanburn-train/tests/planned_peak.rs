@@ -139,6 +139,14 @@ fn volumes(shape: [usize; 5], device: &Device) -> Tensor<5> {
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
+/// Has autodiff let go of the graphs of tensors that are gone.
+///
+/// Each weight has a graph of its own, and autodiff looks for those that nobody needs at the end of the next backward. Those of the
+/// case before would count as held before this one, and as let go in it.
+fn forget_graphs(device: &Device) {
+    drop(Tensor::<1>::ones([1], device).require_grad().backward());
+}
+
 /// What a trainer's second step is planned to hold at most, and what it holds.
 ///
 /// The first step is there for the states of the optimizers, whose size is that of the weights: it is taken on small volumes.
@@ -149,6 +157,7 @@ fn planned_and_measured<W: Workload<Batch = Tensor<5>>>(
 ) -> (u64, u64) {
     let planned = record_step(Target::Cpu, &build, &batch).unwrap().timeline(&FlexMemory).peak();
     let device = Device::flex().autodiff();
+    forget_graphs(&device);
     let before = HEAP.current_usage() as u64;
     let mut trainer = build(&device).unwrap();
     let mut step = |batch: &dyn Fn(&Device) -> Tensor<5>| {
