@@ -137,13 +137,13 @@ impl Measure {
     /// Takes real steps on random volumes.
     fn measure(&self, space: &ConfigSpace, source: &str, candidate: &Candidate) -> Result<Measured> {
         let mut config = space.config(candidate);
-        config.autoencoder.training.adversarial_start_step = 0;
+        config.begin_at_once();
         let device = device_for("flex", config.device.resolved_precision())?.autodiff();
         let before = CountingAllocator.current_usage() as u64;
         let run = workload::build(&config, source, &device)?;
         let mut trainer = Trainer::new(run, workload::trainer(&config), &device);
         let shape = space.batch_shape(candidate);
-        let mut batches = std::iter::from_fn(|| Some(Ok::<_, TrainError>(random_volumes(shape, &device))));
+        let mut batches = std::iter::from_fn(|| Some(Ok::<_, TrainError>(shape.random(&device))));
         trainer.step(&mut batches)?; // makes the states of the optimizers
         let mut times = Vec::new();
         let mut measured = Measured { peak: 0, phases: PhasePeaks::default(), seconds: 0.0 };
@@ -163,11 +163,6 @@ impl Measure {
         measured.seconds = times[times.len() / 2];
         Ok(measured)
     }
-}
-
-/// Volumes of noise between 0 and 1.
-fn random_volumes(shape: [usize; 5], device: &burn::tensor::Device) -> burn::tensor::Tensor<5> {
-    burn::tensor::Tensor::random(shape, burn::tensor::Distribution::Uniform(0.0, 1.0), device)
 }
 
 /// The savers that a configuration can have, each on top of those before it.

@@ -18,7 +18,7 @@ mod reconstruct;
 mod session;
 mod step_down;
 mod train;
-mod volume;
+pub(crate) mod volume;
 
 use clap::Subcommand;
 

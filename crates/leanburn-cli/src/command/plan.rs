@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use leanburn_data::Dataset;
 
 use super::forecast::Forecast;
 use crate::config::Config;
@@ -13,6 +12,7 @@ use crate::error::{CommandError, Result, both};
 use crate::guide_config::{GuideConfig, GuideKind};
 use crate::planning::{BudgetArguments, ConfigSpace};
 use crate::report::{perfetto_trace, write_atomic};
+use crate::workload::Data;
 
 /// `leanburn plan`
 #[derive(Debug, Args)]
@@ -104,7 +104,5 @@ pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
 
 /// Size of the training volumes, read from the data where the configuration names none.
 pub(super) fn extent_of_data(config: &Config) -> Result<[usize; 3]> {
-    let dataset = Dataset::open(&config.data, config.seed)?;
-    let [_, extent @ ..] = dataset.train_sample(0)?.shape;
-    Ok(extent)
+    Data::open(config, |_| {})?.extent()
 }

@@ -65,6 +65,51 @@ pub fn comparison(
     Ok(picture)
 }
 
+/// Draws a true field, its forecast, the last field that was seen, and the forecast's absolute difference side by side.
+///
+/// The first row is on top. Grey runs over the values of the true field, the difference through magma from zero to its largest
+/// value, which its caption notes. What is not finite is cyan.
+///
+/// # Shapes
+///
+/// All fields `[height, width]`, `width` fastest.
+///
+/// # Errors
+///
+/// When a field does not have the values of its shape, or a side is zero or longer than 2048.
+pub fn fields(
+    truth: &[f32],
+    forecast: &[f32],
+    last_seen: &[f32],
+    [height, width]: [usize; 2],
+) -> Result<RgbImage, ReportError> {
+    let shape = [height, width, 1];
+    check("truth", truth, shape)?;
+    check("forecast", forecast, shape)?;
+    check("last seen", last_seen, shape)?;
+    let range = truth.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
+    let differences = truth.iter().zip(forecast).map(|(truth, forecast)| (truth - forecast).abs());
+    let largest = differences.clone().filter(|difference| difference.is_finite()).fold(0.0, f32::max);
+    let differences: Vec<f32> = differences.collect();
+    let factor = SMALLEST_TILE.div_ceil(height.max(width));
+    let column_width = (width * factor).max(SMALLEST_TILE) + SEPARATOR;
+    let size = [4 * column_width - SEPARATOR, CAPTION_HEIGHT + height * factor];
+    let mut picture = RgbImage::from_pixel(size[0] as u32, size[1] as u32, BACKGROUND);
+    let difference = format!("difference<={}", number_text(f64::from(largest), 3));
+    let columns = [("truth", truth), ("forecast", forecast), ("last seen", last_seen), (&difference, &differences)];
+    for (column, (caption, values)) in columns.into_iter().enumerate() {
+        write_text(&mut picture, column * column_width + 4, 4, caption);
+        for (place, &value) in values.iter().enumerate() {
+            let colour = if column == 3 { heat(value, largest) } else { grey(value, range) };
+            let (top, left) = (place / width * factor + CAPTION_HEIGHT, place % width * factor + column * column_width);
+            for (x, y) in (0..factor * factor).map(|at| (left + at % factor, top + at / factor)) {
+                picture.put_pixel(x as u32, y as u32, colour);
+            }
+        }
+    }
+    Ok(picture)
+}
+
 /// Encodes a picture as PNG.
 ///
 /// # Errors
