@@ -298,7 +298,6 @@ fn the_planned_peak_is_the_measured_one() {
     let _alone = alone();
     is_planned("vae", &gaussian([16, 64, 64]), Precision::F32);
     is_planned("vae, bf16", &gaussian([16, 64, 64]), Precision::Bf16);
-    is_planned("vae, perceptual", &Voxels { is_perceptual: true, ..gaussian([16, 64, 64]) }, Precision::F32);
     is_planned("vae, codebook", &Voxels { codebook: Some(codebook(4)), ..gaussian([16, 64, 64]) }, Precision::F32);
     is_planned("vqvae", &Discrete { volume: [32, 32, 24] }, Precision::F32);
     let fields = || Recurrent { time: 12, size: [64, 48] };

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 
 use super::forecast::Forecast;
-use crate::config::Config;
+use crate::config::{Config, ModelType};
 use crate::console::{print_line, print_remark};
 use crate::error::{CommandError, Result, both};
 use crate::guide_config::{GuideConfig, GuideKind};
@@ -89,12 +89,20 @@ fn no_configuration() -> CommandError {
     CommandError::Arguments { mistakes, remedy: "`leanburn recipes` lists configurations to start from" }
 }
 
-/// Reads a configuration of ours; one that is known, but not modelled yet, is named.
+/// Reads a configuration of ours or, of a guide's, one of a system that is modelled; another one that is known is named.
 pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
+    let is_modelled = |kind: &GuideKind| match kind {
+        GuideKind::Autoencoder => true,
+        GuideKind::Forecaster { model_type } => {
+            let is_ours = |name: &String| ModelType::ALL.iter().any(|model| model.name() == name);
+            model_type.as_ref().is_none_or(is_ours)
+        }
+        _ => false,
+    };
     match GuideConfig::load(path) {
-        Ok(guide) if guide.kind != GuideKind::Autoencoder => Err(CommandError::Input {
+        Ok(guide) if !is_modelled(&guide.kind) => Err(CommandError::Input {
             subject: path.display().to_string(),
-            expected: "a configuration of an autoencoder".into(),
+            expected: "a configuration of an autoencoder or a forecaster".into(),
             found: format!("{}; not modelled yet: {}", guide.kind.describe(), guide.not_modelled.join(", ")),
             remedy: format!("`leanburn calc --config {}` estimates it by the rule of thumb", path.display()),
         }),
