@@ -7,6 +7,7 @@ mod calc_report;
 mod calibrate;
 mod cards;
 mod codec;
+mod compare;
 mod devices;
 mod fit;
 mod forecast;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytesize::ByteSize;
 
 use super::account::Account;
-use crate::config::Config;
+use crate::config::{Config, SystemSection};
 use crate::error::Result;
 use crate::report::{Chart, MemoryPeak, Phase, Picture, Record, Report, ReportError, Series};
 use crate::run_folder::RunFolder;
@@ -84,9 +84,10 @@ impl Outcome<'_> {
             count if count <= PICTURES => steps[at],
             count => steps[at * (count - 1) / (PICTURES - 1)],
         });
-        let caption = match self.config.sequence {
-            None => "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes",
-            Some(_) => "truth, forecast, last field seen, and the forecast's absolute difference",
+        let caption = match self.config.system {
+            SystemSection::Forecaster(_) => "truth, forecast, last field seen, and the forecast's absolute difference",
+            SystemSection::Vae3d(_) => "scene and reconstruction from above, and their absolute difference",
+            _ => "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes",
         };
         let read = |step: u64| {
             let path = self.folder.picture(step);

@@ -24,6 +24,10 @@ pub struct Plan {
     set: Vec<String>,
     #[command(flatten)]
     budget: BudgetArguments,
+    /// Print a table of a system's sizes side by side: each forecaster, or the ladder of radar autoencoders; without CONFIG
+    /// both, at the sizes of their guides.
+    #[arg(long)]
+    compare: bool,
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
@@ -42,6 +46,9 @@ impl Plan {
     pub(super) fn run(self) -> Result<()> {
         if self.budget.gpu.as_deref() == Some("all") {
             return super::cards::print(self.config.as_deref(), &self.set);
+        }
+        if self.compare {
+            return self.compare();
         }
         let path = self.config.as_deref().ok_or_else(no_configuration)?;
         let source = path.display().to_string();
@@ -77,6 +84,17 @@ impl Plan {
     }
 }
 
+impl Plan {
+    fn compare(&self) -> Result<()> {
+        let Some(path) = &self.config else {
+            return super::compare::print(None, &self.budget.resolve()?, self.json);
+        };
+        let (config, budget) = both(load(path, &self.set), self.budget.resolve())?;
+        let budget = budget.on(&config.device.name)?;
+        super::compare::print(Some((&config, &path.display().to_string())), &budget, self.json)
+    }
+}
+
 fn write_trace(path: &Path, forecast: &Forecast<'_>) -> Result<()> {
     let (timeline, rates) = (&forecast.timeline, forecast.budget.rates());
     let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
@@ -85,7 +103,7 @@ fn write_trace(path: &Path, forecast: &Forecast<'_>) -> Result<()> {
 }
 
 fn no_configuration() -> CommandError {
-    let mistakes = vec![("CONFIG".to_string(), "is missing; only `--gpu all` goes without".to_string())];
+    let mistakes = vec![("CONFIG".to_string(), "is missing; only `--gpu all` and `--compare` go without".to_string())];
     CommandError::Arguments { mistakes, remedy: "`leanburn recipes` lists configurations to start from" }
 }
 

@@ -178,6 +178,7 @@ impl<'a> Session<'a> {
         Account {
             learners: self.trainer.memory(),
             data: self.data.cached_bytes(),
+            is_sequence: self.config.sequence.is_some(),
             batches: batch_bytes * (self.config.prefetch() + 1) as u64,
             peak: self.peak,
             planned_step: self.planned,

@@ -65,10 +65,10 @@ pub fn comparison(
     Ok(picture)
 }
 
-/// Draws a true field, its forecast, the last field that was seen, and the forecast's absolute difference side by side.
+/// Draws fields side by side, each with its caption, and behind them the absolute difference of the first two.
 ///
-/// The first row is on top. Grey runs over the values of the true field, the difference through magma from zero to its largest
-/// value, which its caption notes. What is not finite is cyan.
+/// The first row is on top. Grey runs over the values of the first field, the difference through magma from zero to its
+/// largest value, which its caption notes. What is not finite is cyan.
 ///
 /// # Shapes
 ///
@@ -77,30 +77,27 @@ pub fn comparison(
 /// # Errors
 ///
 /// When a field does not have the values of its shape, or a side is zero or longer than 2048.
-pub fn fields(
-    truth: &[f32],
-    forecast: &[f32],
-    last_seen: &[f32],
+pub fn fields<const N: usize>(
+    columns: [(&'static str, &[f32]); N],
     [height, width]: [usize; 2],
 ) -> Result<RgbImage, ReportError> {
-    let shape = [height, width, 1];
-    check("truth", truth, shape)?;
-    check("forecast", forecast, shape)?;
-    check("last seen", last_seen, shape)?;
+    for (caption, values) in columns {
+        check(caption, values, [height, width, 1])?;
+    }
+    let [truth, other] = [0, 1].map(|column: usize| columns.get(column).map_or(&[][..], |(_, values)| values));
     let range = truth.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
-    let differences = truth.iter().zip(forecast).map(|(truth, forecast)| (truth - forecast).abs());
-    let largest = differences.clone().filter(|difference| difference.is_finite()).fold(0.0, f32::max);
-    let differences: Vec<f32> = differences.collect();
+    let differences: Vec<f32> = truth.iter().zip(other).map(|(one, other)| (one - other).abs()).collect();
+    let largest = differences.iter().copied().filter(|difference| difference.is_finite()).fold(0.0, f32::max);
     let factor = SMALLEST_TILE.div_ceil(height.max(width));
     let column_width = (width * factor).max(SMALLEST_TILE) + SEPARATOR;
-    let size = [4 * column_width - SEPARATOR, CAPTION_HEIGHT + height * factor];
+    let size = [(N + 1) * column_width - SEPARATOR, CAPTION_HEIGHT + height * factor];
     let mut picture = RgbImage::from_pixel(size[0] as u32, size[1] as u32, BACKGROUND);
-    let difference = format!("difference<={}", number_text(f64::from(largest), 3));
-    let columns = [("truth", truth), ("forecast", forecast), ("last seen", last_seen), (&difference, &differences)];
-    for (column, (caption, values)) in columns.into_iter().enumerate() {
+    let caption = format!("difference<={}", number_text(f64::from(largest), 3));
+    let columns = columns.into_iter().chain([(caption.as_str(), &differences[..])]);
+    for (column, (caption, values)) in columns.enumerate() {
         write_text(&mut picture, column * column_width + 4, 4, caption);
         for (place, &value) in values.iter().enumerate() {
-            let colour = if column == 3 { heat(value, largest) } else { grey(value, range) };
+            let colour = if column == N { heat(value, largest) } else { grey(value, range) };
             let (top, left) = (place / width * factor + CAPTION_HEIGHT, place % width * factor + column * column_width);
             for (x, y) in (0..factor * factor).map(|at| (left + at % factor, top + at / factor)) {
                 picture.put_pixel(x as u32, y as u32, colour);
@@ -281,6 +278,24 @@ mod tests {
     const SHAPE: [usize; 3] = [40, 50, 30];
     const WHITE: Rgb<u8> = Rgb([255; 3]);
     const BLACK: Rgb<u8> = Rgb([0; 3]);
+
+    #[test]
+    fn fields_lie_side_by_side_with_the_difference_of_the_first_two() {
+        let (truth, told, seen) = ([0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 0.5, f32::NAN], [1.0; 4]);
+        let columns = [("truth", &truth[..]), ("forecast", &told), ("last seen", &seen)];
+        let picture = fields(columns, [2, 2]).unwrap();
+        let tile = SMALLEST_TILE + SEPARATOR;
+        let at = |column: usize, row: usize, place: usize| {
+            let half = SMALLEST_TILE / 2;
+            *picture.get_pixel((column * tile + place * half + 3) as u32, (CAPTION_HEIGHT + row * half + 3) as u32)
+        };
+        assert_eq!((at(0, 0, 0), at(0, 0, 1), at(1, 0, 1), at(2, 1, 0)), (BLACK, WHITE, BLACK, WHITE));
+        assert_eq!((at(3, 0, 1), at(3, 0, 0)), (heat(1.0, 1.0), heat(0.0, 1.0)));
+        assert_eq!((at(1, 1, 1), at(3, 1, 1)), (NOT_FINITE, NOT_FINITE));
+        assert_eq!(picture.width() as usize, 4 * tile - SEPARATOR);
+        assert!(fields([("truth", &truth[..]), ("forecast", &told[..3])], [2, 2]).is_err());
+        assert!(fields([("truth", &truth[..]), ("forecast", &told)], [0, 2]).is_err());
+    }
 
     fn marked(mark: [usize; 3]) -> Vec<f32> {
         let mut volume = vec![0.0; SHAPE.iter().product()];

@@ -120,8 +120,25 @@ impl Run {
         let voxels = extent.iter().product();
         let original = &volume.data()[..voxels];
         let range = original.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
-        Ok(comparison(original, &reconstruction[..voxels], extent, range)?)
+        match config.system {
+            // sparse and shallow: a plane through the middle would miss most of it
+            SystemSection::Vae3d(_) => {
+                let [_, height, width] = extent;
+                let (scene, made) = (from_above(original, extent), from_above(&reconstruction[..voxels], extent));
+                Ok(fields([("from above", &scene), ("reconstruction", &made)], [height, width])?)
+            }
+            _ => Ok(comparison(original, &reconstruction[..voxels], extent, range)?),
+        }
     }
+}
+
+/// The largest value of each column of voxels along the depth, `[height, width]`.
+fn from_above(voxels: &[f32], [_, height, width]: [usize; 3]) -> Vec<f32> {
+    let mut seen = vec![f32::MIN; height * width];
+    for plane in voxels.chunks_exact(height * width) {
+        seen.iter_mut().zip(plane).for_each(|(seen, value)| *seen = seen.max(*value));
+    }
+    seen
 }
 
 /// The objective of a system of voxels.
@@ -190,7 +207,8 @@ fn picture_forecast(
     let told = forecast(workload, &window, device);
     let persistence = dataset.persistence(&window);
     let last = window.target.len() - height * width;
-    Ok(fields(&window.target[last..], &told[last..], &persistence[last..], [height, width])?)
+    let columns = [("truth", &window.target[last..]), ("forecast", &told[last..]), ("last seen", &persistence[last..])];
+    Ok(fields(columns, [height, width])?)
 }
 
 /// Means by name, in the order in which names came.
@@ -213,6 +231,11 @@ impl Means {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scene_from_above_shows_what_is_highest_in_value() {
+        assert_eq!(from_above(&[0.0, 1.0, 5.0, 0.5], [2, 1, 2]), [5.0, 1.0]);
+    }
 
     #[test]
     fn perplexity_counts_what_is_used() {

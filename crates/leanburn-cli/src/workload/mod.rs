@@ -11,6 +11,7 @@ mod learner;
 mod shape;
 mod voxels;
 
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use leanburn_nn::weights::{WeightsError, save_safetensors};
 use leanburn_train::{
@@ -63,6 +64,16 @@ pub fn build(config: &Config, source: &str, device: &Device) -> Result<Run> {
 }
 
 impl Run {
+    /// Numbers that are trained; running statistics and codebooks are not.
+    pub fn parameters(&self) -> usize {
+        match self {
+            Self::Autoencoder(workload) => trained(workload.autoencoder().module()),
+            Self::Vae3d(workload) => trained(workload.vae().module()),
+            Self::VqVae(workload) => trained(workload.vq_vae().module()),
+            Self::Forecaster(workload) => trained(workload.forecaster().module()),
+        }
+    }
+
     /// Writes the trained weights into the folder of the run.
     ///
     /// # Errors
@@ -83,6 +94,20 @@ impl Run {
             Self::Forecaster(workload) => workload.forecaster().trained().save(&path),
         }
     }
+}
+
+/// Numbers of a module that take a gradient.
+fn trained<M: Module>(module: &M) -> usize {
+    struct Count(usize);
+    impl ModuleVisitor for Count {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let tensor = param.val();
+            self.0 += if tensor.is_require_grad() { tensor.shape().num_elements() } else { 0 };
+        }
+    }
+    let mut count = Count(0);
+    module.visit(&mut count);
+    count.0
 }
 
 impl Workload for Run {
