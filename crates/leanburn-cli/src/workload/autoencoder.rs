@@ -10,7 +10,7 @@ use leanburn_nn::weights::{self, WeightsError};
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::{AutoencoderObjective, AutoencoderWorkload, Critic, Learner, LearnerConfig};
 
-use super::learner::{learner, perceptual, policy, refuse};
+use super::learner::{learner, perceptual, perceptual_segments, policy, refuse};
 use crate::config::{AutoencoderObjectiveSection, AutoencoderSection, Config, DiscriminatorSection};
 use crate::error::{CommandError, Result};
 
@@ -94,6 +94,7 @@ pub(super) fn build(
     let segments = || {
         let device = Device::flex();
         let mut segments = autoencoder.init(&device).segments();
+        segments.extend(perceptual_segments(&training.perceptual));
         if let Some(discriminator) = &training.discriminator {
             let keep = ResidencyPolicy::keep();
             segments.extend(

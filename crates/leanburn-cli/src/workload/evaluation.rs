@@ -1,6 +1,6 @@
 //! What a run has learned: validation metrics, and a picture.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use image::RgbImage;
@@ -58,7 +58,7 @@ impl Run {
     }
 
     fn validate_volumes(&self, config: &Config, dataset: &Dataset, device: &Device) -> Result<Metrics> {
-        let (mut means, mut uses) = (Means::default(), HashMap::<i64, u64>::new());
+        let (mut means, mut uses) = (Means::default(), BTreeMap::<i64, u64>::new());
         for index in 0..dataset.val_len() {
             let sample = dataset.val_sample(index).map_err(TrainError::from)?;
             let volume = tensor(&sample.data, sample.shape, device);

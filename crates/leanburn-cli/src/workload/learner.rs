@@ -95,6 +95,12 @@ fn loss_scale(section: &DeviceSection) -> LossScale {
     }
 }
 
+/// Segments of the perceptual loss, if there is one: always recomputed, so that naming them changes nothing.
+pub(super) fn perceptual_segments(section: &PerceptualSection) -> Vec<String> {
+    let segments = || FeatureLoss3dConfig::new().init(&Device::flex()).segments();
+    section.use_perceptual_loss.then(segments).unwrap_or_default()
+}
+
 /// The perceptual loss of an objective, if it has one.
 pub(super) fn perceptual(section: &PerceptualSection, device: &Device) -> Option<Perceptual> {
     section.use_perceptual_loss.then(|| Perceptual {

@@ -6,7 +6,7 @@ use leanburn_nn::losses::VaeLoss;
 use leanburn_nn::models::{Vae3dConfig, VqVae3dConfig};
 use leanburn_train::{Learner, VaeWorkload, VqVaeWorkload};
 
-use super::learner::{learner, perceptual, policy, refuse};
+use super::learner::{learner, perceptual, perceptual_segments, policy, refuse};
 use crate::config::{CodebookSection, Config, Vae3dSection, VaeType, VqVaeSection};
 use crate::error::Result;
 
@@ -40,7 +40,9 @@ fn quantizer(section: &CodebookSection, channels: usize) -> VectorQuantizerConfi
 pub(super) fn build_vae(config: &Config, section: &Vae3dSection, source: &str, device: &Device) -> Result<VaeWorkload> {
     let (model, training) = (vae(section), &section.training);
     refuse(source, "vae3d", model.mistakes())?;
-    let policy = policy(config, source, || Ok(model.init(&Device::flex()).segments()))?;
+    let perceptual_section = &training.objective.perceptual;
+    let segments = || Ok([model.init(&Device::flex()).segments(), perceptual_segments(perceptual_section)].concat());
+    let policy = policy(config, source, segments)?;
     leanburn_ops::random::seed(device, config.seed);
     let model = model.init(device).with_residency(policy);
     let vae = Learner::new("vae", model, learner(config, training.common.learning_rate))?;
@@ -50,7 +52,7 @@ pub(super) fn build_vae(config: &Config, section: &Vae3dSection, source: &str, d
         beta: training.objective.kl_weight,
         occupancy: voxels.occupancy(),
     };
-    let perceptual = perceptual(&training.objective.perceptual, device);
+    let perceptual = perceptual(perceptual_section, device);
     Ok(VaeWorkload::new(vae, loss, perceptual, config.device.resolved_precision()))
 }
 
