@@ -19,17 +19,6 @@ pub enum CommandError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Config(#[from] ConfigErrors),
-    /// The configuration asks for what is not there yet.
-    #[error("{feature} is not available yet: {what}")]
-    #[diagnostic(help("{remedy}"))]
-    NotYet {
-        /// The feature.
-        feature: &'static str,
-        /// What is missing.
-        what: &'static str,
-        /// What to do instead.
-        remedy: &'static str,
-    },
     /// The configuration cannot be built into a model.
     #[error("{path}: the model cannot be built:\n{}", lines(mistakes))]
     Model {

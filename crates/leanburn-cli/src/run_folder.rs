@@ -22,21 +22,24 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
-/// Keys that may change when a run goes on: they do not touch what is computed.
-const MAY_CHANGE: [&str; 13] = [
-    "autoencoder.training.checkpoint_interval",
-    "autoencoder.training.keep_checkpoints",
-    "autoencoder.training.max_steps",
-    "autoencoder.training.recompute",
-    "autoencoder.training.use_gradient_checkpointing",
-    "autoencoder.training.val_interval",
-    "autoencoder.training.visualize_interval",
+/// Keys that may change when a run goes on, those of the system's `training` without the system: they do not touch what is
+/// computed.
+const MAY_CHANGE: [&str; 15] = [
+    "training.checkpoint_interval",
+    "training.keep_checkpoints",
+    "training.max_steps",
+    "training.recompute",
+    "training.use_gradient_checkpointing",
+    "training.val_interval",
+    "training.visualize_interval",
     "data.cache_rate",
     "data.num_workers",
     "data.prefetch",
     "device.allocator",
     "device.memory_limit",
     "device.name",
+    "sequence.num_workers",
+    "sequence.prefetch",
 ];
 
 impl RunFolder {
@@ -91,7 +94,9 @@ impl RunFolder {
                 return Err(self.refuse(format!("its config.yaml cannot be read: {error}"), remedy));
             }
         };
-        let differs = |key: &&String| was.get(*key) != is.get(*key) && !MAY_CHANGE.contains(&key.as_str());
+        // the section `training` stands in that of the system
+        let may = |key: &str| MAY_CHANGE.iter().any(|may| key == *may || key.ends_with(&format!(".{may}")));
+        let differs = |key: &&String| was.get(*key) != is.get(*key) && !may(key);
         let differences: Vec<String> = was
             .keys()
             .chain(is.keys().filter(|key| !was.contains_key(*key)))

@@ -101,10 +101,6 @@ fn configurations() {
                 &[&training("recompute=[discriminator.nothing]")],
                 &["training.recompute", "`discriminator.nothing` names no segment", "discriminator.layer_0"],
             ),
-            setting(
-                &[&training("use_perceptual_loss=true")],
-                &["use_perceptual_loss", "not available yet", "set use_perceptual_loss: false"],
-            ),
             setting(&[&training("learning_rate=3")], &["learning rate 3", "at most 1"]),
             setting(
                 &[&training("discriminator.num_layers_d=3")],

@@ -306,16 +306,16 @@ fn mistakes_in_the_configuration_and_the_arguments_are_told_at_once() {
 }
 
 #[test]
-fn a_forecaster_is_named_as_not_modelled() {
+fn a_forecaster_that_is_not_ours_is_named_as_not_modelled() {
     let place = Place::new();
-    fs::write(place.path("forecaster.yaml"), "model_type: convlstm\nbatch_size: 8\ninput_days: 14\n").unwrap();
+    fs::write(place.path("forecaster.yaml"), "model_type: convgru\nbatch_size: 8\ninput_days: 14\n").unwrap();
     for command in [&["plan", "forecaster.yaml"][..], &["fit", "forecaster.yaml", "--budget", "1GiB"]] {
         refuse(
             &place,
             command,
             &[
                 "forecaster.yaml",
-                "a forecaster (`convlstm`)",
+                "a forecaster (`convgru`)",
                 "not modelled yet",
                 "leanburn calc --config forecaster.yaml",
             ],

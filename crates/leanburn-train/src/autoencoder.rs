@@ -9,10 +9,9 @@ use leanburn_data::Batch;
 use leanburn_nn::losses::{AdversarialCriterion, PatchAdversarialLoss, kl_divergence, l1_loss, l2_loss};
 use leanburn_nn::models::{AutoencoderKl, MultiScalePatchDiscriminator, PatchDiscriminator};
 use leanburn_nn::numerics::widen;
-use leanburn_ops::recording::without_autodiff;
 use serde::{Deserialize, Serialize};
 
-use crate::{AnyLearner, Learner, Losses, Moment, Precision, Workload};
+use crate::{AnyLearner, Learner, Losses, Moment, Perceptual, Precision, Workload};
 
 /// A micro-batch of volumes, `[batch_size, channels, depth, height, width]`.
 pub type AutoencoderBatch = Tensor<5>;
@@ -72,6 +71,7 @@ pub struct AutoencoderWorkload<D: Critic = MultiScalePatchDiscriminator> {
     autoencoder: Learner<AutoencoderKl>,
     discriminator: Option<Learner<D>>,
     objective: AutoencoderObjective,
+    perceptual: Option<Perceptual>,
     precision: Precision,
     /// What the autoencoder made of the micro-batch, for the discriminator's turn.
     reconstruction: Option<Tensor<5>>,
@@ -85,7 +85,13 @@ impl<D: Critic> AutoencoderWorkload<D> {
         objective: AutoencoderObjective,
         precision: Precision,
     ) -> Self {
-        Self { autoencoder, discriminator, objective, precision, reconstruction: None }
+        Self { autoencoder, discriminator, objective, perceptual: None, precision, reconstruction: None }
+    }
+
+    /// Adds a perceptual loss to the autoencoder's objective.
+    pub fn with_perceptual(mut self, perceptual: Option<Perceptual>) -> Self {
+        self.perceptual = perceptual;
+        self
     }
 
     /// The autoencoder's learner.
@@ -107,7 +113,7 @@ impl<D: Critic> AutoencoderWorkload<D> {
         PatchAdversarialLoss::new(self.objective.adversarial)
     }
 
-    fn generator_turn(&mut self, volumes: &Tensor<5>, step: u64) -> Losses {
+    fn generator_turn(&mut self, volumes: &Tensor<5>, moment: Moment) -> Losses {
         let (reconstruction, mean, sigma) = self.autoencoder.module().forward(self.precision.cast(volumes.clone()));
         let distance = match self.objective.reconstruction {
             ReconstructionLoss::L1 => l1_loss(reconstruction.clone(), volumes.clone()),
@@ -116,7 +122,12 @@ impl<D: Critic> AutoencoderWorkload<D> {
         let kl = kl_divergence(mean, sigma);
         let mut parts = vec![("reconstruction", distance.clone()), ("kl", kl.clone())];
         let mut total = distance + kl * self.objective.kl_weight;
-        if let Some(discriminator) = self.discriminator.as_ref().filter(|_| self.is_adversarial(step)) {
+        if let Some(perceptual) = &self.perceptual {
+            let distance = perceptual.distance(reconstruction.clone(), volumes.clone(), moment);
+            parts.push(("perceptual", distance.clone()));
+            total = total + distance * perceptual.weight;
+        }
+        if let Some(discriminator) = self.discriminator.as_ref().filter(|_| self.is_adversarial(moment.step)) {
             // its weights take no gradient in this turn; its statistics move, as in the reference
             let judgements = discriminator.module().clone().no_grad().judge(reconstruction.clone());
             let generator = self.adversarial_loss().generator(&judgements);
@@ -124,7 +135,7 @@ impl<D: Critic> AutoencoderWorkload<D> {
             total = total + generator * self.objective.adversarial_weight;
             self.reconstruction = Some(reconstruction.detach());
         }
-        losses(total, parts)
+        Losses::of(total, parts)
     }
 
     fn discriminator_turn(&mut self, volumes: &Tensor<5>, step: u64) -> Option<Losses> {
@@ -133,7 +144,7 @@ impl<D: Critic> AutoencoderWorkload<D> {
         let on_fake = discriminator.judge(fake);
         let on_real = discriminator.judge(self.precision.cast(volumes.clone()));
         let loss = self.adversarial_loss().discriminator(&on_fake, &on_real);
-        Some(losses(loss.clone() * self.objective.adversarial_weight, vec![("discriminator", loss)]))
+        Some(Losses::of(loss.clone() * self.objective.adversarial_weight, vec![("discriminator", loss)]))
     }
 
     /// The reconstruction of volumes by the trained weights, deterministic, in f32.
@@ -141,11 +152,6 @@ impl<D: Critic> AutoencoderWorkload<D> {
         let volumes = volumes.without_autodiff();
         widen(self.autoencoder.trained().reconstruct(self.precision.cast(volumes)))
     }
-}
-
-fn losses(total: Tensor<1>, parts: Vec<(&'static str, Tensor<1>)>) -> Losses {
-    let parts = parts.into_iter().map(|(name, part)| (name, without_autodiff(part))).collect();
-    Losses { total, parts }
 }
 
 impl<D: Critic> Workload for AutoencoderWorkload<D> {
@@ -158,7 +164,7 @@ impl<D: Critic> Workload for AutoencoderWorkload<D> {
 
     fn loss(&mut self, turn: usize, batch: &Self::Batch, moment: Moment) -> Option<Losses> {
         match turn {
-            0 => Some(self.generator_turn(batch, moment.step)),
+            0 => Some(self.generator_turn(batch, moment)),
             _ => self.discriminator_turn(batch, moment.step),
         }
     }

@@ -1,6 +1,7 @@
 //! What is trained: the seam between models and trainers.
 
 use burn::tensor::Tensor;
+use leanburn_ops::recording::without_autodiff;
 
 use crate::AnyLearner;
 
@@ -20,6 +21,14 @@ pub struct Losses {
     pub total: Tensor<1>,
     /// Its parts by name, unweighted, without autodiff: for people to read.
     pub parts: Vec<(&'static str, Tensor<1>)>,
+}
+
+impl Losses {
+    /// A loss and its parts, which are taken off autodiff.
+    pub fn of(total: Tensor<1>, parts: Vec<(&'static str, Tensor<1>)>) -> Self {
+        let parts = parts.into_iter().map(|(name, part)| (name, without_autodiff(part))).collect();
+        Self { total, parts }
+    }
 }
 
 /// Modules with their optimizers, and what a batch means to them.

@@ -11,8 +11,10 @@ use crate::report::MemoryRow;
 pub(super) struct Account {
     /// Each learner's name and what it holds between steps.
     pub learners: Vec<(&'static str, LearnerMemory)>,
-    /// Volumes held in memory.
+    /// Volumes or fields held in memory.
     pub data: u64,
+    /// Whether it is fields.
+    pub is_sequence: bool,
     /// Batches that wait for their turn.
     pub batches: u64,
     /// The most that was held at once; 0 where nothing counts it.
@@ -26,13 +28,17 @@ impl Account {
     pub fn rows(&self) -> Vec<MemoryRow> {
         let sum = |part: fn(&LearnerMemory) -> u64| self.learners.iter().map(|(_, memory)| part(memory)).sum::<u64>();
         let learners = self.learners.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" and ");
+        let (section, in_memory, to_save) = match self.is_sequence {
+            false => ("data", "volumes in memory", "data.cache_rate makes it smaller"),
+            true => ("sequence", "fields in memory", "sequence.downsample makes it smaller"),
+        };
         let causes = [
             ("weights", sum(|memory| memory.weights), format!("f32 masters of {learners}")),
             ("gradients", sum(|memory| memory.gradients), "accumulated over the micro-batches".to_string()),
             ("optimizer states", sum(|memory| memory.optimizer), "two moments a weight".to_string()),
             ("average of weights", sum(|memory| memory.average), "for validation and export".to_string()),
-            ("volumes in memory", self.data, "data.cache_rate makes it smaller".to_string()),
-            ("batches in flight", self.batches, "data.prefetch makes it smaller".to_string()),
+            (in_memory, self.data, to_save.to_string()),
+            ("batches in flight", self.batches, format!("{section}.prefetch makes it smaller")),
         ];
         let known: u64 = causes.iter().map(|(_, bytes, _)| bytes).sum();
         let rest =
@@ -80,6 +86,7 @@ mod tests {
         let account = Account {
             learners: vec![("a", memory), ("b", memory)],
             data: 5,
+            is_sequence: false,
             batches: 6,
             peak: 1000,
             planned_step: 900,

@@ -10,7 +10,7 @@ use crate::report::Advice;
 pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget, peak: u64) -> Vec<Advice> {
     let mut tried: Vec<(Class, String, String, Candidate)> = Vec::new();
     if candidate.recompute != ["*"] {
-        let change = "autoencoder.training.use_gradient_checkpointing = true".to_string();
+        let change = format!("{}.training.use_gradient_checkpointing = true", space.system());
         let all = Candidate { recompute: vec!["*".into()], ..candidate.clone() };
         tried.push((Class::Lossless, change, "one more forward of each segment".into(), all));
     }

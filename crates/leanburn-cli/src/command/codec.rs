@@ -25,7 +25,7 @@ impl Encode {
         check_output(&self.out, [&self.volume, &self.model.weights])?;
         let loaded = self.model.load()?;
         let volume = Volume::read(&self.volume)?;
-        check_channels(&self.volume, &volume, loaded.config.autoencoder.in_channels)?;
+        check_channels(&self.volume, &volume, loaded.model.config().in_channels)?;
         let volume = prepare(volume, &loaded.config.data)?.volume;
         let factor = loaded.downsampling();
         let (data, shape) = pad(volume.data(), volume.shape(), factor);
@@ -54,7 +54,7 @@ impl Decode {
         check_output(&self.out, [&self.latent, &self.model.weights])?;
         let loaded = self.model.load()?;
         let latent = Volume::read(&self.latent)?;
-        check_channels(&self.latent, &latent, loaded.config.autoencoder.latent_channels)?;
+        check_channels(&self.latent, &latent, loaded.model.config().latent_channels)?;
         let volume = loaded.model.decode(loaded.tensor(latent.data(), latent.shape()));
         let [_, channels, depth, height, width] = volume.dims();
         let affine = scale_affine(latent.affine(), 1.0 / loaded.downsampling() as f64);

@@ -155,7 +155,7 @@ impl Fit {
 /// Changes the items of a step, and has the learning rate follow: the rate before and after
 /// ([Goyal et al.](https://arxiv.org/abs/1706.02677)).
 fn set_effective_batch(config: &mut Config, batch: usize) -> (f64, f64) {
-    let training = &mut config.autoencoder.training;
+    let training = config.training_mut();
     let before = training.batch_size * training.gradient_accumulation_steps;
     let base = *training.base_batch_size.get_or_insert(before);
     (training.batch_size, training.gradient_accumulation_steps) = (batch, 1);
@@ -170,12 +170,13 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
     let change = variant.change.split_once(" = ").map(|(name, value)| (name.to_string(), value.to_string()));
     let change = change.or_else(|| (!variant.change.is_empty()).then(|| ("model".into(), variant.change.clone())));
     let mut changes: Vec<(String, String)> = change.into_iter().collect();
-    changes.push(("autoencoder.training.batch_size".into(), candidate.micro_batch.to_string()));
-    changes.push(("autoencoder.training.gradient_accumulation_steps".into(), candidate.accumulation.to_string()));
-    changes.push(("autoencoder.training.recompute".into(), format!("[{}]", candidate.recompute.join(", "))));
+    let key = |name: &str| format!("{}.training.{name}", space.system());
+    changes.push((key("batch_size"), candidate.micro_batch.to_string()));
+    changes.push((key("gradient_accumulation_steps"), candidate.accumulation.to_string()));
+    changes.push((key("recompute"), format!("[{}]", candidate.recompute.join(", "))));
     if candidate.attention_block != space.configured().attention_block {
         let block = candidate.attention_block.map_or("null".into(), |block| block.to_string());
-        changes.push(("autoencoder.training.attention_block".into(), block));
+        changes.push((key("attention_block"), block));
     }
     changes
 }

@@ -103,8 +103,7 @@ impl Forecast<'_> {
                 ByteSize::b(limit)
             )
         });
-        let missing = self.space.not_modelled().iter().map(|missing| format!("not modelled yet: {missing}"));
-        over.into_iter().chain(missing).chain(self.budget.remark()).collect()
+        over.into_iter().chain(self.budget.remark()).collect()
     }
 
     /// Prints tables, and on request words.
@@ -235,10 +234,8 @@ impl Forecast<'_> {
             predictions,
             advice: self.advice(),
             not_counted: ["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"]
-                .iter()
-                .chain(self.space.not_modelled())
-                .map(|text| text.to_string())
-                .collect(),
+                .map(String::from)
+                .to_vec(),
         })
     }
 }

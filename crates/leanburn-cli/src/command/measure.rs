@@ -163,14 +163,14 @@ impl Bench<'_> {
     /// Takes real steps on random volumes.
     fn measure(&self, candidate: &Candidate) -> Result<Measured> {
         let mut config = self.space.config(candidate);
-        config.autoencoder.training.adversarial_start_step = 0;
+        config.begin_at_once();
         let device = device_of(&config.device)?.autodiff();
         let pool = device.memory_pool_usage();
         let before = pool.map_or(CountingAllocator.current_usage() as u64, |pool| pool.bytes_in_use);
         let run = workload::build(&config, self.source, &device)?;
         let mut trainer = Trainer::new(run, workload::trainer(&config), &device);
         let shape = self.space.batch_shape(candidate);
-        let mut batches = std::iter::from_fn(|| Some(Ok::<_, TrainError>(random_volumes(shape, &device))));
+        let mut batches = std::iter::from_fn(|| Some(Ok::<_, TrainError>(shape.random(&device))));
         trainer.step(&mut batches)?; // makes the states of the optimizers
         let mut times = Vec::new();
         for _ in 0..self.steps {
@@ -195,11 +195,6 @@ impl Bench<'_> {
         }
         Ok(measured)
     }
-}
-
-/// Volumes of noise between 0 and 1.
-fn random_volumes(shape: [usize; 5], device: &burn::tensor::Device) -> burn::tensor::Tensor<5> {
-    burn::tensor::Tensor::random(shape, burn::tensor::Distribution::Uniform(0.0, 1.0), device)
 }
 
 /// The savers that a configuration can have, each on top of those before it.

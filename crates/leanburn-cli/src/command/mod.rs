@@ -7,6 +7,7 @@ mod calc_report;
 mod calibrate;
 mod cards;
 mod codec;
+mod compare;
 mod devices;
 mod fit;
 mod forecast;
@@ -18,7 +19,7 @@ mod reconstruct;
 mod session;
 mod step_down;
 mod train;
-mod volume;
+pub(crate) mod volume;
 
 use clap::Subcommand;
 

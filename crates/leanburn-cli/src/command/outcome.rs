@@ -1,15 +1,16 @@
 //! How a run went so far: the report, and the figures on the terminal.
 
+use std::collections::BTreeSet;
+
 use bytesize::ByteSize;
 
 use super::account::Account;
-use crate::config::Config;
+use crate::config::{Config, SystemSection};
 use crate::error::Result;
 use crate::report::{Chart, MemoryPeak, Phase, Picture, Record, Report, ReportError, Series};
 use crate::run_folder::RunFolder;
+use crate::workload::L1;
 
-/// Name of the validation loss in the metrics.
-pub(super) const L1: &str = "l1";
 /// Name of a step's peak in the metrics.
 pub(super) const PEAK: &str = "memory.peak_bytes";
 
@@ -49,22 +50,28 @@ impl Outcome<'_> {
 
     /// The outcome at a glance.
     pub fn summary(&self) -> Vec<(String, String)> {
-        let l1 = validation_l1(&self.records);
-        let outcome = match (l1.first(), l1.last()) {
-            (Some(first), Some(last)) => format!("{:.4} → {:.4} ({:.0} %)", first.1, last.1, 100.0 * last.1 / first.1),
-            _ => "no validation volumes".into(),
-        };
+        let mut outcomes: Vec<(String, String)> = validation_names(&self.records)
+            .into_iter()
+            .filter_map(|key| {
+                let points = validation(&self.records, &key);
+                let (first, last) = (points.first()?.1, points.last()?.1);
+                let share = if is_error(&key) { format!(" ({:.0} %)", 100.0 * last / first) } else { String::new() };
+                Some((title(&key), format!("{first:.4} → {last:.4}{share}")))
+            })
+            .collect();
+        if outcomes.is_empty() {
+            outcomes.push((title(L1), "no validation samples".into()));
+        }
         let peak = self.account.peak().map_or("not measured".to_string(), |peak| peak.to_string());
-        [
-            ("steps", self.steps.to_string()),
-            ("validation L1", outcome),
+        let rest = [
             ("peak memory", peak),
             ("time", format!("{:.0} s", self.seconds)),
             ("device", self.config.device.name.clone()),
             ("precision", format!("{:?}", self.config.device.resolved_precision()).to_lowercase()),
-        ]
-        .map(|(name, value)| (name.to_string(), value))
-        .into()
+        ];
+        let steps = ("steps".to_string(), self.steps.to_string());
+        let rest = rest.into_iter().map(|(name, value)| (name.to_string(), value));
+        [steps].into_iter().chain(outcomes).chain(rest).collect()
     }
 
     fn pictures(&self) -> Result<Vec<Picture>> {
@@ -77,7 +84,11 @@ impl Outcome<'_> {
             count if count <= PICTURES => steps[at],
             count => steps[at * (count - 1) / (PICTURES - 1)],
         });
-        let caption = "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes";
+        let caption = match self.config.system {
+            SystemSection::Forecaster(_) => "truth, forecast, last field seen, and the forecast's absolute difference",
+            SystemSection::Vae3d(_) => "scene and reconstruction from above, and their absolute difference",
+            _ => "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes",
+        };
         let read = |step: u64| {
             let path = self.folder.picture(step);
             let png = std::fs::read(&path).map_err(|source| ReportError::File { action: "read", path, source })?;
@@ -87,9 +98,29 @@ impl Outcome<'_> {
     }
 }
 
-fn validation_l1(records: &[Record]) -> Vec<(f64, f64)> {
+/// The values of a validation metric by step.
+fn validation(records: &[Record], key: &str) -> Vec<(f64, f64)> {
     let validations = records.iter().filter(|record| record.phase == Phase::Validation);
-    validations.filter_map(|record| Some((record.step as f64, *record.values.get(L1)?))).collect()
+    validations.filter_map(|record| Some((record.step as f64, *record.values.get(key)?))).collect()
+}
+
+/// The validation metrics that there are.
+fn validation_names(records: &[Record]) -> BTreeSet<String> {
+    let validations = records.iter().filter(|record| record.phase == Phase::Validation);
+    validations.flat_map(|record| record.values.keys().cloned()).collect()
+}
+
+/// Whether a metric is the better the nearer to 0, so that its share of the first value says something.
+fn is_error(key: &str) -> bool {
+    [L1, "reconstruction", "chamfer_voxels", "rmse", "mae"].contains(&key)
+}
+
+/// A validation metric in words.
+fn title(key: &str) -> String {
+    match key {
+        L1 => "validation L1".into(),
+        key => format!("validation {}", key.replace('_', " ")),
+    }
 }
 
 /// Curves of losses, learning rates, gradient norms and memory; parts that no step has are left out.
@@ -100,20 +131,36 @@ fn curves(records: &[Record]) -> Vec<Chart> {
             train.filter_map(|record| Some((record.step as f64, *record.values.get(key)? * scale))).collect();
         Series { name: name.to_string(), points }
     };
-    let of_learners = |what: &str| {
-        let name = |learner: &str| series(learner, &format!("{learner}.{what}"), 1.0);
-        vec![name("autoencoder"), name("discriminator")]
-    };
+    let keys = records.iter().filter(|record| record.phase == Phase::Train).flat_map(|record| record.values.keys());
+    let learners: BTreeSet<&str> = keys.filter_map(|key| key.strip_suffix(".gradient_norm")).collect();
+    let of_learners =
+        |what: &str| learners.iter().map(|learner| series(learner, &format!("{learner}.{what}"), 1.0)).collect();
     let chart = |title: &str, y_label: &str, log_y, series: Vec<Series>| Chart {
         title: title.into(),
         y_label: y_label.into(),
         log_y,
         series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
     };
-    let validation = Series { name: "validation L1".into(), points: validation_l1(records) };
+    let validated = |key: &str| Series { name: title(key), points: validation(records, key) };
     let mib = 1.0 / f64::from(1 << 20);
     let charts = [
-        chart("Reconstruction", "loss", true, vec![series("training", "reconstruction", 1.0), validation]),
+        chart(
+            "Reconstruction",
+            "loss",
+            true,
+            vec![series("training", "reconstruction", 1.0), validated("reconstruction"), validated(L1)],
+        ),
+        chart(
+            "Forecast",
+            "error",
+            true,
+            vec![series("training loss", "forecast", 1.0), validated("rmse"), validated("mae")],
+        ),
+        chart("Skill", "1 is perfect, 0 is persistence", false, vec![validated("skill")]),
+        chart("Occupancy", "intersection over union", false, vec![validated("iou")]),
+        chart("Codebook", "share of codes used", false, vec![validated("codes_used")]),
+        chart("Commitment", "loss", true, vec![series("training", "commitment", 1.0)]),
+        chart("Perceptual", "loss", true, vec![series("training", "perceptual", 1.0)]),
         chart("Kullback-Leibler divergence", "nats", true, vec![series("training", "kl", 1.0)]),
         chart(
             "Adversarial losses",

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use leanburn_data::Dataset;
 
 use super::forecast::Forecast;
-use crate::config::Config;
+use crate::config::{Config, ModelType};
 use crate::console::{print_line, print_remark};
 use crate::error::{CommandError, Result, both};
 use crate::guide_config::{GuideConfig, GuideKind};
 use crate::planning::{BudgetArguments, ConfigSpace};
 use crate::report::{perfetto_trace, write_atomic};
+use crate::workload::Data;
 
 /// `leanburn plan`
 #[derive(Debug, Args)]
@@ -24,6 +24,10 @@ pub struct Plan {
     set: Vec<String>,
     #[command(flatten)]
     budget: BudgetArguments,
+    /// Print a table of a system's sizes side by side: each forecaster, or the ladder of radar autoencoders; without CONFIG
+    /// both, at the sizes of their guides.
+    #[arg(long)]
+    compare: bool,
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
@@ -42,6 +46,9 @@ impl Plan {
     pub(super) fn run(self) -> Result<()> {
         if self.budget.gpu.as_deref() == Some("all") {
             return super::cards::print(self.config.as_deref(), &self.set);
+        }
+        if self.compare {
+            return self.compare();
         }
         let path = self.config.as_deref().ok_or_else(no_configuration)?;
         let source = path.display().to_string();
@@ -77,6 +84,17 @@ impl Plan {
     }
 }
 
+impl Plan {
+    fn compare(&self) -> Result<()> {
+        let Some(path) = &self.config else {
+            return super::compare::print(None, &self.budget.resolve()?, self.json);
+        };
+        let (config, budget) = both(load(path, &self.set), self.budget.resolve())?;
+        let budget = budget.on(&config.device.name)?;
+        super::compare::print(Some((&config, &path.display().to_string())), &budget, self.json)
+    }
+}
+
 fn write_trace(path: &Path, forecast: &Forecast<'_>) -> Result<()> {
     let (timeline, rates) = (&forecast.timeline, forecast.budget.rates());
     let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
@@ -85,16 +103,24 @@ fn write_trace(path: &Path, forecast: &Forecast<'_>) -> Result<()> {
 }
 
 fn no_configuration() -> CommandError {
-    let mistakes = vec![("CONFIG".to_string(), "is missing; only `--gpu all` goes without".to_string())];
+    let mistakes = vec![("CONFIG".to_string(), "is missing; only `--gpu all` and `--compare` go without".to_string())];
     CommandError::Arguments { mistakes, remedy: "`leanburn recipes` lists configurations to start from" }
 }
 
-/// Reads a configuration of ours; one that is known, but not modelled yet, is named.
+/// Reads a configuration of ours or, of a guide's, one of a system that is modelled; another one that is known is named.
 pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
+    let is_modelled = |kind: &GuideKind| match kind {
+        GuideKind::Autoencoder => true,
+        GuideKind::Forecaster { model_type } => {
+            let is_ours = |name: &String| ModelType::ALL.iter().any(|model| model.name() == name);
+            model_type.as_ref().is_none_or(is_ours)
+        }
+        _ => false,
+    };
     match GuideConfig::load(path) {
-        Ok(guide) if guide.kind != GuideKind::Autoencoder => Err(CommandError::Input {
+        Ok(guide) if !is_modelled(&guide.kind) => Err(CommandError::Input {
             subject: path.display().to_string(),
-            expected: "a configuration of an autoencoder".into(),
+            expected: "a configuration of an autoencoder or a forecaster".into(),
             found: format!("{}; not modelled yet: {}", guide.kind.describe(), guide.not_modelled.join(", ")),
             remedy: format!("`leanburn calc --config {}` estimates it by the rule of thumb", path.display()),
         }),
@@ -104,7 +130,5 @@ pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
 
 /// Size of the training volumes, read from the data where the configuration names none.
 pub(super) fn extent_of_data(config: &Config) -> Result<[usize; 3]> {
-    let dataset = Dataset::open(&config.data, config.seed)?;
-    let [_, extent @ ..] = dataset.train_sample(0)?.shape;
-    Ok(extent)
+    Data::open(config, |_| {})?.extent()
 }

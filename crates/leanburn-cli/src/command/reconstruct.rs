@@ -33,14 +33,14 @@ impl Reconstruct {
         check_output(&self.out, [&self.volume, &self.model.weights])?;
         let loaded = self.model.load()?;
         let volume = Volume::read(&self.volume)?;
-        check_channels(&self.volume, &volume, loaded.config.autoencoder.in_channels)?;
+        check_channels(&self.volume, &volume, loaded.model.config().in_channels)?;
         let prepared = prepare(volume, &loaded.config.data)?;
         let data = match window {
             None => reconstruct(&loaded, prepared.volume.data(), prepared.volume.shape()),
             Some(window) => slide(&loaded, &prepared.volume, &window)?,
         };
         let difference = l1(&data, prepared.volume.data());
-        let channels = loaded.config.autoencoder.out_channels;
+        let channels = loaded.model.config().out_channels;
         let reconstruction = prepared.volume.with_data(data, channels)?.to_original_grid()?;
         let mut data = reconstruction.data().to_vec();
         prepared.intensity.invert(&mut data);
@@ -79,7 +79,7 @@ fn reconstruct(loaded: &Loaded, data: &[f32], shape: [usize; 4]) -> Vec<f32> {
 
 fn slide(loaded: &Loaded, volume: &Volume, window: &SlidingWindow) -> Result<Vec<f32>> {
     let mut progress = Progress::new("patches", window.count(volume.extent()) as u64, 0);
-    let data = window.run(volume, loaded.config.autoencoder.out_channels, |patch, shape| {
+    let data = window.run(volume, loaded.model.config().out_channels, |patch, shape| {
         let output = reconstruct(loaded, patch, shape);
         progress.step(String::new);
         output

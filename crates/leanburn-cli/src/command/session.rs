@@ -1,30 +1,26 @@
 //! A run in progress: steps, and what people see of them.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use leanburn_data::{Dataset, SlidingWindow};
-use leanburn_nn::weights::save_safetensors;
-use leanburn_train::{AutoencoderBatch, CheckpointStore, StepReport, TrainError, Trainer};
+use leanburn_train::{CheckpointStore, StepReport, TrainError, Trainer};
 
 use super::account::Account;
-use super::outcome::{L1, Outcome, PEAK};
-use super::volume::{tensor, through};
+use super::outcome::{Outcome, PEAK};
 use crate::config::Config;
 use crate::console::print_line;
 use crate::error::{CommandError, Result};
 use crate::progress::Progress;
-use crate::report::{EventFile, MetricsLog, Phase, Record, comparison, encode_png, read_metrics, write_atomic};
+use crate::report::{EventFile, MetricsLog, Phase, Record, encode_png, read_metrics, write_atomic};
 use crate::run_folder::RunFolder;
-use crate::workload::Run;
+use crate::workload::{BatchShape, Batches, Data, L1, Run};
 
 /// A training run and everything it writes.
 pub(super) struct Session<'a> {
     config: &'a Config,
     folder: RunFolder,
-    dataset: Arc<Dataset>,
+    data: Data,
     trainer: Trainer<Run>,
     store: CheckpointStore,
     /// Where validation runs: the device without autodiff.
@@ -55,7 +51,7 @@ impl<'a> Session<'a> {
     pub fn open(
         config: &'a Config,
         folder: RunFolder,
-        dataset: Arc<Dataset>,
+        data: Data,
         trainer: Trainer<Run>,
         device: Device,
         planned: Planned,
@@ -75,12 +71,12 @@ impl<'a> Session<'a> {
         if step == 0 {
             events.text(0, "config", &format!("```yaml\n{}\n```", config.to_yaml()))?;
         }
-        let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
+        let store = folder.checkpoints(config.training().keep_checkpoints);
         let began = Instant::now();
         Ok(Self {
             config,
             folder,
-            dataset,
+            data,
             trainer,
             store,
             device,
@@ -95,12 +91,8 @@ impl<'a> Session<'a> {
     }
 
     /// Trains up to `last_step` steps in all.
-    pub fn run(
-        mut self,
-        batches: &mut impl Iterator<Item = std::result::Result<AutoencoderBatch, TrainError>>,
-        last_step: u64,
-    ) -> Result<()> {
-        let training = &self.config.autoencoder.training;
+    pub fn run(mut self, batches: &mut Batches, last_step: u64) -> Result<()> {
+        let training = self.config.training();
         let mut progress = Progress::new("training", last_step, self.trainer.steps());
         let planned = self.account().planned();
         let reserve = self.planned.reserved.map(|bytes| format!(", reserve of the pool {}", ByteSize::b(bytes)));
@@ -172,71 +164,50 @@ impl<'a> Session<'a> {
         self.log(report.step + 1, Phase::Train, values)
     }
 
-    /// Mean absolute difference over the validation samples.
+    /// The system's metrics over the validation samples.
     fn validate(&mut self, progress: &Progress) -> Result<()> {
-        let count = self.dataset.val_len();
-        if count == 0 {
+        let metrics = self.trainer.workload().validate(self.config, &self.data, &self.device)?;
+        if metrics.is_empty() {
             return Ok(());
         }
-        let mut sum = 0.0;
-        for index in 0..count {
-            let sample = self.dataset.val_sample(index).map_err(TrainError::from)?;
-            let volume = tensor(&sample.data, sample.shape, &self.device);
-            let difference = (self.trainer.workload().reconstruct(volume.clone()) - volume).abs().mean();
-            sum += f64::from(difference.into_scalar::<f32>());
-        }
-        let (step, l1) = (self.trainer.steps(), sum / count as f64);
-        self.log(step, Phase::Validation, vec![(L1.into(), l1)])?;
-        progress.note(&format!("step {step:>6}  validation L1 {l1:.4}  {:.0} s", self.seconds()));
+        let step = self.trainer.steps();
+        let name = |name: &str| if name == L1 { "L1".to_string() } else { name.replace('_', " ") };
+        let words: Vec<String> = metrics.iter().map(|(key, value)| format!("{} {value:.4}", name(key))).collect();
+        self.log(step, Phase::Validation, metrics.into_iter().map(|(key, value)| (key.to_string(), value)).collect())?;
+        progress.note(&format!("step {step:>6}  validation {}  {:.0} s", words.join("  "), self.seconds()));
         Ok(())
     }
 
-    /// Draws a whole volume beside its reconstruction, made patch by patch so that looking needs no larger activations
-    /// than training.
+    /// Draws what the run makes of a validation sample.
     fn visualize(&mut self) -> Result<()> {
-        let volume = self.dataset.exhibit()?;
-        let size = self.config.data.patch_size.unwrap_or(volume.extent());
-        let window = SlidingWindow::new(size, 0.25).expect("the configuration has been checked");
-        let (workload, device) = (self.trainer.workload(), &self.device);
-        let multiple = workload.autoencoder().module().config().downsampling();
-        let reconstruct = |patch: &[f32], shape: [usize; 4]| workload.reconstruct(tensor(patch, shape, device));
-        let channels = self.config.autoencoder.out_channels;
-        let reconstruction =
-            window.run(&volume, channels, |patch, shape| through(patch, shape, multiple, reconstruct))?;
-        let extent = volume.extent();
-        let voxels = extent.iter().product();
-        let original = &volume.data()[..voxels];
-        let range = original.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
-        let picture = comparison(original, &reconstruction[..voxels], extent, range)?;
+        let picture = self.trainer.workload().picture(self.config, &self.data, &self.device)?;
         let (step, png) = (self.trainer.steps(), encode_png(&picture)?);
         let path = self.folder.picture(step);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(CommandError::writing(folder))?;
         }
         write_atomic(&path, &png).map_err(CommandError::writing(&path))?;
-        Ok(self.events.picture(step, "reconstruction", &png)?)
+        let name = if self.config.sequence.is_some() { "forecast" } else { "reconstruction" };
+        Ok(self.events.picture(step, name, &png)?)
     }
 
     /// A checkpoint to go on from, weights to use, and a report to look at.
     fn save(&mut self) -> Result<()> {
         self.trainer.save(&self.store)?;
-        let workload = self.trainer.workload();
-        save_safetensors(&workload.autoencoder().trained(), &self.folder.weights())?;
-        if let Some(discriminator) = workload.discriminator() {
-            discriminator.trained().save(&self.folder.discriminator_weights())?;
-        }
+        self.trainer.workload().save_weights(&self.folder)?;
         let page = self.outcome()?.report()?.render()?;
         let path = self.folder.report();
         write_atomic(&path, page.as_bytes()).map_err(CommandError::writing(&path))
     }
 
     fn account(&mut self) -> Account {
-        let batch = self.config.autoencoder.training.batch_size;
-        let sample_bytes = self.dataset.train_sample(0).map_or(0, |sample| size_of_val(&sample.data[..]) as u64);
+        let batch = self.config.training().batch_size;
+        let batch_bytes = self.data.extent().map_or(0, |extent| BatchShape::of(self.config, batch, extent).bytes());
         Account {
             learners: self.trainer.memory(),
-            data: self.dataset.cached_bytes(),
-            batches: sample_bytes * (batch * (self.config.data.prefetch + 1)) as u64,
+            data: self.data.cached_bytes(),
+            is_sequence: self.config.sequence.is_some(),
+            batches: batch_bytes * (self.config.prefetch() + 1) as u64,
             peak: self.peak,
             planned_step: self.planned.peak,
         }

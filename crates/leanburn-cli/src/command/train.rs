@@ -1,11 +1,9 @@
 //! `leanburn train`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use leanburn_data::{Dataset, Loader};
-use leanburn_train::{TrainError, Trainer, volumes};
+use leanburn_train::Trainer;
 
 use super::session::{Planned, Session};
 use super::step_down::StepDown;
@@ -16,7 +14,7 @@ use crate::error::{CommandError, Result};
 use crate::planning::{ConfigSpace, memory_of};
 use crate::progress::Progress;
 use crate::run_folder::RunFolder;
-use crate::workload;
+use crate::workload::{self, Data};
 
 /// `leanburn train`
 #[derive(Debug, Args)]
@@ -90,12 +88,12 @@ impl Train {
         folder.check(config, resume)?;
         let training_device = device.clone().autodiff();
         let run = workload::build(config, source, &training_device)?;
-        let dataset = Arc::new(open_dataset(config)?);
-        check_shapes(config, &dataset)?;
+        let data = open_data(config)?;
+        data.check(config)?; // before anything is written
 
-        let planned = plan_step(config, source, &dataset)?;
+        let planned = plan_step(config, source, &data)?;
         let mut trainer = Trainer::new(run, workload::trainer(config), &training_device);
-        let store = folder.checkpoints(config.autoencoder.training.keep_checkpoints);
+        let store = folder.checkpoints(config.training().keep_checkpoints);
         match store.latest().filter(|_| resume) {
             Some((step, checkpoint)) => {
                 trainer.resume(&checkpoint)?;
@@ -106,13 +104,9 @@ impl Train {
         }
         let _lock = folder.begin(config)?;
 
-        let batch_size = config.autoencoder.training.batch_size;
-        let start = trainer.micro_batches();
-        let loader = Loader::new(dataset.clone(), batch_size, start);
-        let mut batches =
-            loader.map(|batch| batch.map(|batch| volumes(batch, &training_device)).map_err(TrainError::from));
-        let last_step = self.max_steps.unwrap_or(u64::MAX).min(config.autoencoder.training.max_steps);
-        let trained = Session::open(config, folder, dataset, trainer, device, planned)?.run(&mut batches, last_step);
+        let mut batches = data.batches(config.training().batch_size, trainer.micro_batches(), &training_device);
+        let last_step = self.max_steps.unwrap_or(u64::MAX).min(config.training().max_steps);
+        let trained = Session::open(config, folder, data, trainer, device, planned)?.run(&mut batches, last_step);
         // What the step has left in the pool is of no use to the next attempt.
         drop(batches);
         training_device.memory_cleanup();
@@ -128,37 +122,21 @@ fn advice(lower: Option<String>) -> String {
 }
 
 /// The peak of a step and what a GPU's pool reserves for it, as its recording shows them.
-fn plan_step(config: &Config, source: &str, dataset: &Dataset) -> Result<Planned> {
+fn plan_step(config: &Config, source: &str, data: &Data) -> Result<Planned> {
     let (target, memory) = memory_of(&config.device.name)?;
-    let [_, extent @ ..] = dataset.train_sample(0)?.shape;
-    let space = ConfigSpace::new(config, source, target, || Ok(extent))?;
+    let space = ConfigSpace::new(config, source, target, || data.extent())?;
     let candidate = space.configured();
     let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(memory);
     Ok(Planned { peak: timeline.peak(), reserved: memory.reserved(&timeline) })
 }
 
 /// Opens the data, with progress if it takes long.
-fn open_dataset(config: &Config) -> Result<Dataset> {
+fn open_data(config: &Config) -> Result<Data> {
     let mut progress: Option<Progress> = None;
-    let dataset = Dataset::open_with(&config.data, config.seed, |state| {
+    let data = Data::open(config, |state| {
         let bar = progress.get_or_insert_with(|| Progress::new("reading", state.total as u64, 0));
         bar.step(|| state.name.to_string());
     });
     progress.iter().for_each(Progress::finish);
-    Ok(dataset?)
-}
-
-/// Checks that the models can take what the data gives, before anything is written.
-fn check_shapes(config: &Config, dataset: &Dataset) -> Result<()> {
-    let training = dataset.train_sample(0)?;
-    let [_, extent @ ..] = training.shape;
-    workload::check_discriminator(config, &training.name, extent)?;
-    let validation = (dataset.val_len() > 0).then(|| dataset.val_sample(0)).transpose()?;
-    for sample in [Some(training), validation].into_iter().flatten() {
-        let [channels, depth, height, width] = sample.shape;
-        workload::model(&config.autoencoder)
-            .check_input([1, channels, depth, height, width])
-            .map_err(|reason| CommandError::Shape { volume: sample.name, reason })?;
-    }
-    Ok(())
+    data
 }

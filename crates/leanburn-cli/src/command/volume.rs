@@ -54,7 +54,7 @@ impl ModelArguments {
 impl Loaded {
     /// By how much the latent is smaller than the volume, on each axis.
     pub fn downsampling(&self) -> usize {
-        crate::workload::model(&self.config.autoencoder).downsampling()
+        self.model.config().downsampling()
     }
 
     pub fn tensor(&self, data: &[f32], shape: [usize; 4]) -> Tensor<5> {
@@ -63,13 +63,13 @@ impl Loaded {
 }
 
 /// Values `[channels, depth, height, width]` as a batch of one.
-pub(super) fn tensor(data: &[f32], shape: [usize; 4], device: &Device) -> Tensor<5> {
+pub(crate) fn tensor(data: &[f32], shape: [usize; 4], device: &Device) -> Tensor<5> {
     let [channels, depth, height, width] = shape;
     Tensor::from_data(TensorData::new(data.to_vec(), [1, channels, depth, height, width]), device)
 }
 
 /// What `model` makes of values of any extent: padded to a multiple of what it takes, and cropped again.
-pub(super) fn through(
+pub(crate) fn through(
     data: &[f32],
     shape: [usize; 4],
     multiple: usize,
@@ -81,7 +81,7 @@ pub(super) fn through(
     crop(&values(output), [channels, depth, height, width], [shape[1], shape[2], shape[3]])
 }
 
-pub(super) fn values(tensor: Tensor<5>) -> Vec<f32> {
+pub(crate) fn values(tensor: Tensor<5>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
 }
 

@@ -6,8 +6,9 @@
 use serde::Serialize;
 
 use super::limits::{MANY, POSITIVE};
+use super::objective::AutoencoderObjectiveSection;
 use super::reader::Section;
-use super::training::TrainingSection;
+use super::training::Training;
 use super::values::PerLevel;
 
 /// The autoencoder and its training.
@@ -43,7 +44,7 @@ pub struct AutoencoderSection {
     /// Query, key and value by one linear layer. Default: false.
     pub use_combined_linear: bool,
     /// How it is trained.
-    pub training: TrainingSection,
+    pub training: Training<AutoencoderObjectiveSection>,
 }
 
 impl AutoencoderSection {
@@ -65,7 +66,7 @@ impl AutoencoderSection {
             use_convtranspose: section.get("use_convtranspose", false),
             include_fc: section.get("include_fc", true),
             use_combined_linear: section.get("use_combined_linear", false),
-            training: section.section("training", TrainingSection::read),
+            training: section.section("training", |section| Training::read(section, AutoencoderObjectiveSection::read)),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use leanburn_train::Precision;
 
+use super::autoencoder::AutoencoderSection;
 use super::device::LossScale;
 use super::document::Config;
 use super::reader::Reader;
@@ -9,26 +10,32 @@ use super::reader::Reader;
 /// Reports every pair of keys that contradict each other.
 pub(super) fn check(reader: &mut Reader, config: &Config) {
     check_data(reader, config);
-    check_levels(reader, config);
-    check_groups(reader, config);
-    check_grid(reader, config);
+    if let Some(autoencoder) = config.autoencoder() {
+        check_levels(reader, autoencoder);
+        check_groups(reader, autoencoder);
+        check_grid(reader, config, autoencoder);
+        check_discriminator(reader, autoencoder);
+    }
     check_training(reader, config);
     check_device(reader, config);
 }
 
 /// The rules of `leanburn-data`, which says "expected ..., found ...; remedy" of a key.
 fn check_data(reader: &mut Reader, config: &Config) {
-    for (key, what) in config.data.mistakes() {
+    let (section, mistakes) = match &config.sequence {
+        None => ("data", config.data.mistakes()),
+        Some(sequence) => ("sequence", sequence.mistakes()),
+    };
+    for (key, what) in mistakes {
         let (expected, found) = what.split_once(", found ").unwrap_or((&what, "another value"));
         let (found, help) = found.split_once("; ").unwrap_or((found, "correct this value"));
         let expected = expected.trim_start_matches("expected ");
-        reader.check(false, &[&format!("data.{key}"), "data"], found.to_owned(), expected, help);
+        reader.check(false, &[&format!("{section}.{key}"), section], found.to_owned(), expected, help);
     }
 }
 
-fn check_levels(reader: &mut Reader, config: &Config) {
+fn check_levels(reader: &mut Reader, autoencoder: &AutoencoderSection) {
     const CHANNELS: &str = "autoencoder.num_channels";
-    let autoencoder = &config.autoencoder;
     let levels = autoencoder.num_channels.len();
     reader.check(
         (1..=MAX_LEVELS).contains(&levels),
@@ -51,9 +58,9 @@ fn check_levels(reader: &mut Reader, config: &Config) {
     }
 }
 
-fn check_groups(reader: &mut Reader, config: &Config) {
-    let groups = config.autoencoder.norm_num_groups;
-    let channels = &config.autoencoder.num_channels;
+fn check_groups(reader: &mut Reader, autoencoder: &AutoencoderSection) {
+    let groups = autoencoder.norm_num_groups;
+    let channels = &autoencoder.num_channels;
     let common = channels.iter().copied().reduce(greatest_common_divisor).unwrap_or(groups);
     reader.check(
         common % groups == 0,
@@ -64,8 +71,8 @@ fn check_groups(reader: &mut Reader, config: &Config) {
     );
 }
 
-fn check_grid(reader: &mut Reader, config: &Config) {
-    let levels = config.autoencoder.num_channels.len();
+fn check_grid(reader: &mut Reader, config: &Config, autoencoder: &AutoencoderSection) {
+    let levels = autoencoder.num_channels.len();
     if !(1..=MAX_LEVELS).contains(&levels) {
         return;
     }
@@ -87,14 +94,18 @@ fn check_grid(reader: &mut Reader, config: &Config) {
 }
 
 fn check_training(reader: &mut Reader, config: &Config) {
-    let training = &config.autoencoder.training;
+    let (training, system) = (config.training(), config.system.name());
     reader.check(
         training.warmup_steps <= training.max_steps,
-        &["autoencoder.training.warmup_steps", "autoencoder.training.max_steps"],
+        &[&format!("{system}.training.warmup_steps"), &format!("{system}.training.max_steps")],
         format!("{} warm-up steps of {}", training.warmup_steps, training.max_steps),
         "a warm-up no longer than the training",
         "lower `warmup_steps` or raise `max_steps`",
     );
+}
+
+fn check_discriminator(reader: &mut Reader, autoencoder: &AutoencoderSection) {
+    let training = &autoencoder.training.objective;
     reader.check(
         training.discriminator.is_some() || training.adversarial_start_step == 0,
         &["autoencoder.training.adversarial_start_step"],

@@ -1,6 +1,6 @@
 //! The `data` section; its struct belongs to `leanburn-data`, which documents the keys.
 
-use leanburn_data::{DataConfig, PhantomConfig};
+use leanburn_data::{DataConfig, PhantomConfig, RadarConfig};
 
 use super::limits::{MANY, POSITIVE};
 use super::reader::Section;
@@ -11,6 +11,8 @@ pub(super) fn read(section: &mut Section<'_>) -> DataConfig {
     DataConfig {
         paths: section.get("paths", default.paths),
         phantom: section.optional("phantom", read_phantom),
+        radar: section.optional("radar", read_radar),
+        channels: section.number("channels", default.channels, 1..=MANY),
         voxel_size: section.number("voxel_size", None, 1..=MANY).map(|PerAxis(size)| size),
         spacing: section.number("spacing", None, POSITIVE).map(|PerAxis(spacing)| spacing),
         normalize: section.choice("normalize", default.normalize),
@@ -24,7 +26,6 @@ pub(super) fn read(section: &mut Section<'_>) -> DataConfig {
         cache_rate: section.number("cache_rate", default.cache_rate, 0..=1),
         num_workers: section.number("num_workers", default.num_workers, 0..=MANY),
         prefetch: section.number("prefetch", default.prefetch, 0..=MANY),
-        ..default
     }
 }
 
@@ -34,5 +35,15 @@ fn read_phantom(section: &mut Section<'_>) -> PhantomConfig {
         count: section.number("count", default.count, 1..),
         shape: section.number("shape", PerAxis(default.shape), 1..=MANY).0,
         noise: section.number("noise", default.noise, 0..),
+    }
+}
+
+fn read_radar(section: &mut Section<'_>) -> RadarConfig {
+    let default = RadarConfig::default();
+    RadarConfig {
+        count: section.number("count", default.count, 1..),
+        shape: section.number("shape", PerAxis(default.shape), 1..=MANY).0,
+        vehicles: section.number("vehicles", default.vehicles, 0..=MANY),
+        speckle: section.number("speckle", default.speckle, 0..=1),
     }
 }

@@ -4,15 +4,16 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use leanburn_data::DataConfig;
+use leanburn_data::{DataConfig, SequenceConfig};
 use serde::Serialize;
 
-use super::autoencoder::AutoencoderSection;
 use super::device::DeviceSection;
 use super::mistake::{ConfigErrors, Mistake, MistakeKind, Place};
 use super::reader::Reader;
+use super::system::SystemSection;
+use super::training::TrainingSection;
 use super::tree::{MAX_BYTES, Node, too_large};
-use super::{checks, data, overrides};
+use super::{AutoencoderSection, checks, data, flat, overrides};
 
 /// All that a training run is configured by, defaults filled in.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,9 +21,14 @@ pub struct Config {
     /// The seed of all randomness. Default: 42.
     pub seed: u64,
     /// What is trained on. Relative paths start from the current directory.
+    #[serde(skip_serializing_if = "is_default")]
     pub data: DataConfig,
+    /// What a forecaster is trained on, in place of `data`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<SequenceConfig>,
     /// The model and how it is trained.
-    pub autoencoder: AutoencoderSection,
+    #[serde(flatten)]
+    pub system: SystemSection,
     /// What computes, and in which precision.
     pub device: DeviceSection,
 }
@@ -57,9 +63,11 @@ impl Config {
             Node::empty()
         });
         reader.report_duplicates(&root, "");
+        flat::settle(&mut root);
         for text in overrides {
             mistakes.extend(overrides::apply(&mut root, text).err().map(|mistake| *mistake));
         }
+        flat::settle(&mut root);
         let config = Self::read(&mut reader, &root);
         if readable {
             checks::check(&mut reader, &config);
@@ -70,14 +78,53 @@ impl Config {
 
     fn read(reader: &mut Reader, root: &Node) -> Self {
         let mut section = reader.root(root);
-        let config = Self {
-            seed: section.get("seed", 42),
-            data: section.section("data", data::read),
-            autoencoder: section.section("autoencoder", AutoencoderSection::read),
-            device: section.section("device", DeviceSection::read),
+        let seed = section.get("seed", 42);
+        let (system, sequence) = SystemSection::read(&mut section);
+        let data = match sequence {
+            None => section.section("data", data::read),
+            Some(_) => DataConfig::default(),
         };
+        let config = Self { seed, data, sequence, system, device: section.section("device", DeviceSection::read) };
         section.close();
         config
+    }
+
+    /// How the system is trained.
+    pub fn training(&self) -> &TrainingSection {
+        self.system.training()
+    }
+
+    /// How the system is trained, to change.
+    pub fn training_mut(&mut self) -> &mut TrainingSection {
+        self.system.training_mut()
+    }
+
+    /// The autoencoder, if that is what is trained.
+    pub fn autoencoder(&self) -> Option<&AutoencoderSection> {
+        match &self.system {
+            SystemSection::Autoencoder(section) => Some(section),
+            _ => None,
+        }
+    }
+
+    /// The autoencoder to change, if that is what is trained.
+    pub fn autoencoder_mut(&mut self) -> Option<&mut AutoencoderSection> {
+        match &mut self.system {
+            SystemSection::Autoencoder(section) => Some(section),
+            _ => None,
+        }
+    }
+
+    /// Has everything take part from the first step: for plans and measurements.
+    pub fn begin_at_once(&mut self) {
+        if let Some(section) = self.autoencoder_mut() {
+            section.training.objective.adversarial_start_step = 0;
+        }
+    }
+
+    /// Batches that may wait.
+    pub fn prefetch(&self) -> usize {
+        self.sequence.as_ref().map_or(self.data.prefetch, |sequence| sequence.prefetch)
     }
 
     /// The configuration as YAML, every default written out; [`Config::parse`] reads it back.
@@ -85,6 +132,11 @@ impl Config {
         // Writing plain structs to a string has nothing to fail at.
         serde_saphyr::to_string(self).unwrap_or_else(|error| format!("# {error}\n"))
     }
+}
+
+/// Whether nothing is said of volumes, as for a system of other data.
+fn is_default(data: &DataConfig) -> bool {
+    *data == DataConfig::default()
 }
 
 /// Reads a file of a sane size as UTF-8.

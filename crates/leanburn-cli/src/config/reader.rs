@@ -125,6 +125,11 @@ impl<'a> Section<'a> {
         Self { reader, path, place, entries, asked: BTreeSet::new(), aliases: Vec::new(), wanted }
     }
 
+    /// Whether a key is there, whatever its value.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
     /// The value of a key, or its default.
     pub(super) fn get<T: Read>(&mut self, key: &'static str, default: T) -> T {
         self.number(key, default, ..)

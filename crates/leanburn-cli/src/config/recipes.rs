@@ -20,6 +20,21 @@ pub fn recipes() -> &'static [Recipe] {
             text: include_str!("../../../../configs/mni152-autoencoder.yaml"),
         },
         Recipe {
+            name: "convlstm-advection",
+            about: "a forecaster of fields that a flow carries along: minutes on a CPU",
+            text: include_str!("../../../../configs/convlstm-advection.yaml"),
+        },
+        Recipe {
+            name: "vqvae",
+            about: "a discrete autoencoder and its codebook on synthetic scans: minutes on a CPU",
+            text: include_str!("../../../../configs/vqvae.yaml"),
+        },
+        Recipe {
+            name: "radar-vae",
+            about: "a small autoencoder of synthetic radar scenes, gradients accumulated: minutes on a CPU",
+            text: include_str!("../../../../configs/radar-vae.yaml"),
+        },
+        Recipe {
             name: "autoencoder-24gb",
             about: "256x256x64 volumes on a 24 GB card: every memory saver on",
             text: include_str!("../../../../configs/autoencoder-24gb.yaml"),

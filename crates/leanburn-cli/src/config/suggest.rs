@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::system::SYSTEMS;
+
 /// How alike two names must be, of 1, to be taken for a slip of the pen.
 const ALIKE: f64 = 0.7;
 
@@ -21,6 +23,12 @@ pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
 /// What to do about an unknown `key` of `section`, given all paths that the schema knows.
 pub(super) fn for_key(section: &str, key: &str, known: &BTreeSet<String>) -> String {
     let path = join(section, key);
+    if section.is_empty() && SYSTEMS.contains(&key) {
+        return format!("a run trains one system: keep one of the sections {}", SYSTEMS.join(", "));
+    }
+    if section.is_empty() && key == "sequence" {
+        return "it is what a forecaster is trained on: add `forecaster:`, or use `data:` for volumes".to_owned();
+    }
     if let Some(advice) = foreign(key) {
         return advice.to_owned();
     }
@@ -46,7 +54,7 @@ fn foreign(key: &str) -> Option<&'static str> {
     match key {
         "pin_memory" => Some("remove it: it belongs to PyTorch's data loader, and transfers need no such setting here"),
         "n_epochs" | "num_epochs" | "epochs" | "max_epochs" => {
-            Some("training is counted in optimizer steps: set autoencoder.training.max_steps")
+            Some("training is counted in optimizer steps: set max_steps in the section `training`")
         }
         "spatial_dims" => Some("remove it: models here have three spatial dimensions"),
         _ => None,

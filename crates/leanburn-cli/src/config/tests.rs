@@ -30,16 +30,16 @@ fn defaults_are_those_of_the_documentation() {
     let config = parse(MINIMAL).unwrap();
     assert_eq!(config.seed, 42);
     assert_eq!(config.data, leanburn_data::DataConfig { paths: vec!["data/scans".into()], ..Default::default() });
-    let autoencoder = &config.autoencoder;
+    let autoencoder = config.autoencoder().unwrap();
     assert_eq!(
         (autoencoder.num_res_blocks.as_slice(), autoencoder.attention_levels.as_slice()),
         (&[2, 2][..], &[false; 2][..])
     );
     assert_eq!((autoencoder.latent_channels, autoencoder.norm_num_groups, autoencoder.norm_eps), (3, 32, 1e-6));
-    let training = &autoencoder.training;
+    let training = config.training();
     assert_eq!((training.batch_size, training.max_steps, training.learning_rate), (1, 1000, 1e-4));
     assert_eq!((training.betas, training.epsilon, training.keep_checkpoints), ([0.9, 0.999], 1e-8, 2));
-    assert_eq!(training.discriminator, None);
+    assert_eq!(autoencoder.training.objective.discriminator, None);
     assert_eq!(config.device.name, "flex");
     assert_eq!((config.device.resolved_precision(), config.device.loss_scale), (Precision::F32, LossScale::Dynamic));
 }
@@ -160,7 +160,7 @@ fn unknown_keys_get_the_advice_that_fits() {
         ("autoencoder.max_step=3", "did you mean `max_steps`? It belongs in `autoencoder.training`"),
         (
             "autoencoder.training.n_epochs=9",
-            "training is counted in optimizer steps: set autoencoder.training.max_steps",
+            "training is counted in optimizer steps: set max_steps in the section `training`",
         ),
         ("device.zzz=9", "remove `device.zzz`; the keys here are loss_scale, mixed_precision, name, precision"),
     ] {
@@ -240,9 +240,10 @@ fn overrides_win_and_make_sections() {
         "data.patch_size=32",
     ])
     .unwrap();
-    assert_eq!(config.autoencoder.num_channels, [8, 16, 32]);
-    assert_eq!(config.autoencoder.norm_num_groups, 8);
-    assert_eq!(config.autoencoder.training.discriminator.unwrap().num_layers_d, 2);
+    assert_eq!(config.autoencoder().unwrap().num_channels, [8, 16, 32]);
+    assert_eq!(config.autoencoder().unwrap().norm_num_groups, 8);
+    let discriminator = config.autoencoder().unwrap().training.objective.discriminator.clone();
+    assert_eq!(discriminator.unwrap().num_layers_d, 2);
     assert_eq!(
         (config.device.loss_scale, config.device.resolved_precision()),
         (LossScale::Static(512.0), Precision::F16)
@@ -253,7 +254,7 @@ fn overrides_win_and_make_sections() {
         "test.yaml",
         &["autoencoder.num_channels=[32]".to_owned()],
     );
-    assert_eq!(renamed.unwrap().autoencoder.num_channels, [32]);
+    assert_eq!(renamed.unwrap().autoencoder().unwrap().num_channels, [32]);
 }
 
 #[test]
@@ -268,7 +269,7 @@ fn bad_overrides_are_mistakes_of_their_own() {
 #[test]
 fn num_channels_has_a_second_name() {
     let config = parse("data: {paths: [a]}\nautoencoder: {channels: [32, 64]}\n").unwrap();
-    assert_eq!(config.autoencoder.num_channels, [32, 64]);
+    assert_eq!(config.autoencoder().unwrap().num_channels, [32, 64]);
     let errors = parse("data: {paths: [a]}\nautoencoder:\n  channels: [32]\n  num_channels: [64]\n").unwrap_err();
     let mistake = &errors.mistakes()[0];
     assert_eq!((mistake.kind, mistake.position()), (MistakeKind::DuplicateKey, Some((3, 3))));
@@ -295,6 +296,7 @@ fn all_keys_set(grid: &str) -> Config {
 seed: 18446744073709551615
 data:
   phantom: {count: 3, shape: [16, 24, 32], noise: 0.07}
+  channels: 2
   GRID
   normalize: z_score
   percentiles: [1, 99]
@@ -359,10 +361,106 @@ device:
     parse(&text.replace("GRID", grid)).unwrap_or_else(|errors| panic!("{errors:#}"))
 }
 
+/// Every key of the other systems away from its default.
+fn other_systems() -> [Config; 4] {
+    const TRAINING: &str =
+        "batch_size: 2, gradient_accumulation_steps: 3, recompute: [\"*\"], learning_rate: 3e-4, max_steps: 77";
+    const VOXELS: &str = "reconstruction_loss: l1, occupancy_weight: 4, occupancy_threshold: 0.2";
+    const CODEBOOK: &str = "codebook: {num_embeddings: 9, commitment_cost: 0.5, decay: 0.7, restart_below: 0.1}";
+    const RADAR: &str = "data: {radar: {count: 3, shape: [8, 16, 16], vehicles: 2, speckle: 0.1}, normalize: none}";
+    let vae = |more: &str| {
+        format!(
+            "{RADAR}\nvae3d:\n  vae_type: lightweight\n  in_channels: 3\n  latent_channels: 5\n  {more}\n  \
+             training: {{{TRAINING}, {VOXELS}, kl_weight: 0.1, use_perceptual_loss: true, perceptual_weight: 0.2}}\n"
+        )
+    };
+    let vq_vae = format!(
+        "{RADAR}\nvqvae:\n  in_channels: 4\n  channels: [8, 16]\n  num_res_channels: [4, 5]\n  num_res_layers: 2\n  \
+         embedding_dim: 7\n  {CODEBOOK}\n  training: {{{TRAINING}, {VOXELS}}}\n"
+    );
+    let forecaster = format!(
+        "forecaster: {{model_type: 3dcnn_lstm_lite, in_channels: 2, hidden_channels: 8, truncate_steps: 4, training: \
+         {{{TRAINING}, forecast_loss: l1}}}}\nsequence:\n  advection: {{steps: 99, shape: 24, flow: rotating, speed: 2.5, \
+         turn_steps: 30, forcing: 0.1}}\n  input_days: 5\n  predict_days: 2\n  use_channels: [2, 1]\n  \
+         target_channel: 1\n  downsample: 2\n  normalize: min_max\n  percentiles: [1, 99]\n  val_fraction: 0.3\n  \
+         num_workers: 1\n  prefetch: 4\n"
+    );
+    [vae(CODEBOOK), vae("codebook: null"), vq_vae, forecaster]
+        .map(|text| parse(&text).unwrap_or_else(|errors| panic!("{errors:#}\n{text}")))
+}
+
+#[test]
+fn a_configuration_chooses_its_system_by_its_section() {
+    let systems = other_systems().map(|config| (config.system.name(), config.training().max_steps));
+    assert_eq!(systems, [("vae3d", 77), ("vae3d", 77), ("vqvae", 77), ("forecaster", 77)]);
+    let config = &other_systems()[3];
+    assert_eq!(config.sequence.as_ref().unwrap().advection.as_ref().unwrap().shape, [24, 24]);
+    let yaml = config.to_yaml();
+    assert!(!yaml.contains("data:") && yaml.contains("model_type: 3dcnn_lstm_lite"), "{yaml}");
+    let errors = parse("data: {paths: [a]}\nautoencoder: {num_channels: [32]}\nvqvae: {channels: [8]}\n").unwrap_err();
+    assert_eq!(errors.mistakes().len(), 1, "{errors:#}");
+    assert!(errors.mistakes()[0].help.contains("one system"), "{errors:#}");
+}
+
+#[test]
+fn mistakes_of_every_system_are_reported_at_once() {
+    let text = "\
+vae3d:
+  vae_type: ultra_light
+  training: {batch_size: 0, reconstruction_loss: l3, warmup_steps: 5, max_steps: 2}
+data: {radar: {count: 2}, speckle: 1}
+";
+    let errors = parse(text).unwrap_err();
+    let keys: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.key.as_str()).collect();
+    let expected = [
+        "vae3d.vae_type",
+        "vae3d.training.batch_size",
+        "vae3d.training.warmup_steps",
+        "vae3d.training.reconstruction_loss",
+        "data.normalize",
+        "data.speckle",
+    ];
+    assert_eq!(keys.iter().copied().collect::<std::collections::BTreeSet<_>>(), expected.into(), "{errors:#}");
+    assert!(errors.mistakes()[0].help.contains("ultra_lightweight"), "{errors:#}");
+    let errors = parse("forecaster: {model_type: gru}\nsequence: {input_days: 0}\n").unwrap_err();
+    let keys: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.key.as_str()).collect();
+    for key in ["forecaster.model_type", "sequence.input_days", "sequence.paths"] {
+        assert!(keys.contains(&key), "{errors:#}");
+    }
+}
+
+#[test]
+fn the_guides_flat_keys_are_read() {
+    let radar = "vae_type: lightweight\nuse_amp: true\ngradient_accumulation_steps: 4\n\
+        data: {radar: {count: 2}, normalize: none}\n";
+    let config = parse(radar).unwrap_or_else(|errors| panic!("{errors:#}"));
+    let SystemSection::Vae3d(section) = &config.system else { panic!("{config:?}") };
+    assert_eq!((section.vae_type, config.training().gradient_accumulation_steps), (VaeType::Lightweight, 4));
+    assert_eq!(config.device.resolved_precision(), Precision::F16);
+
+    let climate = "model_type: 3dcnn_lstm\nbatch_size: 4\ninput_days: 20\npredict_days: 3\nuse_channels: [1, 0, 2]\n\
+        sequence: {advection: {}}\n";
+    let config = parse(climate).unwrap_or_else(|errors| panic!("{errors:#}"));
+    let SystemSection::Forecaster(section) = &config.system else { panic!("{config:?}") };
+    assert_eq!((section.model_type, section.in_channels, config.training().batch_size), (ModelType::Cnn3dLstm, 3, 4));
+    let sequence = config.sequence.as_ref().unwrap();
+    assert_eq!((sequence.input_days, sequence.predict_days, sequence.target_channel), (20, 3, Some(1)));
+
+    // a mistake stands where the flat key does, an override wins over it, and a key has one place
+    let wrong = parse(&climate.replace("batch_size: 4", "batch_size: x")).unwrap_err();
+    assert_eq!(wrong.mistakes()[0].position(), Some((2, 13)), "{wrong:#}");
+    for path in ["batch_size", "forecaster.training.batch_size"] {
+        let config = Config::parse(climate, "test.yaml", &[format!("{path}=7")]).unwrap();
+        assert_eq!(config.training().batch_size, 7, "{path}");
+    }
+    let twice = parse(&format!("{climate}forecaster: {{training: {{batch_size: 2}}}}\n")).unwrap_err();
+    assert!(twice.mistakes()[0].help.contains("belongs in `forecaster.training`"), "{twice:#}");
+}
+
 #[test]
 fn yaml_that_is_written_reads_back_as_the_same() {
     let recipes = recipes().iter().map(|recipe| parse(recipe.text).unwrap());
-    for config in recipes.chain([
+    for config in recipes.chain(other_systems()).chain([
         all_keys_set("voxel_size: [64, 64, 32]"),
         all_keys_set("spacing: [1.5, 2, 2.5]"),
         parse(MINIMAL).unwrap(),
@@ -385,15 +483,16 @@ fn recipes_are_those_of_the_guide() {
         ("autoencoder-40gb", [32, 64, 128], 16, 4, 1, false, true),
     ] {
         let config = read(name);
-        let (autoencoder, training) = (&config.autoencoder, &config.autoencoder.training);
+        let (autoencoder, training) = (config.autoencoder().unwrap(), config.training());
         assert_eq!((autoencoder.num_channels.as_slice(), autoencoder.norm_num_groups), (&channels[..], groups));
         assert_eq!((training.batch_size, training.gradient_accumulation_steps), (batch, steps));
-        assert_eq!((training.use_gradient_checkpointing, training.use_perceptual_loss), (recompute, perceptual));
+        let uses_perceptual_loss = autoencoder.training.objective.perceptual.use_perceptual_loss;
+        assert_eq!((training.use_gradient_checkpointing, uses_perceptual_loss), (recompute, perceptual));
         assert_eq!(config.device.resolved_precision(), Precision::F16);
         assert_eq!(config.data.voxel_size, Some([256, 256, 64]));
     }
     let small = read("mni152-autoencoder");
-    assert_eq!(small.autoencoder.num_channels, [8, 16, 32]);
+    assert_eq!(small.autoencoder().unwrap().num_channels, [8, 16, 32]);
     assert_eq!(small.data.patch_size, Some([32; 3]));
 }
 
@@ -504,7 +603,7 @@ proptest::proptest! {
 fn every_key_is_documented() {
     let documentation = include_str!("../../../../docs/configuration.md");
     let everything = "data: {phantom: {count: 1}}\nautoencoder: {num_channels: [32], training: {discriminator: {}}}\n";
-    let yaml = parse(everything).unwrap().to_yaml();
+    let yaml = parse(everything).unwrap().to_yaml() + &other_systems().map(|config| config.to_yaml()).concat();
     let keys = yaml.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").split_once(':'));
     let missing: Vec<&str> =
         keys.map(|(key, _)| key).filter(|key| !documentation.contains(&format!("`{key}`"))).collect();

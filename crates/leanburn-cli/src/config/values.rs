@@ -202,6 +202,26 @@ impl<T: Read + Copy> Read for PerAxis<T> {
     }
 }
 
+/// One value for height and width, or one for each: `32` or `[32, 48]`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PerPlane<T>(pub [T; 2]);
+
+impl<T: Read + Copy> Read for PerPlane<T> {
+    fn expected(limits: &Limits) -> String {
+        format!("one value or a list of 2, each {}", T::expected(limits))
+    }
+
+    fn read(node: &Node, limits: &Limits) -> Result<Self, Vec<Wrong>> {
+        match &node.value {
+            Value::List(items) if items.len() == 2 => <[T; 2]>::read(node, limits).map(Self),
+            Value::List(_) => Err(Wrong::new(node, Self::expected(limits))),
+            _ => T::read(node, limits)
+                .map(|value| Self([value; 2]))
+                .map_err(|_| Wrong::new(node, Self::expected(limits))),
+        }
+    }
+}
+
 /// One value for all levels of a network, or one for each.
 #[derive(Debug, Clone)]
 pub(super) enum PerLevel<T> {

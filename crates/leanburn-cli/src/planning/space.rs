@@ -1,6 +1,6 @@
 //! What can be planned about a configuration.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use leanburn_ops::largest_attention_block;
 use leanburn_plan::{Candidate, Class, Recording, Space, Target, Timeline, Variant};
 use leanburn_train::{RecordStepError, Trainer, record_step};
@@ -8,7 +8,7 @@ use leanburn_train::{RecordStepError, Trainer, record_step};
 use super::variants::variants;
 use crate::config::Config;
 use crate::error::{CommandError, Result};
-use crate::workload;
+use crate::workload::{self, BatchShape};
 
 /// Blocks of attention are not made smaller: their scores are fewer than what else attention holds.
 pub const SMALLEST_BLOCK: usize = 16;
@@ -17,7 +17,6 @@ pub const SMALLEST_BLOCK: usize = 16;
 #[derive(Debug)]
 pub struct ConfigSpace {
     variants: Vec<(Variant, Config)>,
-    not_modelled: Vec<&'static str>,
     source: String,
     target: Target,
     /// Size of the volumes where the configuration does not say.
@@ -36,38 +35,35 @@ impl ConfigSpace {
         target: Target,
         extent: impl FnOnce() -> Result<[usize; 3]>,
     ) -> Result<Self> {
-        let mut config = config.clone();
-        let mut not_modelled = Vec::new();
-        if std::mem::take(&mut config.autoencoder.training.use_perceptual_loss) {
-            not_modelled.push("the perceptual loss (use_perceptual_loss): its network and what it keeps come on top");
-        }
-        let extent = match config.data.patch_size.or(config.data.voxel_size) {
+        let extent = match configured_extent(config) {
             Some(_) => None,
             None => Some(extent()?),
         };
-        Ok(Self { variants: variants(&config), not_modelled, source: source.to_string(), target, extent })
+        Ok(Self { variants: variants(config), source: source.to_string(), target, extent })
     }
 
-    /// What the configuration asks for that no recording shows.
-    pub fn not_modelled(&self) -> &[&'static str] {
-        &self.not_modelled
+    /// The system that is trained, as its section is called.
+    pub fn system(&self) -> &'static str {
+        self.variants[0].1.system.name()
     }
 
     /// The configuration as it stands.
     pub fn configured(&self) -> Candidate {
-        let training = &self.variants[0].1.autoencoder.training;
+        let config = &self.variants[0].1;
+        let training = config.training();
+        let attention_block = config.autoencoder().and_then(|section| section.training.objective.attention_block);
         let recompute = match training.use_gradient_checkpointing {
             true => vec!["*".to_string()],
             false => training.recompute.clone(),
         };
         let (micro_batch, accumulation) = (training.batch_size, training.gradient_accumulation_steps as u64);
-        Candidate { variant: 0, micro_batch, accumulation, recompute, attention_block: training.attention_block }
+        Candidate { variant: 0, micro_batch, accumulation, recompute, attention_block }
     }
 
     /// The configuration that a candidate stands for.
     pub fn config(&self, candidate: &Candidate) -> Config {
         let mut config = self.variants[candidate.variant].1.clone();
-        let training = &mut config.autoencoder.training;
+        let training = config.training_mut();
         training.batch_size = candidate.micro_batch;
         training.gradient_accumulation_steps = candidate.accumulation as usize;
         training.use_gradient_checkpointing = candidate.recompute == ["*"];
@@ -75,31 +71,31 @@ impl ConfigSpace {
             true => Vec::new(),
             false => candidate.recompute.clone(),
         };
-        training.attention_block = candidate.attention_block;
+        if let Some(section) = config.autoencoder_mut() {
+            section.training.objective.attention_block = candidate.attention_block;
+        }
         config
     }
 
-    /// Depth, height and width of what the model sees under a candidate.
+    /// Depth, height and width of what the model sees under a candidate; of fields the days, height and width.
     pub fn extent(&self, candidate: &Candidate) -> [usize; 3] {
-        let data = &self.variants[candidate.variant].1.data;
-        data.patch_size.or(data.voxel_size).or(self.extent).expect("asked for where the configuration does not say")
+        let config = &self.variants[candidate.variant].1;
+        configured_extent(config).or(self.extent).expect("asked for where the configuration does not say")
     }
 
     /// Bytes of one micro-batch.
     pub fn batch_bytes(&self, candidate: &Candidate) -> u64 {
-        4 * self.batch_shape(candidate).into_iter().product::<usize>() as u64
+        self.batch_shape(candidate).bytes()
     }
 
     /// Shape of a micro-batch.
-    pub fn batch_shape(&self, candidate: &Candidate) -> [usize; 5] {
-        let [depth, height, width] = self.extent(candidate);
-        let channels = self.variants[candidate.variant].1.autoencoder.in_channels;
-        [candidate.micro_batch, channels, depth, height, width]
+    pub fn batch_shape(&self, candidate: &Candidate) -> BatchShape {
+        BatchShape::of(&self.variants[candidate.variant].1, candidate.micro_batch, self.extent(candidate))
     }
 
     /// The most queries that an attention of the model takes at a time; none if there is no attention.
     pub fn attention_block(&self, candidate: &Candidate) -> Option<usize> {
-        let section = &self.variants[candidate.variant].1.autoencoder;
+        let section = self.variants[candidate.variant].1.autoencoder()?;
         let last = section.num_channels.len() - 1;
         let in_the_middle = section.with_encoder_nonlocal_attn || section.with_decoder_nonlocal_attn;
         let attends = |level: &usize| section.attention_levels[*level] || (*level == last && in_the_middle);
@@ -123,25 +119,16 @@ impl ConfigSpace {
     /// What keeps the configuration from being built or recorded.
     pub fn record_with(&self, candidate: &Candidate, micro_batches: u64) -> Result<Recording> {
         let mut config = self.config(candidate);
-        let training = &mut config.autoencoder.training;
-        training.gradient_accumulation_steps = micro_batches as usize;
-        training.adversarial_start_step = 0; // the step with everything in it
+        config.training_mut().gradient_accumulation_steps = micro_batches as usize;
+        config.begin_at_once(); // the step with everything in it
         let [depth, height, width] = self.extent(candidate);
         let shape = self.batch_shape(candidate);
-        workload::model(&config.autoencoder).check_input(shape).map_err(|reason| CommandError::Shape {
-            volume: format!("a volume of {depth}x{height}x{width}"),
-            reason,
-        })?;
-        workload::check_discriminator(
-            &config,
-            &format!("a volume of {depth}x{height}x{width}"),
-            [depth, height, width],
-        )?;
+        shape.check(&config, &format!("a volume of {depth}x{height}x{width}"))?;
         let build = |device: &Device| {
             let run = workload::build(&config, &self.source, device)?;
             Ok(Trainer::new(run, workload::trainer(&config), device))
         };
-        record_step(self.target, build, |device| Tensor::<5>::zeros(shape, device)).map_err(|error| match error {
+        record_step(self.target, build, |device| shape.zeros(device)).map_err(|error| match error {
             RecordStepError::Build(error) => error,
             RecordStepError::Step(error) => error.into(),
             error => CommandError::Input {
@@ -152,6 +139,15 @@ impl ConfigSpace {
             },
         })
     }
+}
+
+/// The size of a sample where the configuration says it.
+fn configured_extent(config: &Config) -> Option<[usize; 3]> {
+    let Some(sequence) = &config.sequence else {
+        return config.data.patch_size.or(config.data.voxel_size);
+    };
+    let [height, width] = sequence.advection.as_ref()?.shape.map(|length| length.div_ceil(sequence.downsample));
+    Some([sequence.input_days, height, width])
 }
 
 impl Space for ConfigSpace {
@@ -185,7 +181,7 @@ impl Space for ConfigSpace {
     /// On the CPU the batches that wait; a card has only the one that it works on.
     fn beside(&self, candidate: &Candidate) -> u64 {
         match self.target {
-            Target::Cpu => self.batch_bytes(candidate) * self.variants[candidate.variant].1.data.prefetch as u64,
+            Target::Cpu => self.batch_bytes(candidate) * self.variants[candidate.variant].1.prefetch() as u64,
             Target::Gpu => 0,
         }
     }

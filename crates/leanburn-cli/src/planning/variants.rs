@@ -3,7 +3,8 @@
 use leanburn_plan::{Class, Variant};
 use leanburn_train::Precision;
 
-use crate::config::Config;
+use crate::config::{AutoencoderSection, Config, ModelType, SystemSection, VaeType, VqVaeSection};
+use crate::workload::multiples;
 
 /// The configuration as it is, then with each change that can be made to it, mildest class first.
 pub fn variants(config: &Config) -> Vec<(Variant, Config)> {
@@ -37,45 +38,108 @@ fn half_precision(config: &Config) -> Option<(Variant, Config)> {
 /// Changes of the model, each alone and on top of half precision where that is one.
 fn model_changes(config: &Config) -> Vec<(Variant, Config)> {
     let base = half_precision(config).map_or_else(|| config.clone(), |(_, config)| config);
-    let section = &config.autoencoder;
-    let mut changes = Vec::new();
-    let attends = section.attention_levels.contains(&true)
-        || section.with_encoder_nonlocal_attn
-        || section.with_decoder_nonlocal_attn;
-    if attends {
-        let cost = "positions no longer see each other across the volume";
-        changes.push(variant("without attention", Class::Model, cost, &base, |config| {
-            let section = &mut config.autoencoder;
-            section.attention_levels.fill(false);
-            (section.with_encoder_nonlocal_attn, section.with_decoder_nonlocal_attn) = (false, false);
-        }));
-    }
-    if section.training.discriminator.is_some() {
-        let cost = "reconstructions are smoother";
-        changes.push(variant("without the discriminator", Class::Model, cost, &base, |config| {
-            config.autoencoder.training.discriminator = None;
-            config.autoencoder.training.adversarial_start_step = 0;
-        }));
-    }
-    let groups = section.norm_num_groups;
-    if section.num_channels.iter().all(|channels| (channels / 2).is_multiple_of(groups) && channels / 2 > 0) {
-        let halved: Vec<usize> = section.num_channels.iter().map(|channels| channels / 2).collect();
-        let cost = "a smaller model: a quarter of the weights";
-        let change = format!("autoencoder.num_channels = {halved:?}");
-        changes.push(variant(change, Class::Model, cost, &base, |config| config.autoencoder.num_channels = halved));
-    }
+    let mut changes = match &config.system {
+        SystemSection::Autoencoder(section) => autoencoder_changes(section, &base),
+        SystemSection::Vae3d(section) => smaller_vaes(section.vae_type, &base),
+        SystemSection::VqVae(section) => halved_vq_vae(section, &base).into_iter().collect(),
+        SystemSection::Forecaster(section) => smaller_forecasters(section.model_type, &base),
+    };
     changes.extend(halved_resolution(config, &base));
     changes
 }
 
+fn autoencoder_changes(section: &AutoencoderSection, base: &Config) -> Vec<(Variant, Config)> {
+    let mut changes = Vec::new();
+    let mut change = |text: String, cost: &str, apply: &dyn Fn(&mut AutoencoderSection)| {
+        changes.push(variant(text, Class::Model, cost, base, |config| {
+            config.autoencoder_mut().into_iter().for_each(apply)
+        }));
+    };
+    let attends = section.attention_levels.contains(&true)
+        || section.with_encoder_nonlocal_attn
+        || section.with_decoder_nonlocal_attn;
+    if attends {
+        change("without attention".into(), "positions no longer see each other across the volume", &|section| {
+            section.attention_levels.fill(false);
+            (section.with_encoder_nonlocal_attn, section.with_decoder_nonlocal_attn) = (false, false);
+        });
+    }
+    if section.training.objective.perceptual.use_perceptual_loss {
+        change("without the perceptual loss".into(), "textures are less sharp", &|section| {
+            section.training.objective.perceptual.use_perceptual_loss = false;
+        });
+    }
+    if section.training.objective.discriminator.is_some() {
+        change("without the discriminator".into(), "reconstructions are smoother", &|section| {
+            section.training.objective.discriminator = None;
+            section.training.objective.adversarial_start_step = 0;
+        });
+    }
+    let groups = section.norm_num_groups;
+    if section.num_channels.iter().all(|channels| (channels / 2).is_multiple_of(groups) && channels / 2 > 0) {
+        let halved: Vec<usize> = section.num_channels.iter().map(|channels| channels / 2).collect();
+        let text = format!("autoencoder.num_channels = {halved:?}");
+        change(text, "a smaller model: a quarter of the weights", &|section| section.num_channels = halved.clone());
+    }
+    changes
+}
+
+/// The guide's smaller voxel autoencoders.
+fn smaller_vaes(from: VaeType, base: &Config) -> Vec<(Variant, Config)> {
+    let ladder = [
+        (VaeType::Standard, "standard"),
+        (VaeType::Lightweight, "lightweight"),
+        (VaeType::UltraLightweight, "ultra_lightweight"),
+    ];
+    let smaller = ladder.into_iter().skip_while(|(size, _)| *size != from).skip(1);
+    let change = |(size, name): (VaeType, &str)| {
+        variant(format!("vae3d.vae_type = {name}"), Class::Model, "a smaller model", base, |config| {
+            if let SystemSection::Vae3d(section) = &mut config.system {
+                section.vae_type = size;
+            }
+        })
+    };
+    smaller.map(change).collect()
+}
+
+fn halved_vq_vae(section: &VqVaeSection, base: &Config) -> Option<(Variant, Config)> {
+    let half = |channels: &[usize]| -> Vec<usize> { channels.iter().map(|channels| channels.div_ceil(2)).collect() };
+    let (channels, inside) = (half(&section.channels), half(&section.num_res_channels));
+    let text = format!("vqvae.channels = {channels:?}");
+    let is_smaller = channels != section.channels;
+    is_smaller.then(|| {
+        variant(text, Class::Model, "a smaller model: a quarter of the weights", base, |config| {
+            if let SystemSection::VqVae(section) = &mut config.system {
+                (section.channels, section.num_res_channels) = (channels, inside);
+            }
+        })
+    })
+}
+
+/// The guide's smaller forecasters.
+fn smaller_forecasters(from: ModelType, base: &Config) -> Vec<(Variant, Config)> {
+    let smaller = ModelType::ALL.into_iter().skip_while(|model| *model != from).skip(1);
+    let change = |model: ModelType| {
+        variant(format!("forecaster.model_type = {}", model.name()), Class::Model, "another model", base, |config| {
+            if let SystemSection::Forecaster(section) = &mut config.system {
+                section.model_type = model;
+            }
+        })
+    };
+    smaller.map(change).collect()
+}
+
 fn halved_resolution(config: &Config, base: &Config) -> Option<(Variant, Config)> {
-    let factor = 2 << (config.autoencoder.num_channels.len() - 1);
+    let multiples = multiples(config);
     let (key, size) = match (config.data.patch_size, config.data.voxel_size) {
         (Some(size), _) => ("data.patch_size", size),
         (None, Some(size)) => ("data.voxel_size", size),
         (None, None) => return None,
     };
-    let can_be = size.iter().all(|length| length.is_multiple_of(factor) && length / 2 >= factor);
+    let can_be = size
+        .iter()
+        .zip(multiples)
+        .all(|(length, multiple)| length.is_multiple_of(2 * multiple) && *length >= 4 * multiple);
     can_be.then(|| {
         let halved = size.map(|length| length / 2);
         let cost = "an eighth of the voxels: fine detail or context is lost";

@@ -35,5 +35,5 @@ pub use memory::{MemoryPeak, MemoryRow};
 pub use metrics::{MetricsLog, Phase, Record, read_metrics};
 pub use perfetto::perfetto_trace;
 pub use plan_page::{Advice, PlanPage, PredictionRow};
-pub use slices::{comparison, encode_png};
+pub use slices::{comparison, encode_png, fields};
 pub use timeline_chart::timeline_chart;

@@ -122,6 +122,12 @@ impl FeatureLoss3d {
         self
     }
 
+    /// Names of the segments in order of execution.
+    pub fn segments(&self) -> Vec<String> {
+        let scales = (0..self.scales.len()).map(scale_name);
+        [GRADIENTS.to_string()].into_iter().chain(scales).collect()
+    }
+
     /// The loss.
     ///
     /// # Shapes
@@ -133,13 +139,15 @@ impl FeatureLoss3d {
         let mut loss = self.gradients(x.clone(), y.clone());
         for (index, scale) in self.scales.iter().enumerate() {
             let stride = if index == 0 { 1 } else { 2 };
-            let name = format!("features3d.scale_{index}");
-            let outputs = self.residency.run(&name, scale, (x, y), move |scale: &Scale, (x, y)| {
-                let (x, y) = (scale.forward(x, stride), scale.forward(y, stride));
-                (l1_loss(x.clone(), y.clone()), x, y)
+            // The target takes no gradient: its features are made once, and are no part of what runs again.
+            y = scale.forward(y, stride);
+            let inputs = (x, y.clone());
+            let outputs = self.residency.run(&scale_name(index), scale, inputs, move |scale: &Scale, (x, y)| {
+                let x = scale.forward(x, stride);
+                (l1_loss(x.clone(), y), x)
             });
             loss = loss + outputs.0 / self.scales.len() as f64;
-            (x, y) = (outputs.1, outputs.2);
+            x = outputs.1;
         }
         loss
     }
@@ -147,19 +155,23 @@ impl FeatureLoss3d {
     /// The difference of the steps along each axis that has any.
     fn gradients(&self, x: Tensor<5>, y: Tensor<5>) -> Tensor<1> {
         let no_module = 0usize;
-        let loss =
-            self.residency.run("features3d.gradients", &no_module, (x, y), |_, (x, y): (Tensor<5>, Tensor<5>)| {
-                let steps = |volume: &Tensor<5>, axis: usize| {
-                    let last = volume.dims()[axis] - 1;
-                    let volume = widen(volume.clone());
-                    (volume.clone().narrow(axis, 1, last) - volume.narrow(axis, 0, last)).abs()
-                };
-                let axes =
-                    (2..5).filter(|axis| x.dims()[*axis] > 1).map(|axis| l1_loss(steps(&x, axis), steps(&y, axis)));
-                axes.reduce(|sum, axis| sum + axis).unwrap_or_else(|| widen(x - y).mean() * 0.0)
-            });
+        let loss = self.residency.run(GRADIENTS, &no_module, (x, y), |_, (x, y): (Tensor<5>, Tensor<5>)| {
+            let steps = |volume: &Tensor<5>, axis: usize| {
+                let last = volume.dims()[axis] - 1;
+                let volume = widen(volume.clone());
+                (volume.clone().narrow(axis, 1, last) - volume.narrow(axis, 0, last)).abs()
+            };
+            let axes = (2..5).filter(|axis| x.dims()[*axis] > 1).map(|axis| l1_loss(steps(&x, axis), steps(&y, axis)));
+            axes.reduce(|sum, axis| sum + axis).unwrap_or_else(|| widen(x - y).mean() * 0.0)
+        });
         loss * self.gradient_weight
     }
+}
+
+const GRADIENTS: &str = "features3d.gradients";
+
+fn scale_name(index: usize) -> String {
+    format!("features3d.scale_{index}")
 }
 
 /// Each channel as an item of the batch.

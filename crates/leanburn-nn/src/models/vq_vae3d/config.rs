@@ -5,7 +5,7 @@ use burn::tensor::Device;
 
 use super::VqVae3d;
 use crate::blocks::VectorQuantizerConfig;
-use crate::models::refuse;
+use crate::models::{ShapeError, refuse};
 
 /// Configuration of [`VqVae3d`], the options of MONAI's `VQVAE` without dropout.
 ///
@@ -75,6 +75,47 @@ impl VqVae3dConfig {
         mistakes
     }
 
+    /// By how much each axis of the latent is smaller than that of the volume; `None` if that is no number.
+    pub fn downsampling(&self) -> Option<usize> {
+        self.downsample[0].checked_pow(u32::try_from(self.channels.len()).ok()?)
+    }
+
+    /// Whether an input `[batch_size, channels, depth, height, width]` comes back in its own shape.
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeError`] says what is wrong and which volumes fit.
+    pub fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
+        let [_, found, volume @ ..] = shape;
+        if found != self.in_channels {
+            return Err(ShapeError::Channels { expected: self.in_channels, found });
+        }
+        match volume.iter().all(|&length| self.comes_back(length)) {
+            true => Ok(()),
+            false => {
+                let multiple = self.downsampling().unwrap_or(usize::MAX).max(1);
+                Err(ShapeError::Axes { found: volume, multiples: [multiple; 3] })
+            }
+        }
+    }
+
+    /// Whether an axis is as long after all convolutions as before.
+    fn comes_back(&self, length: usize) -> bool {
+        let [stride, kernel, dilation, padding] = self.downsample;
+        let down = |length: usize| {
+            let free = length.checked_add(2 * padding)?.checked_sub(dilation * (kernel - 1) + 1)?;
+            Some(free / stride + 1)
+        };
+        let [stride, kernel, dilation, padding, padding_out] = self.upsample;
+        let up = |length: usize| {
+            let covered = length.checked_sub(1)?.checked_mul(stride)? + dilation * (kernel - 1) + padding_out + 1;
+            covered.checked_sub(2 * padding)
+        };
+        let levels = || 0..self.channels.len();
+        let latent = levels().try_fold(length, |length, _| down(length));
+        latent.and_then(|latent| levels().try_fold(latent, |length, _| up(length))) == Some(length)
+    }
+
     /// Makes the model, weights distributed as PyTorch's defaults.
     ///
     /// # Panics
@@ -89,6 +130,20 @@ impl VqVae3dConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn volumes_come_back_in_their_own_shape_or_are_refused() {
+        let config = VqVae3dConfig::new(vec![4, 4], vec![4, 4], VectorQuantizerConfig::new(4, 4));
+        for length in 0..17 {
+            assert_eq!(config.check_input([1, 1, 8, 8, length]).is_ok(), length > 0 && length % 4 == 0, "{length}");
+        }
+        let model = config.init(&Device::flex());
+        let shape = |length| model.forward(burn::tensor::Tensor::zeros([1, 1, 8, 8, length], &Device::flex())).0.dims();
+        assert_eq!(shape(12), [1, 1, 8, 8, 12]);
+        assert_ne!(shape(10), [1, 1, 8, 8, 10]);
+        let error = config.check_input([1, 2, 8, 8, 8]).unwrap_err();
+        assert_eq!(error, ShapeError::Channels { expected: 1, found: 2 });
+    }
 
     #[test]
     fn each_mistake_is_found() {

@@ -1,4 +1,4 @@
-//! From a configuration to what is trained.
+//! The KL autoencoder and its discriminator, from a configuration.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -7,13 +7,11 @@ use leanburn_nn::models::{
     PatchDiscriminator, PatchDiscriminatorConfig,
 };
 use leanburn_nn::weights::{self, WeightsError};
-use leanburn_ops::{Residency, ResidencyPolicy};
-use leanburn_train::{
-    AutoencoderObjective, AutoencoderWorkload, Critic, Learner, LearnerConfig, LossScale, OptimizerConfig, Precision,
-    ScheduleConfig, TrainerConfig,
-};
+use leanburn_ops::ResidencyPolicy;
+use leanburn_train::{AutoencoderObjective, AutoencoderWorkload, Critic, Learner, LearnerConfig};
 
-use crate::config::{self, AutoencoderSection, Config, DeviceSection, DiscriminatorSection, TrainingSection};
+use super::learner::{learner, perceptual, perceptual_segments, policy, refuse};
+use crate::config::{AutoencoderObjectiveSection, AutoencoderSection, Config, DiscriminatorSection};
 use crate::error::{CommandError, Result};
 
 /// The discriminator of a configuration: MONAI's of one scale, or its of several.
@@ -57,9 +55,6 @@ impl Discriminator {
     }
 }
 
-/// The workload of the command.
-pub type Run = AutoencoderWorkload<Discriminator>;
-
 /// The configuration of the model.
 pub fn model(section: &AutoencoderSection) -> AutoencoderKlConfig {
     AutoencoderKlConfig::new(
@@ -77,24 +72,17 @@ pub fn model(section: &AutoencoderSection) -> AutoencoderKlConfig {
     .with_use_convtranspose(section.use_convtranspose)
     .with_include_fc(section.include_fc)
     .with_use_combined_linear(section.use_combined_linear)
-    .with_attention_block(section.training.attention_block)
+    .with_attention_block(section.training.objective.attention_block)
 }
 
 /// Builds the models and their learners, with weights drawn from the configuration's seed.
-///
-/// # Errors
-///
-/// [`CommandError::Model`] with everything that keeps a model from being built, [`CommandError::NotYet`].
-pub fn build(config: &Config, source: &str, device: &Device) -> Result<Run> {
-    let section = &config.autoencoder;
-    let training = &section.training;
-    if training.use_perceptual_loss {
-        return Err(CommandError::NotYet {
-            feature: "autoencoder.training.use_perceptual_loss",
-            what: "the perceptual loss comes with a later version",
-            remedy: "set use_perceptual_loss: false; the guide itself leaves it out at 256x256x64",
-        });
-    }
+pub(super) fn build(
+    config: &Config,
+    section: &AutoencoderSection,
+    source: &str,
+    device: &Device,
+) -> Result<AutoencoderWorkload<Discriminator>> {
+    let training = &section.training.objective;
     let autoencoder = model(section);
     let mut mistakes = autoencoder.mistakes();
     if section.in_channels != section.out_channels {
@@ -103,72 +91,47 @@ pub fn build(config: &Config, source: &str, device: &Device) -> Result<Run> {
         mistakes.push(("out_channels", text));
     }
     refuse(source, "autoencoder", mistakes)?;
-    let policy = residency(config, &autoencoder, source)?;
+    let segments = || {
+        let device = Device::flex();
+        let mut segments = autoencoder.init(&device).segments();
+        segments.extend(perceptual_segments(&training.perceptual));
+        if let Some(discriminator) = &training.discriminator {
+            let keep = ResidencyPolicy::keep();
+            segments.extend(
+                init_discriminator(config, section.out_channels, discriminator, source, &keep, &device)?.segments(),
+            );
+        }
+        Ok(segments)
+    };
+    let policy = policy(config, source, segments)?;
     leanburn_ops::random::seed(device, config.seed);
     let autoencoder = autoencoder.init(device).with_residency(policy.clone());
-    let autoencoder = Learner::new("autoencoder", autoencoder, learner(config, training.learning_rate))?;
+    let rate = section.training.common.learning_rate;
+    let autoencoder = Learner::new("autoencoder", autoencoder, learner(config, rate))?;
     let discriminator = match &training.discriminator {
         None => None,
         Some(discriminator) => {
-            let rate = discriminator.learning_rate.unwrap_or(training.learning_rate);
-            let model = init_discriminator(config, discriminator, source, &policy, device)?;
+            let rate = discriminator.learning_rate.unwrap_or(rate);
+            let model = init_discriminator(config, section.out_channels, discriminator, source, &policy, device)?;
             let config = LearnerConfig { average_decay: None, ..learner(config, rate) };
             Some(Learner::new("discriminator", model, config)?)
         }
     };
-    Ok(Run::new(autoencoder, discriminator, objective(training), config.device.resolved_precision()))
-}
-
-/// How the trainer runs the workload.
-pub fn trainer(config: &Config) -> TrainerConfig {
-    let training = &config.autoencoder.training;
-    TrainerConfig {
-        seed: config.seed,
-        accumulation_steps: training.gradient_accumulation_steps as u64,
-        max_bad_steps: training.max_bad_steps,
-        memory_limit: config.device.memory_limit.map(|limit| limit.as_u64()),
-    }
-}
-
-/// Which segments are recomputed; a pattern that names none is a mistake.
-///
-/// To know their names it builds models that are thrown away: call it before the weights' seed is set.
-fn residency(config: &Config, model: &AutoencoderKlConfig, source: &str) -> Result<ResidencyPolicy> {
-    let training = &config.autoencoder.training;
-    if training.use_gradient_checkpointing {
-        return Ok(ResidencyPolicy::recompute_all());
-    }
-    let recompute = |policy: ResidencyPolicy, pattern: &String| policy.with_rule(pattern, Residency::Recompute);
-    let policy = training.recompute.iter().fold(ResidencyPolicy::keep(), recompute);
-    if policy.rules.is_empty() {
-        return Ok(policy);
-    }
-    let device = Device::flex();
-    let mut segments = model.init(&device).segments();
-    if let Some(section) = &training.discriminator {
-        segments.extend(init_discriminator(config, section, source, &ResidencyPolicy::keep(), &device)?.segments());
-    }
-    let names_none = |pattern: &&String| {
-        let alone = recompute(ResidencyPolicy::keep(), pattern);
-        segments.iter().all(|name| alone.of(name) == Residency::Keep)
-    };
-    let mistakes = training.recompute.iter().filter(names_none).map(|pattern| {
-        let text = format!("`{pattern}` names no segment; there are {}", segments.join(", "));
-        ("training.recompute", text)
-    });
-    refuse(source, "autoencoder", mistakes.collect())?;
-    Ok(policy)
+    let precision = config.device.resolved_precision();
+    let workload = AutoencoderWorkload::new(autoencoder, discriminator, objective(training), precision);
+    Ok(workload.with_perceptual(perceptual(&training.perceptual, device)))
 }
 
 fn init_discriminator(
     config: &Config,
+    channels: usize,
     section: &DiscriminatorSection,
     source: &str,
     policy: &ResidencyPolicy,
     device: &Device,
 ) -> Result<Discriminator> {
     const KEY: &str = "autoencoder.training.discriminator";
-    let single = PatchDiscriminatorConfig::new(config.autoencoder.out_channels, section.num_channels)
+    let single = PatchDiscriminatorConfig::new(channels, section.num_channels)
         .with_num_layers_d(section.num_layers_d)
         .with_kernel_size(section.kernel_size);
     if section.num_scales == 1 {
@@ -188,8 +151,8 @@ fn init_discriminator(
 /// # Errors
 ///
 /// [`CommandError::Input`].
-pub fn check_discriminator(config: &Config, name: &str, extent: [usize; 3]) -> Result<()> {
-    let Some(section) = &config.autoencoder.training.discriminator else {
+pub(super) fn check_discriminator(section: &AutoencoderSection, name: &str, extent: [usize; 3]) -> Result<()> {
+    let Some(section) = &section.training.objective.discriminator else {
         return Ok(());
     };
     // MONAI's: one scale has a padding of 1 and a last kernel like the others, of several each keeps its size
@@ -220,55 +183,13 @@ pub fn check_discriminator(config: &Config, name: &str, extent: [usize; 3]) -> R
     })
 }
 
-fn refuse(source: &str, section: &str, mistakes: Vec<(&'static str, String)>) -> Result<()> {
-    if mistakes.is_empty() {
-        return Ok(());
-    }
-    let mistakes = mistakes.into_iter().map(|(key, text)| (format!("{section}.{key}"), text)).collect();
-    Err(CommandError::Model { path: source.to_string(), mistakes })
-}
-
-fn learner(config: &Config, learning_rate: f64) -> LearnerConfig {
-    let training = &config.autoencoder.training;
-    let schedule = ScheduleConfig {
-        learning_rate,
-        kind: training.lr_schedule,
-        warmup_steps: training.warmup_steps,
-        max_steps: training.max_steps,
-    };
-    let effective_batch = training.batch_size * training.gradient_accumulation_steps;
-    LearnerConfig {
-        optimizer: OptimizerConfig {
-            kind: training.optimizer,
-            betas: training.betas,
-            epsilon: training.epsilon,
-            weight_decay: training.weight_decay,
-        },
-        schedule: match training.base_batch_size {
-            Some(base) => schedule.scaled_to_batch(effective_batch, base),
-            None => schedule,
-        },
-        loss_scale: loss_scale(&config.device),
-        max_grad_norm: training.max_grad_norm,
-        average_decay: training.ema_decay,
-    }
-}
-
-fn loss_scale(section: &DeviceSection) -> LossScale {
-    match (section.resolved_precision(), section.loss_scale) {
-        (Precision::F16, config::LossScale::Dynamic) => LossScale::DYNAMIC,
-        (Precision::F16, config::LossScale::Static(scale)) => LossScale::Static(scale),
-        _ => LossScale::NONE,
-    }
-}
-
-fn objective(training: &TrainingSection) -> AutoencoderObjective {
+fn objective(section: &AutoencoderObjectiveSection) -> AutoencoderObjective {
     AutoencoderObjective {
-        reconstruction: training.reconstruction_loss,
-        kl_weight: training.kl_weight,
-        adversarial: training.adversarial_loss,
-        adversarial_weight: training.adv_weight,
-        adversarial_start_step: training.adversarial_start_step,
+        reconstruction: section.reconstruction_loss,
+        kl_weight: section.kl_weight,
+        adversarial: section.adversarial_loss,
+        adversarial_weight: section.adv_weight,
+        adversarial_start_step: section.adversarial_start_step,
     }
 }
 
@@ -276,14 +197,21 @@ fn objective(training: &TrainingSection) -> AutoencoderObjective {
 ///
 /// # Errors
 ///
-/// [`CommandError::Model`], [`CommandError::Weights`].
+/// [`CommandError::Input`] for another system, [`CommandError::Model`], [`CommandError::Weights`].
 pub fn trained_model(
     config: &Config,
     source: &str,
     weights_path: &std::path::Path,
     device: &Device,
 ) -> Result<AutoencoderKl> {
-    let model = model(&config.autoencoder);
+    let section = config.autoencoder().ok_or_else(|| CommandError::Input {
+        subject: source.to_string(),
+        expected: "a configuration of an autoencoder, with a section `autoencoder`".into(),
+        found: format!("a section `{}`", config.system.name()),
+        remedy: "volumes go through autoencoders alone so far; a run's pictures show what other models make of them"
+            .into(),
+    })?;
+    let model = model(section);
     refuse(source, "autoencoder", model.mistakes())?;
     let mut model = model.init(device);
     weights::load(&mut model, weights_path)?;

@@ -1,0 +1,110 @@
+//! What all systems share: learners, the trainer, which segments are recomputed.
+
+use burn::tensor::Device;
+use leanburn_nn::losses::FeatureLoss3dConfig;
+use leanburn_ops::{Residency, ResidencyPolicy};
+use leanburn_train::{
+    LearnerConfig, LossScale, OptimizerConfig, Perceptual, PerceptualKind, Precision, ScheduleConfig, TrainerConfig,
+};
+
+use crate::config::{self, Config, DeviceSection, PerceptualSection};
+use crate::error::{CommandError, Result};
+
+/// How the trainer runs the workload.
+pub fn trainer(config: &Config) -> TrainerConfig {
+    let training = config.training();
+    TrainerConfig {
+        seed: config.seed,
+        accumulation_steps: training.gradient_accumulation_steps as u64,
+        max_bad_steps: training.max_bad_steps,
+        memory_limit: config.device.memory_limit.map(|limit| limit.as_u64()),
+    }
+}
+
+/// Which segments are recomputed; a pattern that names none is a mistake.
+///
+/// To know their names, `segments` builds models that are thrown away: call it before the weights' seed is set.
+pub(super) fn policy(
+    config: &Config,
+    source: &str,
+    segments: impl FnOnce() -> Result<Vec<String>>,
+) -> Result<ResidencyPolicy> {
+    let training = config.training();
+    if training.use_gradient_checkpointing {
+        return Ok(ResidencyPolicy::recompute_all());
+    }
+    let recompute = |policy: ResidencyPolicy, pattern: &String| policy.with_rule(pattern, Residency::Recompute);
+    let policy = training.recompute.iter().fold(ResidencyPolicy::keep(), recompute);
+    if policy.rules.is_empty() {
+        return Ok(policy);
+    }
+    let segments = segments()?;
+    let names_none = |pattern: &&String| {
+        let alone = recompute(ResidencyPolicy::keep(), pattern);
+        segments.iter().all(|name| alone.of(name) == Residency::Keep)
+    };
+    let mistakes = training.recompute.iter().filter(names_none).map(|pattern| {
+        let text = format!("`{pattern}` names no segment; there are {}", segments.join(", "));
+        ("training.recompute", text)
+    });
+    refuse(source, config.system.name(), mistakes.collect())?;
+    Ok(policy)
+}
+
+/// Refuses a model with everything that is wrong with it.
+pub(super) fn refuse(source: &str, section: &str, mistakes: Vec<(&'static str, String)>) -> Result<()> {
+    if mistakes.is_empty() {
+        return Ok(());
+    }
+    let mistakes = mistakes.into_iter().map(|(key, text)| (format!("{section}.{key}"), text)).collect();
+    Err(CommandError::Model { path: source.to_string(), mistakes })
+}
+
+/// How a learner learns, at a rate before any scaling.
+pub(super) fn learner(config: &Config, learning_rate: f64) -> LearnerConfig {
+    let training = config.training();
+    let schedule = ScheduleConfig {
+        learning_rate,
+        kind: training.lr_schedule,
+        warmup_steps: training.warmup_steps,
+        max_steps: training.max_steps,
+    };
+    let effective_batch = training.batch_size * training.gradient_accumulation_steps;
+    LearnerConfig {
+        optimizer: OptimizerConfig {
+            kind: training.optimizer,
+            betas: training.betas,
+            epsilon: training.epsilon,
+            weight_decay: training.weight_decay,
+        },
+        schedule: match training.base_batch_size {
+            Some(base) => schedule.scaled_to_batch(effective_batch, base),
+            None => schedule,
+        },
+        loss_scale: loss_scale(&config.device),
+        max_grad_norm: training.max_grad_norm,
+        average_decay: training.ema_decay,
+    }
+}
+
+fn loss_scale(section: &DeviceSection) -> LossScale {
+    match (section.resolved_precision(), section.loss_scale) {
+        (Precision::F16, config::LossScale::Dynamic) => LossScale::DYNAMIC,
+        (Precision::F16, config::LossScale::Static(scale)) => LossScale::Static(scale),
+        _ => LossScale::NONE,
+    }
+}
+
+/// Segments of the perceptual loss, if there is one: always recomputed, so that naming them changes nothing.
+pub(super) fn perceptual_segments(section: &PerceptualSection) -> Vec<String> {
+    let segments = || FeatureLoss3dConfig::new().init(&Device::flex()).segments();
+    section.use_perceptual_loss.then(segments).unwrap_or_default()
+}
+
+/// The perceptual loss of an objective, if it has one.
+pub(super) fn perceptual(section: &PerceptualSection, device: &Device) -> Option<Perceptual> {
+    section.use_perceptual_loss.then(|| Perceptual {
+        kind: PerceptualKind::Features(FeatureLoss3dConfig::new().init(device)),
+        weight: section.perceptual_weight,
+    })
+}

@@ -1,0 +1,85 @@
+//! Training of forecasters: from a sequence of fields to the next ones.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, TensorData};
+use leanburn_data::WindowBatch;
+use leanburn_nn::losses::{Difference, voxel_loss};
+use leanburn_nn::models::{Cnn3dLstm, ConvLstm};
+use leanburn_nn::numerics::widen;
+use leanburn_ops::recording::without_autodiff;
+
+use crate::{AnyLearner, Learner, Losses, Moment, Precision, Workload};
+
+/// A micro-batch: what is seen, `[batch_size, input_days, channels, height, width]`, and what is to be told,
+/// `[batch_size, predict_days, height, width]`.
+pub type ForecastBatch = (Tensor<5>, Tensor<4>);
+
+/// A batch of the data pipeline as tensors on the device.
+///
+/// # Panics
+///
+/// Panics if the target has other than one channel.
+pub fn windows(batch: WindowBatch, device: &Device) -> ForecastBatch {
+    let [batch_size, predict_days, channels, height, width] = batch.target_shape;
+    assert_eq!(channels, 1, "a forecaster tells one channel; set target_channel");
+    let input = Tensor::from_data(TensorData::new(batch.input, batch.input_shape), device);
+    let target = TensorData::new(batch.target, [batch_size, predict_days, height, width]);
+    (input, Tensor::from_data(target, device))
+}
+
+/// A model that tells fields from those before.
+pub trait Forecaster: Module {
+    /// `[batch_size, predict_days, height, width]` from `[batch_size, input_days, channels, height, width]`.
+    fn forecast(&self, fields: Tensor<5>) -> Tensor<4>;
+}
+
+impl Forecaster for ConvLstm {
+    fn forecast(&self, fields: Tensor<5>) -> Tensor<4> {
+        self.forward(fields)
+    }
+}
+
+impl Forecaster for Cnn3dLstm {
+    fn forecast(&self, fields: Tensor<5>) -> Tensor<4> {
+        self.forward(fields)
+    }
+}
+
+/// A forecaster and its optimizer.
+#[derive(Debug)]
+pub struct ForecastWorkload<M: Forecaster> {
+    forecaster: Learner<M>,
+    difference: Difference,
+    precision: Precision,
+}
+
+impl<M: Forecaster> ForecastWorkload<M> {
+    /// Puts the parts together.
+    pub fn new(forecaster: Learner<M>, difference: Difference, precision: Precision) -> Self {
+        Self { forecaster, difference, precision }
+    }
+
+    /// The forecaster's learner.
+    pub fn forecaster(&self) -> &Learner<M> {
+        &self.forecaster
+    }
+
+    /// The forecast by the trained weights, in f32.
+    pub fn forecast(&self, fields: Tensor<5>) -> Tensor<4> {
+        widen(self.forecaster.trained().forecast(self.precision.cast(without_autodiff(fields))))
+    }
+}
+
+impl<M: Forecaster> Workload for ForecastWorkload<M> {
+    type Batch = ForecastBatch;
+
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
+        vec![&mut self.forecaster]
+    }
+
+    fn loss(&mut self, _turn: usize, (fields, target): &ForecastBatch, _moment: Moment) -> Option<Losses> {
+        let forecast = self.forecaster.module().forecast(self.precision.cast(fields.clone()));
+        let loss = voxel_loss(forecast, target.clone(), self.difference, None);
+        Some(Losses::of(loss.clone(), vec![("forecast", loss)]))
+    }
+}
