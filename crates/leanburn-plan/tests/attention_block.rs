@@ -32,6 +32,9 @@ fn timeline(target: Target, memory: &dyn MemoryModel, work: impl FnOnce(&Device)
 }
 
 /// In float64 the CPU runs the composition that cards run: its heap shows what the recording must say.
+/// What is recorded, how it allocates, a volume, and blocks.
+type Case<'a> = (Target, &'a dyn MemoryModel, [usize; 5], &'a [usize]);
+
 #[test]
 fn the_composition_takes_what_its_recording_says() {
     let _alone = alone();
@@ -67,7 +70,7 @@ fn the_composition_takes_what_its_recording_says() {
 #[test]
 fn a_smaller_block_takes_less_and_longer() {
     let _alone = alone();
-    let devices: [(Target, &dyn MemoryModel, [usize; 5], &[usize]); 2] = [
+    let devices: [Case<'_>; 2] = [
         (Target::Gpu, &CubeMemory, [1, 32, 24, 20, 28], &[128, 64, 32, 16]),
         (Target::Cpu, &FlexMemory, [1, 128, 12, 12, 12], &[144, 96, 48]),
     ];

@@ -7,6 +7,7 @@
 mod kernels;
 mod table;
 
+#[cfg(feature = "cube")]
 use burn::backend::DispatchDevice;
 use burn::tensor::{DType, Tensor};
 use leanburn_kernels::{Activation, axis_map::AxisMap, max_pool::PoolWindows};
@@ -53,9 +54,15 @@ macro_rules! launch {
         #[cfg(not(feature = "cube"))]
         {
             $(let _ = $argument;)*
-            unreachable!("there is no CubeCL device in this build")
+            nowhere()
         }
     }};
+}
+
+/// What is launched in a build that [`holds`] no tensor of a CubeCL device.
+#[cfg(not(feature = "cube"))]
+fn nowhere<T>() -> T {
+    unreachable!("there is no CubeCL device in this build")
 }
 
 /// The mean of some positions of each channel, `[batch_size, channels]`, float32.
