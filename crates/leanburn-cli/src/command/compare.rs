@@ -43,9 +43,8 @@ pub(super) fn print(config: Option<(&Config, &str)>, budget: &Budget, as_json: b
             Config::parse(RADAR, "the radar guide", &[])?,
         ],
     };
-    let configs = config.into_iter();
     let mut tables = Vec::new();
-    for (config, source) in configs.chain(guides.iter().map(|config| (config, "the guide"))) {
+    for (config, source) in config.into_iter().chain(guides.iter().map(|config| (config, "the guide"))) {
         let (heading, rows) = rows(config, source, budget)?;
         match as_json {
             true => tables.push(json_of(&heading, &rows)),
