@@ -33,11 +33,11 @@ fn compared(mut outcome: Outcome) -> (Values, Values) {
 }
 
 fn check(name: &str, found: Outcome, expected: Outcome, tolerance: f64) {
-    let error = relative_error(&[found.loss], &[expected.loss]);
-    assert!(error < tolerance, "{name}: loss off by {error:e}");
+    let loss = relative_error(&[found.loss], &[expected.loss]);
     let ((outputs, gradients), (expected_outputs, expected_gradients)) = (compared(found), compared(expected));
     let (error, output) = worst(&outputs, &expected_outputs);
     assert!(error < tolerance, "{name}: {output} off by {error:e}");
+    assert!(loss < tolerance, "{name}: loss off by {loss:e}");
     let (error, gradient) = worst(&gradients, &expected_gradients);
     assert!(error < tolerance, "{name}: gradient of {gradient} off by {error:e}");
 }

@@ -10,7 +10,7 @@ use leanburn_nn::blocks::VectorQuantizerConfig;
 use leanburn_nn::losses::{Difference, FeatureLoss3dConfig, OccupancyWeight, VaeLoss};
 use leanburn_nn::models::{Cnn3dLstmConfig, ConvLstmConfig, Vae3dConfig, VqVae3dConfig};
 use leanburn_ops::{Residency, ResidencyPolicy, Tensors};
-use leanburn_plan::{FlexMemory, Target};
+use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
     CheckpointStore, CountingAllocator, ForecastBatch, ForecastWorkload, Learner, LearnerConfig, LossScale,
     OptimizerConfig, Perceptual, PerceptualKind, Precision, StepReport, TrainError, Trainer, TrainerConfig,
@@ -263,7 +263,11 @@ fn is_planned<S: System>(name: &str, system: &S, precision: Precision) {
         let measured = run();
         let error = 100.0 * (planned as f64 / measured as f64 - 1.0);
         println!("{name}: planned {planned}, measured {measured}, {error:+.2} %");
-        assert!(error.abs() <= 3.0, "{name}: planned {planned}, measured {measured}, {error:+.2} %");
+        // What the planner promises: no more than its margin says, and that margin is not hidden in the plan.
+        assert!(
+            measured <= bound(planned) && error <= 3.0,
+            "{name}: planned {planned}, measured {measured}, {error:+.2} %"
+        );
     }
 }
 

@@ -162,7 +162,10 @@ fn unknown_keys_get_the_advice_that_fits() {
             "autoencoder.training.n_epochs=9",
             "training is counted in optimizer steps: set max_steps in the section `training`",
         ),
-        ("device.zzz=9", "remove `device.zzz`; the keys here are allocator, loss_scale, memory_limit, mixed_precision, name, precision"),
+        (
+            "device.zzz=9",
+            "remove `device.zzz`; the keys here are allocator, loss_scale, memory_limit, mixed_precision, name, precision",
+        ),
     ] {
         let mistake = mistake_of(setting);
         assert_eq!((mistake.kind, mistake.help.as_str()), (MistakeKind::UnknownKey, help), "{setting}");

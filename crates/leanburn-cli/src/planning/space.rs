@@ -120,6 +120,7 @@ impl ConfigSpace {
     pub fn record_with(&self, candidate: &Candidate, micro_batches: u64) -> Result<Recording> {
         let mut config = self.config(candidate);
         config.training_mut().gradient_accumulation_steps = micro_batches as usize;
+        config.device.memory_limit = None; // what recording takes is not what the step takes
         config.begin_at_once(); // the step with everything in it
         let [depth, height, width] = self.extent(candidate);
         let shape = self.batch_shape(candidate);

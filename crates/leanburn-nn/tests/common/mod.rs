@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use burn::backend::ir::OperationIr;
 use burn::module::{Flag, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::{DType, Gradients, TensorData};
@@ -15,6 +16,7 @@ use leanburn_nn::models::{
 };
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::recording::Note;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -300,4 +302,13 @@ pub fn worst(found: &Values, expected: &Values) -> (f64, String) {
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     let errors = expected.iter().map(|(name, values)| (relative_error(&found[name], values), name.clone()));
     errors.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap()
+}
+
+/// The convolutions that run forward in a recording for the CPU.
+pub fn convolutions(operations: &[OperationIr]) -> usize {
+    let is_convolution = |operation: &&OperationIr| match operation {
+        OperationIr::Custom(operation) => matches!(Note::of(operation), Some(Note::Kernel { name: "conv3d", .. })),
+        _ => false,
+    };
+    operations.iter().filter(is_convolution).count()
 }
