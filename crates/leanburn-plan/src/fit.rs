@@ -113,7 +113,7 @@ pub struct Plan {
     pub candidate: Candidate,
     /// Class of its changes.
     pub class: Class,
-    /// Peak in bytes, read off its own recording, with its [margin](bound) and what is held beside the step.
+    /// Peak in bytes, read off its own recording, with its [margin](crate::bound) and what is held beside the step.
     pub peak: u64,
     /// Seconds of a step, by the device's rates.
     pub seconds: f64,
