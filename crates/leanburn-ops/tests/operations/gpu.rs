@@ -80,6 +80,20 @@ fn norm_act_convolutions() {
     });
 }
 
+/// Sizes that a kernel takes several values at a time of.
+#[test]
+fn even_sizes() {
+    let same = || ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+    convolution([1, 8, 16, 16, 16], [8, 8, 3, 3, 3], same());
+    convolution([1, 1, 16, 16, 16], [8, 1, 3, 3, 3], same());
+    convolution([1, 8, 16, 16, 16], [1, 8, 3, 3, 3], same());
+    let case = Case { kernels: vec![[8, 8, 3, 3, 3]], vectors: vec![8; 3], ..of_volume([1, 8, 8, 8, 8]) };
+    check(case, |(x, kernels, vectors): Inputs| {
+        let y = of_block(x[0].clone(), &kernels, &vectors, None);
+        of_block(y.clone(), &kernels, &vectors, Some(y))
+    });
+}
+
 #[test]
 fn transposed_convolutions() {
     let case = Case { kernels: vec![[6, 4, 4, 4, 4]], vectors: vec![4], ..of_volume([1, 6, 4, 5, 6]) };
