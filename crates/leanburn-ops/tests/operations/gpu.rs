@@ -95,6 +95,26 @@ fn even_sizes() {
 }
 
 #[test]
+fn even_sizes_halved() {
+    convolution([1, 8, 16, 16, 16], [16, 8, 3, 3, 3], ConvOptions::new_with_padding([2; 3], [(0, 1); 3], [1; 3], 1));
+}
+
+#[test]
+fn even_sizes_halved_by_four() {
+    convolution([1, 8, 16, 16, 16], [16, 8, 4, 4, 4], ConvOptions::new([2; 3], [1; 3], [1; 3], 1));
+}
+
+#[test]
+fn even_sizes_doubled() {
+    let case = Case { kernels: vec![[8, 16, 3, 3, 3]], vectors: vec![8], ..of_volume([1, 16, 8, 8, 8]) };
+    check(case, |(x, kernels, vectors): Inputs| {
+        let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+        let convolution = Convolution { weight: kernels[0].clone(), bias: Some(vectors[0].clone()), options };
+        upsample_conv3d(x[0].clone(), [2, 2, 2], convolution)
+    });
+}
+
+#[test]
 fn transposed_convolutions() {
     let case = Case { kernels: vec![[6, 4, 4, 4, 4]], vectors: vec![4], ..of_volume([1, 6, 4, 5, 6]) };
     check(case, |(x, kernels, vectors): Inputs| {
