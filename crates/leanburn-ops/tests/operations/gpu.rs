@@ -159,6 +159,21 @@ fn attention() {
 }
 
 #[test]
+fn attention_over_more_positions() {
+    let case = Case { volumes: vec![[1, 16, 8, 8, 8]; 3], ..Case::default() };
+    check(case, |(x, _, _): Inputs| attention3d(x[0].clone(), x[1].clone(), x[2].clone(), 1, 0.25));
+}
+
+#[test]
+fn transposed_convolution_of_even_sizes() {
+    let case = Case { kernels: vec![[8, 8, 4, 4, 4]], vectors: vec![8], ..of_volume([1, 8, 4, 4, 4]) };
+    check(case, |(x, kernels, vectors): Inputs| {
+        let options = ConvTransposeOptions::new([2; 3], [1; 3], [0; 3], [1; 3], 1);
+        conv_transpose3d(x[0].clone(), kernels[0].clone(), Some(vectors[0].clone()), options)
+    });
+}
+
+#[test]
 fn interpolation_and_average_pooling() {
     let volume = [2, 3, 5, 6, 7];
     check(of_volume(volume), |(x, _, _): Inputs| interpolate3d(x[0].clone(), [10, 12, 14], Interpolation::Nearest));
