@@ -65,6 +65,17 @@ fn nowhere<T>() -> T {
     unreachable!("there is no CubeCL device in this build")
 }
 
+/// The volume, or the weight of a convolution, as it lies, with plain strides where it has a single channel.
+///
+/// A convolution gives its channels back as the innermost axis, with a stride of one, as the width has where there is one
+/// channel. Burn 0.22.1 takes that for another order of the axes and reads wrong values in fused operations.
+pub(crate) fn in_order(x: Tensor<5>) -> Tensor<5> {
+    match is_cube(&x) && x.dims()[1] == 1 {
+        true => Tensor::from_dispatch(launch!(in_order(x.into_dispatch()))),
+        false => x,
+    }
+}
+
 /// The mean of some positions of each channel, `[batch_size, channels]`, float32.
 pub(crate) fn sampled_mean(x: &Tensor<5>) -> Tensor<2> {
     if let Some(call) = Call::on_cube("sampled_mean", x) {

@@ -256,7 +256,8 @@ pub(super) fn composed_forward(
     let symmetric = Symmetric::of(options);
     let weight = cast_to(weight.clone(), dtype);
     let bias = bias.map(|bias| cast_to(bias.clone(), dtype));
-    let y = symmetric.narrow(module::conv3d(x, weight, bias, symmetric.options.clone()), shape.output());
+    let y = cube::in_order(module::conv3d(x, weight, bias, symmetric.options.clone()));
+    let y = symmetric.narrow(y, shape.output());
     match residual {
         Some(residual) => y + residual,
         None => y,
@@ -274,12 +275,12 @@ pub(super) fn composed_data_gradient(
     // Only its shape is looked at.
     let like = Tensor::<5>::zeros([1; 5], (&gradient.device(), dtype)).expand(input);
     let gradient = symmetric.widen(gradient, symmetric.computed(input, weight.dims()));
-    Tensor::from_dispatch(Dispatch::conv3d_x_backward(
+    cube::in_order(Tensor::from_dispatch(Dispatch::conv3d_x_backward(
         like.into_dispatch(),
         cast_to(weight.clone(), dtype).into_dispatch(),
         gradient.into_dispatch(),
         symmetric.options,
-    ))
+    )))
 }
 
 pub(super) fn composed_weight_gradient(
@@ -297,5 +298,5 @@ pub(super) fn composed_weight_gradient(
         gradient.into_dispatch(),
         symmetric.options,
     ));
-    cast_to(sums, weight.dtype())
+    cast_to(cube::in_order(sums), weight.dtype())
 }

@@ -94,6 +94,25 @@ fn even_sizes() {
     });
 }
 
+/// What Burn fuses behind a convolution to one channel, and behind the gradients of the weights of one channel.
+#[test]
+fn one_channel_and_what_is_fused_behind_it() {
+    let convolution = |weight: &Tensor<5>| {
+        let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+        Convolution { weight: weight.clone(), bias: None, options }
+    };
+    let case =
+        Case { volumes: vec![[1, 4, 8, 8, 8], [1, 1, 8, 8, 8]], kernels: vec![[1, 4, 3, 3, 3]], ..Case::default() };
+    check(case, move |(x, kernels, _): Inputs| {
+        (conv3d(x[0].clone(), convolution(&kernels[0])) - x[1].clone()).square()
+    });
+    let case = Case { volumes: vec![[1, 1, 8, 8, 8]; 2], kernels: vec![[4, 1, 4, 4, 4]], ..Case::default() };
+    check(case, move |(x, kernels, _): Inputs| {
+        let twice = [&x[0], &x[1]].map(|x| conv3d(x.clone(), convolution(&kernels[0])));
+        twice[0].clone() * twice[1].clone()
+    });
+}
+
 #[test]
 fn even_sizes_halved() {
     convolution([1, 8, 16, 16, 16], [16, 8, 3, 3, 3], ConvOptions::new_with_padding([2; 3], [(0, 1); 3], [1; 3], 1));

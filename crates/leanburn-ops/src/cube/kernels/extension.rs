@@ -10,6 +10,7 @@ use burn_cubecl::tensor::CubeTensor;
 use leanburn_kernels::Activation;
 
 use super::super::parts_of;
+use super::volume::Volume;
 use super::{max_pool, norm, resample};
 
 /// `[batch_size, channels]` in float32.
@@ -29,6 +30,10 @@ fn volume(x: &TensorSpec, dims: &[usize; 5]) -> TensorSpec {
 /// What the kernels of this crate compute, on the devices that have them.
 #[backend_extension(Cube, Fusion)]
 pub(crate) trait CubeOps: Backend {
+    /// The volume, with plain strides if its values follow each other that way.
+    #[fusion(meta = TensorSpec::clone)]
+    fn in_order(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
     /// The mean of some positions of each channel, `[batch_size, channels]`.
     #[fusion(meta = of_channels)]
     fn sampled_mean(x: FloatTensor<Self>) -> FloatTensor<Self>;
@@ -107,6 +112,10 @@ pub(crate) trait CubeOps: Backend {
 }
 
 impl CubeOps for CubeBackend {
+    fn in_order(x: CubeTensor) -> CubeTensor {
+        Volume::of(x).in_order()
+    }
+
     fn sampled_mean(x: CubeTensor) -> CubeTensor {
         norm::sampled_mean(x)
     }

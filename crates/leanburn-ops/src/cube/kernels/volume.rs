@@ -48,12 +48,17 @@ impl Volume {
 
     /// A new volume of these dimensions in the same layout and dtype.
     pub(super) fn empty_like(&self, dims: [usize; 5]) -> CubeTensor {
-        let tensor = &self.tensor;
-        let mut new = small(tensor, &dims, tensor.dtype);
-        for (stride, wanted) in new.meta.strides_mut().iter_mut().zip(self.layout.strides(dims)) {
+        let tensor = small(&self.tensor, &dims, self.tensor.dtype);
+        Self { tensor, layout: self.layout }.in_order()
+    }
+
+    /// The tensor with the strides of its layout, also along axes of length one, where any stride would do.
+    pub(super) fn in_order(mut self) -> CubeTensor {
+        let wanted = self.layout.strides(self.dims());
+        for (stride, wanted) in self.tensor.meta.strides_mut().iter_mut().zip(wanted) {
             *stride = wanted;
         }
-        new
+        self.tensor
     }
 
     pub(super) fn dims(&self) -> [usize; 5] {
