@@ -2,9 +2,12 @@
 # The tests on a GPU: operations, fixtures, memory, the command. Without a card: eval "$(scripts/swiftshader.sh)" before.
 #
 #   scripts/test_gpu.sh [FEATURE]      vulkan (default) or wgpu
+#
+# Burn's kernels are not tuned: to compile and try a dozen for each shape takes a stand-in for a card minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 feature=${1:-vulkan}
-cargo test --workspace --locked --features "$feature" --test operations gpu::
-cargo test --workspace --locked --features "$feature" --test gpu --test gpu_memory
+tests() { cargo test --workspace --locked --no-default-features --features "$feature" "$@"; }
+tests --test operations gpu::
+tests --test gpu --test gpu_memory

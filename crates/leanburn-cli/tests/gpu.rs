@@ -70,3 +70,34 @@ fn a_plan_is_what_the_pool_holds() {
     println!("{measured:#}");
     assert!((planned - found).abs() <= 0.03 * found, "planned {planned}, held {found}");
 }
+
+/// What a step needs on the device, kept and recomputed; a limit between the two; what is learned is the same.
+#[test]
+fn a_run_that_does_not_fit_steps_down() {
+    let place = Place::new();
+    let device = format!("device.name={DEVICE}");
+    let size = ["data.phantom.shape=[24, 24, 24]", "data.patch_size=24", device.as_str()];
+    let quiet = ["autoencoder.training.val_interval=100", "autoencoder.training.visualize_interval=100"];
+    let train = |run: &str, more: &[&str]| {
+        let sets: Vec<&str> = size.iter().chain(&quiet).chain(more).flat_map(|set| ["--set", *set]).collect();
+        let printed = place.train(run, &sets);
+        let records = place.metrics(run);
+        let steps: Vec<f64> = records
+            .iter()
+            .filter(|record| record["phase"] == "train")
+            .map(|record| record["values"]["memory.peak_bytes"].as_f64().unwrap())
+            .collect();
+        (printed, steps.len(), steps.into_iter().fold(0.0, f64::max))
+    };
+    let (_, steps, plain) = train("plain", &[]);
+    let (_, _, lean) = train("lean", &["autoencoder.training.use_gradient_checkpointing=true"]);
+    assert!(lean < 0.9 * plain, "{lean} {plain}");
+    let limit = format!("device.memory_limit={} B", ((plain + lean) / 2.0) as u64);
+    let (printed, limited_steps, limited) = train("limited", &[&limit]);
+    for words in ["out of memory", "stepping down: recompute", "going on from step 0"] {
+        assert!(printed.contains(words), "{words} in {printed}");
+    }
+    assert_eq!(limited_steps, steps, "no step is lost");
+    assert!(limited < plain, "{limited} {plain}");
+    assert!(place.bytes("limited/weights.safetensors") == place.bytes("plain/weights.safetensors"), "weights differ");
+}
