@@ -102,6 +102,9 @@ fn slices_that_are_too_small_are_refused_and_no_such_plan_is_proposed() {
     let place = place(CONFIG, LpipsNetwork::Squeeze);
     place.succeed(&["fit", "slices.yaml", "--budget", "1GiB", "--out", "fitted.yaml"]);
     assert!(place.text("fitted.yaml").contains("slice_share"));
+    let tight = place.run(&["fit", "slices.yaml", "--budget", "3MiB"]);
+    assert_eq!(tight.code, Some(1), "{tight:?}");
+    assert!(tight.stdout.contains("without the perceptual loss"), "{}", tight.stdout);
     is_mistaken(&place, "autoencoder.training.lpips.slice_share=0", "above 0");
     is_mistaken(&place, "autoencoder.training.lpips.planes=[]", "planes");
 }
