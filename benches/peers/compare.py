@@ -123,8 +123,10 @@ def processor() -> str:
     return re.search(r"model name\s*: (.*)", text).group(1).strip()
 
 
-def finish(options: argparse.Namespace, theme: str, title: str, setting: str, body: str, notes: str) -> None:
-    """Prints the table; with --write also puts it into benches/results/, with date, machine and command."""
+def finish(
+    options: argparse.Namespace, theme: str, title: str, setting: str, body: str, notes: str, build: str = BUILD
+) -> None:
+    """Prints the table; with --write also puts it into benches/results/, with date, machine and commands."""
     print(body)
     print(f"{options.threads} threads, load average at the start: {options.load:.1f}")
     if options.load > BUSY:
@@ -141,7 +143,7 @@ Load average at the start: {options.load:.1f} (well below 1 is a quiet machine).
 {body}
 
 ```bash
-{BUILD}
+{build}
 {command}
 ```
 

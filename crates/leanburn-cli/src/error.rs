@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use leanburn_data::DataError;
+use leanburn_nn::losses::LpipsError;
 use leanburn_nn::models::ShapeError;
 use leanburn_nn::weights::WeightsError;
 use leanburn_train::TrainError;
@@ -83,6 +84,17 @@ pub enum CommandError {
     /// Weights cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    /// The perceptual loss has no weights.
+    #[error("{key}: {}", reason.source)]
+    #[diagnostic(help("{remedy}"))]
+    Lpips {
+        /// The key that names the file.
+        key: String,
+        /// What is wrong with the file.
+        reason: LpipsError,
+        /// Where to get it.
+        remedy: String,
+    },
     /// A volume of a shape that the model cannot take.
     #[error("{volume}: {reason}")]
     #[diagnostic(help("data.voxel_size resizes the volumes, data.patch_size cuts patches out of them"))]

@@ -38,7 +38,7 @@ pub use device::{Allocator, DeviceSection, LossScale};
 pub use document::Config;
 pub use forecaster::{ForecastObjectiveSection, ForecasterSection, ModelType};
 pub use mistake::{ConfigErrors, Mistake, MistakeKind, Place};
-pub use objective::{AutoencoderObjectiveSection, DiscriminatorSection, PerceptualSection};
+pub use objective::{AutoencoderObjectiveSection, DiscriminatorSection, LpipsSection, PerceptualSection};
 pub use recipes::{Recipe, recipes};
 pub use system::SystemSection;
 pub use training::{Training, TrainingSection};

@@ -1,9 +1,13 @@
 //! What the KL autoencoder is trained for: its own keys of `autoencoder.training`.
 
-use leanburn_nn::losses::AdversarialCriterion;
+use std::ops::Bound;
+use std::path::PathBuf;
+
+use leanburn_nn::losses::{AdversarialCriterion, LpipsConfig, LpipsNetwork, Plane};
 use leanburn_train::ReconstructionLoss;
 use serde::Serialize;
 
+use super::choice::Choice;
 use super::limits::{MANY, POSITIVE};
 use super::reader::Section;
 
@@ -37,6 +41,39 @@ pub struct PerceptualSection {
     pub use_perceptual_loss: bool,
     /// Weight of the perceptual loss. Default: 0.001.
     pub perceptual_weight: f64,
+    /// A network trained on photographs that looks at slices instead. Default: none.
+    pub lpips: Option<LpipsSection>,
+}
+
+/// LPIPS, the perceptual loss of slices ("2.5D").
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LpipsSection {
+    /// The file with the network's weights: the state dict of the package `lpips`, .pt or .safetensors. Required.
+    pub weights: PathBuf,
+    /// The network that looks at the slices. Default: squeeze.
+    pub network: LpipsNetwork,
+    /// The axes across which slices are cut. Default: [depth, height, width].
+    pub planes: Vec<Plane>,
+    /// Share of the slices of each axis that a step looks at. Default: 0.5.
+    pub slice_share: f64,
+}
+
+impl LpipsSection {
+    fn read(section: &mut Section<'_>) -> Self {
+        let planes: Vec<Choice<Plane>> = section.get("planes", Plane::ALL.map(Choice).to_vec());
+        Self {
+            weights: section.required("weights", ..),
+            network: section.choice("network", LpipsNetwork::Squeeze),
+            planes: planes.into_iter().map(|Choice(plane)| plane).collect(),
+            slice_share: section.number("slice_share", 0.5, (Bound::Excluded(0), Bound::Included(1))),
+        }
+    }
+
+    /// What the loss is made from.
+    pub fn config(&self) -> LpipsConfig {
+        let config = LpipsConfig::new().with_network(self.network).with_planes(self.planes.clone());
+        config.with_slice_share(self.slice_share)
+    }
 }
 
 impl PerceptualSection {
@@ -44,6 +81,7 @@ impl PerceptualSection {
         Self {
             use_perceptual_loss: section.get("use_perceptual_loss", false),
             perceptual_weight: section.number("perceptual_weight", 0.001, 0..),
+            lpips: section.optional("lpips", LpipsSection::read),
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::autoencoder::AutoencoderSection;
 use super::forecaster::{ForecasterSection, read_sequence};
+use super::objective::PerceptualSection;
 use super::reader::Section;
 use super::training::TrainingSection;
 use super::voxels::{Vae3dSection, VqVaeSection};
@@ -67,6 +68,15 @@ impl SystemSection {
             Self::Vae3d(section) => &section.training.common,
             Self::VqVae(section) => &section.training.common,
             Self::Forecaster(section) => &section.training.common,
+        }
+    }
+
+    /// Its perceptual loss, where a system can have one.
+    pub fn perceptual(&self) -> Option<&PerceptualSection> {
+        match self {
+            Self::Autoencoder(section) => Some(&section.training.objective.perceptual),
+            Self::Vae3d(section) => Some(&section.training.objective.perceptual),
+            Self::VqVae(_) | Self::Forecaster(_) => None,
         }
     }
 

@@ -333,6 +333,7 @@ autoencoder:
     recompute: [\"decoder.*\", \"*\"]
     use_perceptual_loss: true
     perceptual_weight: 0.002
+    lpips: {weights: lpips_vgg.pt, network: vgg, planes: [depth, width], slice_share: 0.25}
     learning_rate: 3e-4
     kl_weight: 1e-7
     adv_weight: 0.02
@@ -369,12 +370,14 @@ fn other_systems() -> [Config; 4] {
     const TRAINING: &str =
         "batch_size: 2, gradient_accumulation_steps: 3, recompute: [\"*\"], learning_rate: 3e-4, max_steps: 77";
     const VOXELS: &str = "reconstruction_loss: l1, occupancy_weight: 4, occupancy_threshold: 0.2";
+    const PERCEPTUAL: &str =
+        "use_perceptual_loss: true, perceptual_weight: 0.2, lpips: {weights: w.pt, network: alex, planes: [height]}";
     const CODEBOOK: &str = "codebook: {num_embeddings: 9, commitment_cost: 0.5, decay: 0.7, restart_below: 0.1}";
     const RADAR: &str = "data: {radar: {count: 3, shape: [8, 16, 16], vehicles: 2, speckle: 0.1}, normalize: none}";
     let vae = |more: &str| {
         format!(
             "{RADAR}\nvae3d:\n  vae_type: lightweight\n  in_channels: 3\n  latent_channels: 5\n  {more}\n  \
-             training: {{{TRAINING}, {VOXELS}, kl_weight: 0.1, use_perceptual_loss: true, perceptual_weight: 0.2}}\n"
+             training: {{{TRAINING}, {VOXELS}, kl_weight: 0.1, {PERCEPTUAL}}}\n"
         )
     };
     let vq_vae = format!(

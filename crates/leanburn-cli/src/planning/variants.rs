@@ -4,7 +4,7 @@ use leanburn_plan::{Class, Variant};
 use leanburn_train::Precision;
 
 use crate::config::{AutoencoderSection, Config, ModelType, SystemSection, VaeType, VqVaeSection};
-use crate::workload::multiples;
+use crate::workload::{BatchShape, multiples};
 
 /// The configuration as it is, then with each change that can be made to it, mildest class first.
 pub fn variants(config: &Config) -> Vec<(Variant, Config)> {
@@ -140,12 +140,15 @@ fn halved_resolution(config: &Config, base: &Config) -> Option<(Variant, Config)
         .iter()
         .zip(multiples)
         .all(|(length, multiple)| length.is_multiple_of(2 * multiple) && *length >= 4 * multiple);
-    can_be.then(|| {
-        let halved = size.map(|length| length / 2);
+    let halved = size.map(|length| length / 2);
+    // Losses that look at the volume have a smallest size of their own.
+    let is_taken = |config: &Config| BatchShape::of(config, 1, halved).check(config, key).is_ok();
+    let halve = || {
         let cost = "an eighth of the voxels: fine detail or context is lost";
         variant(format!("{key} = {halved:?}"), Class::Model, cost, base, |config| match config.data.patch_size {
             Some(_) => config.data.patch_size = Some(halved),
             None => config.data.voxel_size = Some(halved),
         })
-    })
+    };
+    can_be.then(halve).filter(|(_, config)| is_taken(config))
 }

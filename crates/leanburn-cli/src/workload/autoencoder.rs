@@ -10,7 +10,8 @@ use leanburn_nn::weights::{self, WeightsError};
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::{AutoencoderObjective, AutoencoderWorkload, Critic, Learner, LearnerConfig};
 
-use super::learner::{learner, perceptual, perceptual_segments, policy, refuse};
+use super::learner::{learner, policy, refuse};
+use super::perceptual;
 use crate::config::{AutoencoderObjectiveSection, AutoencoderSection, Config, DiscriminatorSection};
 use crate::error::{CommandError, Result};
 
@@ -94,7 +95,7 @@ pub(super) fn build(
     let segments = || {
         let device = Device::flex();
         let mut segments = autoencoder.init(&device).segments();
-        segments.extend(perceptual_segments(&training.perceptual));
+        segments.extend(perceptual::segments(&training.perceptual));
         if let Some(discriminator) = &training.discriminator {
             let keep = ResidencyPolicy::keep();
             segments.extend(
@@ -119,7 +120,7 @@ pub(super) fn build(
     };
     let precision = config.device.resolved_precision();
     let workload = AutoencoderWorkload::new(autoencoder, discriminator, objective(training), precision);
-    Ok(workload.with_perceptual(perceptual(&training.perceptual, device)))
+    Ok(workload.with_perceptual(perceptual::build(&training.perceptual, source, "autoencoder", device)?))
 }
 
 fn init_discriminator(

@@ -1,13 +1,10 @@
 //! What all systems share: learners, the trainer, which segments are recomputed.
 
-use burn::tensor::Device;
-use leanburn_nn::losses::FeatureLoss3dConfig;
 use leanburn_ops::{Residency, ResidencyPolicy};
-use leanburn_train::{
-    LearnerConfig, LossScale, OptimizerConfig, Perceptual, PerceptualKind, Precision, ScheduleConfig, TrainerConfig,
-};
+use leanburn_train::{LearnerConfig, LossScale, OptimizerConfig, Precision, ScheduleConfig, TrainerConfig};
 
-use crate::config::{self, Config, DeviceSection, PerceptualSection};
+use super::perceptual;
+use crate::config::{self, Config, DeviceSection};
 use crate::error::{CommandError, Result};
 
 /// How the trainer runs the workload.
@@ -39,7 +36,11 @@ pub(super) fn policy(
         return Ok(policy);
     }
     let segments = segments()?;
+    let perceptual = config.system.perceptual();
     let names_none = |pattern: &&String| {
+        if perceptual::names_slices(perceptual, pattern) {
+            return false;
+        }
         let alone = recompute(ResidencyPolicy::keep(), pattern);
         segments.iter().all(|name| alone.of(name) == Residency::Keep)
     };
@@ -93,18 +94,4 @@ fn loss_scale(section: &DeviceSection) -> LossScale {
         (Precision::F16, config::LossScale::Static(scale)) => LossScale::Static(scale),
         _ => LossScale::NONE,
     }
-}
-
-/// Segments of the perceptual loss, if there is one: always recomputed, so that naming them changes nothing.
-pub(super) fn perceptual_segments(section: &PerceptualSection) -> Vec<String> {
-    let segments = || FeatureLoss3dConfig::new().init(&Device::flex()).segments();
-    section.use_perceptual_loss.then(segments).unwrap_or_default()
-}
-
-/// The perceptual loss of an objective, if it has one.
-pub(super) fn perceptual(section: &PerceptualSection, device: &Device) -> Option<Perceptual> {
-    section.use_perceptual_loss.then(|| Perceptual {
-        kind: PerceptualKind::Features(FeatureLoss3dConfig::new().init(device)),
-        weight: section.perceptual_weight,
-    })
 }

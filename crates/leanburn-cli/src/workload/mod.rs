@@ -8,6 +8,7 @@ mod data;
 mod evaluation;
 mod forecaster;
 mod learner;
+mod perceptual;
 mod shape;
 mod voxels;
 

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Distribution, Tensor};
 
-use super::{Batch, autoencoder, voxels};
+use super::{Batch, autoencoder, perceptual, voxels};
 use crate::config::{Config, SystemSection};
 use crate::error::{CommandError, Result};
 
@@ -57,6 +57,9 @@ impl BatchShape {
     pub fn check(&self, config: &Config, name: &str) -> Result<()> {
         let refuse = |reason| CommandError::Shape { volume: name.to_string(), reason };
         let [_, _, extent @ ..] = self.input;
+        if let Some(section) = config.system.perceptual() {
+            perceptual::check(section, name, extent)?;
+        }
         match &config.system {
             SystemSection::Autoencoder(section) => {
                 autoencoder::check_discriminator(section, name, extent)?;

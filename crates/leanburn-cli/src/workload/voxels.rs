@@ -6,7 +6,8 @@ use leanburn_nn::losses::VaeLoss;
 use leanburn_nn::models::{Vae3dConfig, VqVae3dConfig};
 use leanburn_train::{Learner, VaeWorkload, VqVaeWorkload};
 
-use super::learner::{learner, perceptual, perceptual_segments, policy, refuse};
+use super::learner::{learner, policy, refuse};
+use super::perceptual;
 use crate::config::{CodebookSection, Config, Vae3dSection, VaeType, VqVaeSection};
 use crate::error::Result;
 
@@ -41,7 +42,7 @@ pub(super) fn build_vae(config: &Config, section: &Vae3dSection, source: &str, d
     let (model, training) = (vae(section), &section.training);
     refuse(source, "vae3d", model.mistakes())?;
     let perceptual_section = &training.objective.perceptual;
-    let segments = || Ok([model.init(&Device::flex()).segments(), perceptual_segments(perceptual_section)].concat());
+    let segments = || Ok([model.init(&Device::flex()).segments(), perceptual::segments(perceptual_section)].concat());
     let policy = policy(config, source, segments)?;
     leanburn_ops::random::seed(device, config.seed);
     let model = model.init(device).with_residency(policy);
@@ -52,7 +53,7 @@ pub(super) fn build_vae(config: &Config, section: &Vae3dSection, source: &str, d
         beta: training.objective.kl_weight,
         occupancy: voxels.occupancy(),
     };
-    let perceptual = perceptual(perceptual_section, device);
+    let perceptual = perceptual::build(perceptual_section, source, "vae3d", device)?;
     Ok(VaeWorkload::new(vae, loss, perceptual, config.device.resolved_precision()))
 }
 

@@ -59,7 +59,8 @@ impl Plane {
     /// All three.
     pub const ALL: [Self; 3] = [Self::Depth, Self::Height, Self::Width];
 
-    pub(super) fn name(self) -> &'static str {
+    /// The axis, as configurations name it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Depth => "depth",
             Self::Height => "height",

@@ -49,6 +49,11 @@ impl Lpips {
         &self.config
     }
 
+    /// The network and the weights of its features, named as the package `lpips` names them.
+    pub fn features(&self) -> &LpipsFeatures {
+        &self.features
+    }
+
     /// The distance.
     ///
     /// Where not all slices are looked at, they are evenly spaced from a place that is a pure function of `draw`: give
