@@ -7,7 +7,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-feature=${1:-vulkan}
-tests() { cargo test --workspace --locked --no-default-features --features "$feature" "$@"; }
-tests --test operations gpu::
-tests --test gpu --test gpu_memory
+# One command: cargo builds Burn anew for another choice of tests.
+cargo test --workspace --locked --no-default-features --features "${1:-vulkan}" --no-fail-fast \
+  --test operations --test gpu --test gpu_memory
