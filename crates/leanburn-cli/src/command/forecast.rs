@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_plan::{Candidate, Moment, Space, Timeline, bound};
+use leanburn_plan::{Candidate, Moment, Space, Target, Timeline, bound};
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::console::print_line;
+use crate::console::{print_line, seconds_text};
 use crate::error::Result;
 use crate::planning::{Budget, ConfigSpace};
 use crate::report::{Advice, PlanPage, PredictionRow};
@@ -106,14 +106,17 @@ impl Forecast<'_> {
         over.into_iter().chain(self.budget.remark()).collect()
     }
 
+    fn precision(&self) -> String {
+        format!("{:?}", self.config.device.resolved_precision()).to_lowercase()
+    }
+
     /// Prints tables, and on request words.
     pub fn print(&self, explain: bool) -> Result<()> {
         let [depth, height, width] = self.space.extent(&self.candidate);
         let Candidate { micro_batch, accumulation, .. } = self.candidate;
-        let precision = self.config.device.resolved_precision();
-        let device = self.budget.describe();
+        let (precision, device) = (self.precision(), self.budget.describe());
         print_line(format_args!(
-            "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision:?}, on {device}",
+            "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision}, on {device}",
             self.source
         ))?;
         print_line(format_args!("{}\n{}\n", self.verdict(), self.place()))?;
@@ -122,7 +125,7 @@ impl Forecast<'_> {
         if !segments.is_empty() {
             print_line(self.table("of which by segment", &segments))?;
         }
-        print_line(format_args!("step  about {:.2} s by the device's rates", self.seconds))?;
+        print_line(format_args!("step  about {} by the device's rates", seconds_text(self.seconds)))?;
         for remark in self.remarks() {
             print_line(remark)?;
         }
@@ -220,10 +223,20 @@ impl Forecast<'_> {
         let summary = [
             ("device", self.budget.describe()),
             ("volume", format!("{depth} x {height} x {width}")),
-            ("batch", format!("{micro_batch}, accumulated {accumulation} times")),
-            ("precision", format!("{:?}", self.config.device.resolved_precision()).to_lowercase()),
-            ("step", format!("about {:.2} s by the device's rates", self.seconds)),
+            ("batch", format!("{micro_batch} x {accumulation}")),
+            ("precision", self.precision()),
+            ("step", format!("about {} by the device's rates", seconds_text(self.seconds))),
         ];
+        let recorded = self.candidate.recorded();
+        let drawn = (recorded < accumulation).then(|| {
+            format!("{recorded} of the {accumulation} micro-batches are drawn; the others are like the last of these.")
+        });
+        let mut not_counted =
+            vec!["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"];
+        if self.budget.target() == Target::Gpu {
+            not_counted
+                .push("free gaps in the pages of the device's pool, and what autotuned kernels need while they run");
+        }
         Ok(PlanPage {
             title: self.source.to_string(),
             summary: summary.map(|(name, value)| (name.to_string(), value)).to_vec(),
@@ -233,9 +246,8 @@ impl Forecast<'_> {
             budget: self.budget.bytes.map(ByteSize::b),
             predictions,
             advice: self.advice(),
-            not_counted: ["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"]
-                .map(String::from)
-                .to_vec(),
+            remarks: drawn.into_iter().chain(self.remarks()).collect(),
+            not_counted: not_counted.into_iter().map(String::from).collect(),
         })
     }
 }
