@@ -106,15 +106,11 @@ impl Forecast<'_> {
         over.into_iter().chain(self.budget.remark()).collect()
     }
 
-    fn precision(&self) -> String {
-        format!("{:?}", self.config.device.resolved_precision()).to_lowercase()
-    }
-
     /// Prints tables, and on request words.
     pub fn print(&self, explain: bool) -> Result<()> {
         let [depth, height, width] = self.space.extent(&self.candidate);
         let Candidate { micro_batch, accumulation, .. } = self.candidate;
-        let (precision, device) = (self.precision(), self.budget.describe());
+        let (precision, device) = (self.config.device.resolved_precision(), self.budget.describe());
         print_line(format_args!(
             "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision}, on {device}",
             self.source
@@ -224,7 +220,7 @@ impl Forecast<'_> {
             ("device", self.budget.describe()),
             ("volume", format!("{depth} x {height} x {width}")),
             ("batch", format!("{micro_batch} x {accumulation}")),
-            ("precision", self.precision()),
+            ("precision", self.config.device.resolved_precision().to_string()),
             ("step", format!("about {} by the device's rates", seconds_text(self.seconds))),
         ];
         let recorded = self.candidate.recorded();
