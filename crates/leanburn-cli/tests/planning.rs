@@ -109,6 +109,11 @@ fn a_card_has_its_memory_as_the_budget() {
     assert_eq!(sum_of_bytes(&plan["causes"]), number(&plan, "needed_bytes"));
     let card = leanburn_plan::catalogue::Device::find("rtx-4090").unwrap();
     assert_eq!(number(&plan, "budget_bytes"), card.memory_bytes);
+    assert!(
+        number(&plan, "reserved_bytes") > number(&plan, "step_peak_bytes"),
+        "pages are as large as the largest tensor"
+    );
+    assert!(ask_tiny(&place, "plan", &[]).0["reserved_bytes"].is_null(), "the CPU has no pool");
     let context = plan["causes"].as_array().unwrap().iter().find(|row| row["name"] == "context of the driver");
     assert_eq!(context.map(|row| number(row, "bytes")), Some(card.context_bytes));
 }
@@ -481,6 +486,9 @@ fn a_page_says_what_it_draws_and_leaves_out() {
     assert!(accumulated.contains(drawn) && !accumulated.contains(pool), "{accumulated}");
     let unknown = page(&["--set", "device.name=vulkan"]);
     assert!(unknown.contains(pool) && unknown.contains("a graphics card that was not named"));
+    let gap = "one volume of its finest features more than is planned";
+    let perceptual = page(&["--set", "autoencoder.training.use_perceptual_loss=true"]);
+    assert!(perceptual.contains(gap) && !plain.contains(gap));
 }
 
 #[test]

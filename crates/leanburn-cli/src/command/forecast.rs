@@ -15,6 +15,11 @@ use crate::report::{Advice, PlanPage, PredictionRow};
 
 /// Segments that the terminal's table names.
 const MOST_SEGMENTS: usize = 8;
+/// What the reserve of a pool is beyond live tensors.
+const GAPS: &str = "gaps in its pages included; the verdict counts live tensors";
+/// What is known to be missing from plans with the perceptual loss.
+const PERCEPTUAL: &str =
+    "the perceptual loss may hold one volume of its finest features more than is planned; leave 7 % of room";
 /// The share of a CUDA card that one allocation may have in the default pool.
 const LARGEST_ALLOCATION: f64 = 0.25;
 
@@ -92,7 +97,12 @@ impl Forecast<'_> {
         causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.beside()).collect()
     }
 
-    /// Remarks on single tensors.
+    /// Bytes that the device's pool takes for the step, where it takes more than is asked for. A verdict does not count them.
+    fn reserved(&self) -> Option<u64> {
+        self.budget.memory_model().reserved(&self.timeline)
+    }
+
+    /// What a verdict alone does not say.
     fn remarks(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
         let limit = self.budget.gpu.map(|gpu| (LARGEST_ALLOCATION * gpu.memory_bytes as f64) as u64);
@@ -103,7 +113,8 @@ impl Forecast<'_> {
                 ByteSize::b(limit)
             )
         });
-        over.into_iter().chain(self.budget.remark()).collect()
+        let perceptual = self.config.uses_perceptual_loss().then(|| PERCEPTUAL.to_string());
+        over.into_iter().chain(perceptual).chain(self.budget.remark()).collect()
     }
 
     /// Prints tables, and on request words.
@@ -122,6 +133,9 @@ impl Forecast<'_> {
             print_line(self.table("of which by segment", &segments))?;
         }
         print_line(format_args!("step  about {} by the device's rates", seconds_text(self.seconds)))?;
+        if let Some(reserved) = self.reserved() {
+            print_line(format_args!("pool  about {} reserved for the step, {GAPS}", ByteSize::b(reserved)))?;
+        }
         for remark in self.remarks() {
             print_line(remark)?;
         }
@@ -203,6 +217,7 @@ impl Forecast<'_> {
             "budget_bytes": self.budget.bytes,
             "needed_bytes": self.need(),
             "step_peak_bytes": self.timeline.peak(),
+            "reserved_bytes": self.reserved(),
             "fits": self.fits(),
             "peak": peak,
             "causes": sizes(self.rows()),
@@ -223,6 +238,7 @@ impl Forecast<'_> {
             ("precision", self.config.device.resolved_precision().to_string()),
             ("step", format!("about {} by the device's rates", seconds_text(self.seconds))),
         ];
+        let pool = self.reserved().map(|bytes| ("pool", format!("about {} reserved", ByteSize::b(bytes))));
         let recorded = self.candidate.recorded();
         let drawn = (recorded < accumulation).then(|| {
             format!("{recorded} of the {accumulation} micro-batches are drawn; the others are like the last of these.")
@@ -235,7 +251,7 @@ impl Forecast<'_> {
         }
         Ok(PlanPage {
             title: self.source.to_string(),
-            summary: summary.map(|(name, value)| (name.to_string(), value)).to_vec(),
+            summary: summary.into_iter().chain(pool).map(|(name, value)| (name.to_string(), value)).collect(),
             timeline: self.timeline.clone(),
             shapes: Vec::new(),
             beyond: self.beside().into_iter().map(|(name, bytes)| (name, ByteSize::b(bytes))).collect(),
