@@ -22,3 +22,24 @@ pub fn print_line(line: impl Display) -> Result<()> {
 pub fn print_remark(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
 }
+
+/// A duration as far as a forecast can be trusted: `0.06 s`, `26 s`, `83 min`, `2.9 h`.
+pub fn seconds_text(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 10.0 => format!("{seconds:.2} s"),
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_say_no_more_than_a_forecast_knows() {
+        let texts = [0.061, 9.99, 26.48, 119.9, 120.0, 4961.71, 10_384.3].map(seconds_text);
+        assert_eq!(texts, ["0.06 s", "9.99 s", "26 s", "120 s", "2 min", "83 min", "2.9 h"]);
+    }
+}

@@ -177,7 +177,7 @@ pub fn device_for(name: &str, precision: Precision) -> Result<Device> {
         true => Ok(device),
         false => Err(CommandError::Device {
             name: name.to_string(),
-            reason: format!("it does not compute in {precision:?}"),
+            reason: format!("it does not compute in {precision}"),
             remedy: format!("set device.precision to one of {}", precisions(&device)),
         }),
     }

@@ -23,8 +23,9 @@ pub struct RunFolder {
 }
 
 /// Keys that may change when a run goes on, those of the system's `training` without the system: they do not touch what is
-/// computed.
-const MAY_CHANGE: [&str; 15] = [
+/// computed, or only in the last digits on another device. What a step-down changes is among them.
+const MAY_CHANGE: [&str; 16] = [
+    "training.attention_block",
     "training.checkpoint_interval",
     "training.keep_checkpoints",
     "training.max_steps",
@@ -198,5 +199,23 @@ mod tests {
         assert!(message.contains("another process"), "{message}");
         drop(lock);
         folder.begin(&config).unwrap();
+    }
+
+    #[test]
+    fn a_run_goes_on_with_what_a_step_down_changes() {
+        let config = |set: &str| {
+            let text = "data: {phantom: {count: 2}}\nautoencoder: {num_channels: [32]}\n";
+            Config::parse(text, "test", &[set.to_string()]).unwrap()
+        };
+        let place = tempfile::tempdir().unwrap();
+        let folder = RunFolder::locate(Path::new("x.yaml"), Some(place.path()));
+        drop(folder.begin(&config("seed=1")).unwrap());
+        for changed in ["attention_block=16", "recompute=[encoder.level_0]", "use_gradient_checkpointing=true"] {
+            let set = format!("autoencoder.training.{changed}");
+            let mut config = config(&set);
+            config.seed = 1;
+            folder.check(&config, true).unwrap_or_else(|error| panic!("{set}: {error}"));
+        }
+        assert!(folder.check(&config("seed=2"), true).is_err());
     }
 }

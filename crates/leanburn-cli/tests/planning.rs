@@ -109,6 +109,11 @@ fn a_card_has_its_memory_as_the_budget() {
     assert_eq!(sum_of_bytes(&plan["causes"]), number(&plan, "needed_bytes"));
     let card = leanburn_plan::catalogue::Device::find("rtx-4090").unwrap();
     assert_eq!(number(&plan, "budget_bytes"), card.memory_bytes);
+    assert!(
+        number(&plan, "reserved_bytes") > number(&plan, "step_peak_bytes"),
+        "pages are as large as the largest tensor"
+    );
+    assert!(ask_tiny(&place, "plan", &[]).0["reserved_bytes"].is_null(), "the CPU has no pool");
     let context = plan["causes"].as_array().unwrap().iter().find(|row| row["name"] == "context of the driver");
     assert_eq!(context.map(|row| number(row, "bytes")), Some(card.context_bytes));
 }
@@ -452,4 +457,45 @@ fn training_keeps_its_plan_beside_what_it_took() {
     assert!(step <= planned && (0.9..1.1).contains(&ratio), "{ratio}: {plan}");
     let (alone, _) = ask_tiny(&place, "plan", &[]);
     assert_eq!(number(&alone, "step_peak_bytes"), step, "`plan` says the same");
+}
+
+#[test]
+fn a_table_refuses_what_it_would_leave_unheard() {
+    let place = Place::new();
+    let cards = ["plan", "--gpu", "all"];
+    let more =
+        ["--compare", "--budget", "1GiB", "--fraction", "0.5", "--json", "--explain", "--page", "p", "--trace", "t"];
+    let says =
+        ["7 mistakes", "--compare", "--budget", "--fraction", "--json", "--explain", "--page", "--trace", "--gpu all"];
+    refuse(&place, &[&cards[..], &more].concat(), &says);
+    let sizes = ["plan", "--compare", "--set", "seed=1", "--explain", "--page", "p", "--trace", "t"];
+    refuse(&place, &sizes, &["4 mistakes", "--set", "--explain", "--page", "--trace", "the table of --compare"]);
+}
+
+#[test]
+fn a_page_says_what_it_draws_and_leaves_out() {
+    let place = Place::new();
+    let page = |more: &[&str]| {
+        assert_eq!(run(&place, "plan", &[more, &["--page", "plan.html"]].concat()).code, Some(0));
+        place.text("plan.html")
+    };
+    let (drawn, pool) = ("2 of the 5 micro-batches are drawn", "pages of the device&#39;s pool");
+    let plain = page(&[]);
+    assert!(!plain.contains("are drawn") && !plain.contains(pool));
+    let accumulated = page(&["--set", "autoencoder.training.gradient_accumulation_steps=5"]);
+    assert!(accumulated.contains(drawn) && !accumulated.contains(pool), "{accumulated}");
+    let unknown = page(&["--set", "device.name=vulkan"]);
+    assert!(unknown.contains(pool) && unknown.contains("a graphics card that was not named"));
+    let gap = "one volume of its finest features more than is planned";
+    let perceptual = page(&["--set", "autoencoder.training.use_perceptual_loss=true"]);
+    assert!(perceptual.contains(gap) && !plain.contains(gap));
+}
+
+#[test]
+fn a_fit_names_every_key_that_it_changes() {
+    let place = Place::new();
+    let checkpointed = ["--set", "autoencoder.training.use_gradient_checkpointing=true"];
+    let printed = |more: &[&str]| run(&place, "fit", &[more, &["--budget", "1GiB"]].concat()).stdout;
+    let key = "autoencoder.training.use_gradient_checkpointing = false";
+    assert!(printed(&checkpointed).contains(key) && !printed(&[]).contains(key), "it wins over `recompute`");
 }

@@ -155,6 +155,26 @@ impl Timeline {
         Cause::ALL.map(|cause| (cause, sum(cause))).into_iter().filter(|(_, bytes)| *bytes > 0).collect()
     }
 
+    /// The most that blocks of one cause hold together at any moment, in bytes.
+    pub fn most(&self, cause: Cause) -> u64 {
+        let mut made = vec![0; self.moments.len()];
+        let mut gone = made.clone();
+        for block in self.blocks.iter().filter(|block| block.cause == cause) {
+            if let (Some(made), Some(gone)) = (made.get_mut(block.born), gone.get_mut(block.last)) {
+                *made += block.bytes;
+                *gone += block.bytes;
+            }
+        }
+        let mut held = 0;
+        let mut most = 0;
+        for (made, gone) in made.into_iter().zip(gone) {
+            held += made;
+            most = most.max(held);
+            held -= gone;
+        }
+        most
+    }
+
     /// The outermost segment around a segment.
     pub fn outermost(&self, segment: usize) -> usize {
         self.parents[segment].map_or(segment, |parent| self.outermost(parent))

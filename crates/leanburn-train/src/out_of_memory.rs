@@ -7,12 +7,14 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// What allocators and drivers say when they have no more.
-const SIGNS: [&str; 6] = [
+const SIGNS: [&str; 8] = [
     "out of device memory",
     "out-of-memory",
     "out of memory",
     "can't allocate buffer",
     "not enough memory",
+    "ERROR_OUT_OF_MEMORY",
+    "hipErrorOutOfMemory",
     "ERROR_OUT_OF_DEVICE_MEMORY",
 ];
 
@@ -45,6 +47,12 @@ mod tests {
         let message = "Error when reading\n  out of device memory allocating 4096 bytes\n  at ..";
         let found = or_out_of_memory(|| -> () { panic!("{message}") });
         assert_eq!(found.unwrap_err(), "out of device memory allocating 4096 bytes");
+        for code in ["CUDA_ERROR_OUT_OF_MEMORY", "hipErrorOutOfMemory", "VK_ERROR_OUT_OF_DEVICE_MEMORY"] {
+            assert_eq!(
+                or_out_of_memory(|| -> () { panic!("the launch failed: {code}") }).unwrap_err(),
+                format!("the launch failed: {code}")
+            );
+        }
         assert_eq!(or_out_of_memory(|| 3), Ok(3));
         let other = catch_unwind(|| or_out_of_memory(|| -> () { panic!("index out of bounds") }));
         assert!(other.is_err());

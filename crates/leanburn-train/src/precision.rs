@@ -1,5 +1,7 @@
 //! Mixed precision as a per-operation policy.
 
+use std::fmt;
+
 use burn::tensor::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +21,17 @@ pub enum Precision {
     Bf16,
     /// IEEE half: 11 bits of mantissa, overflows above 65,504; needs a loss scale.
     F16,
+}
+
+/// Its name in configurations.
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        })
+    }
 }
 
 impl Precision {

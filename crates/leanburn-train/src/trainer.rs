@@ -130,9 +130,13 @@ impl<W: Workload> Trainer<W> {
         let mut sums: BTreeMap<&'static str, (Tensor<1>, u64)> = BTreeMap::new();
         let mut phases = PhasePeaks::default();
         for micro_batch in 0..self.config.accumulation_steps {
-            let batch = batches.next().ok_or(TrainError::OutOfBatches { step })??;
             let moment = Moment { step, micro_batch };
-            if let Err(error) = self.micro_step(&batch, moment, &mut sums, &mut phases) {
+            let taken = match batches.next() {
+                Some(Ok(batch)) => self.micro_step(&batch, moment, &mut sums, &mut phases),
+                Some(Err(error)) => Err(error.into()),
+                None => Err(TrainError::OutOfBatches { step }),
+            };
+            if let Err(error) = taken {
                 self.workload.learners().into_iter().for_each(|learner| learner.abandon());
                 return Err(error);
             }

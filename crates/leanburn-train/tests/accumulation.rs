@@ -103,12 +103,14 @@ fn the_trainer_takes_the_mean_of_the_micro_batches() {
 }
 
 #[test]
-fn a_step_that_was_broken_off_leaves_no_gradients() {
+fn a_step_that_was_broken_off_leaves_no_trace() {
     let _alone = alone();
-    let setup = Setup { accumulation_steps: 2, ..Setup::default() };
+    let setup = Setup { accumulation_steps: 2, with_discriminator: true, ..Setup::default() };
     let mut broken_off = setup.trainer();
+    let before = common::state(&broken_off);
     let error = broken_off.step(&mut common::batches(7).take(1)).unwrap_err();
     assert!(matches!(error, TrainError::OutOfBatches { step: 0 }), "{error}");
+    assert_eq!(common::state(&broken_off), before, "running statistics are as they were");
     let mut straight = setup.trainer();
     let step = |trainer: &mut common::AutoencoderTrainer| trainer.step(&mut common::batches(0)).unwrap();
     let (found, expected) = (step(&mut broken_off), step(&mut straight));

@@ -2,7 +2,7 @@
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_plan::{Cause, bound};
+use leanburn_plan::{Cause, Space, bound};
 use leanburn_train::Precision;
 use serde_json::{Value, json};
 
@@ -30,8 +30,11 @@ device: {name: flex}
 struct Row {
     name: String,
     parameters: usize,
+    /// The most that is kept for backward at any moment.
     kept: u64,
     peak: u64,
+    /// All that a verdict counts.
+    need: u64,
 }
 
 /// Prints the table of a configuration's system, or both tables of the guides.
@@ -75,12 +78,12 @@ fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<R
         let space = ConfigSpace::new(&config, source, budget.target(), || super::plan::extent_of_data(&config))?;
         let candidate = space.configured();
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(budget.memory_model());
-        let causes = timeline.causes_at(timeline.peak_index());
-        let kept = causes.into_iter().find(|(cause, _)| *cause == Cause::Kept).map_or(0, |(_, bytes)| bytes);
         let device = burn::tensor::Device::flex().autodiff();
         let parameters = workload::build(&config, source, &device)?.parameters();
         size = space.extent(&candidate);
-        rows.push(Row { name, parameters, kept, peak: timeline.peak() });
+        let (kept, peak) = (timeline.most(Cause::Kept), timeline.peak());
+        let need = bound(peak) + budget.context_bytes() + space.beside(&candidate);
+        rows.push(Row { name, parameters, kept, peak, need });
     }
     let channels = match &config.system {
         SystemSection::Forecaster(section) => section.in_channels,
@@ -146,8 +149,7 @@ fn print_table(heading: &str, rows: &[Row], budget: &Budget) -> Result<()> {
             ByteSize::b(row.kept).to_string(),
             ByteSize::b(row.peak).to_string(),
         ];
-        let fits = |bytes: u64| bound(row.peak) + budget.context_bytes() <= bytes;
-        cells.extend(budget.bytes.map(|bytes| if fits(bytes) { "yes" } else { "no" }.to_string()));
+        cells.extend(budget.bytes.map(|bytes| if row.need <= bytes { "yes" } else { "no" }.to_string()));
         table.add_row(cells);
     }
     for column in 1..=3 {

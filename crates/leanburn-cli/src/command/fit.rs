@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::plan::{extent_of_data, load};
 use crate::config::Config;
-use crate::console::{print_line, print_remark};
+use crate::console::{print_line, print_remark, seconds_text};
 use crate::error::{CommandError, Result, both};
 use crate::planning::{BudgetArguments, ConfigSpace};
 use crate::report::write_atomic;
@@ -94,10 +94,10 @@ impl Fit {
 
     fn print(&self, space: &ConfigSpace, plan: &Plan, plans: &Frontier, bytes: u64) -> Result<()> {
         print_line(format_args!(
-            "fits: {} of {}, about {:.2} s a step ({})",
+            "fits: {} of {}, about {} a step ({})",
             ByteSize::b(plan.peak),
             ByteSize::b(bytes),
-            plan.seconds,
+            seconds_text(plan.seconds),
             plan.class
         ))?;
         for (name, value) in changes(space, plan) {
@@ -173,6 +173,9 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
     let key = |name: &str| format!("{}.training.{name}", space.system());
     changes.push((key("batch_size"), candidate.micro_batch.to_string()));
     changes.push((key("gradient_accumulation_steps"), candidate.accumulation.to_string()));
+    if space.configured().recompute == ["*"] {
+        changes.push((key("use_gradient_checkpointing"), "false".into())); // it would win over `recompute`
+    }
     changes.push((key("recompute"), format!("[{}]", candidate.recompute.join(", "))));
     if candidate.attention_block != space.configured().attention_block {
         let block = candidate.attention_block.map_or("null".into(), |block| block.to_string());

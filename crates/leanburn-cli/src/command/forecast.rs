@@ -4,17 +4,22 @@ use std::fmt::Write;
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_plan::{Candidate, Moment, Space, Timeline, bound};
+use leanburn_plan::{Candidate, Moment, Space, Target, Timeline, bound};
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::console::print_line;
+use crate::console::{print_line, seconds_text};
 use crate::error::Result;
 use crate::planning::{Budget, ConfigSpace};
 use crate::report::{Advice, PlanPage, PredictionRow};
 
 /// Segments that the terminal's table names.
 const MOST_SEGMENTS: usize = 8;
+/// What the reserve of a pool is beyond live tensors.
+const GAPS: &str = "gaps in its pages included; the verdict counts live tensors";
+/// What is known to be missing from plans with the perceptual loss.
+const PERCEPTUAL: &str =
+    "the perceptual loss may hold one volume of its finest features more than is planned; leave 7 % of room";
 /// The share of a CUDA card that one allocation may have in the default pool.
 const LARGEST_ALLOCATION: f64 = 0.25;
 
@@ -92,7 +97,12 @@ impl Forecast<'_> {
         causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.beside()).collect()
     }
 
-    /// Remarks on single tensors.
+    /// Bytes that the device's pool takes for the step, where it takes more than is asked for. A verdict does not count them.
+    fn reserved(&self) -> Option<u64> {
+        self.budget.memory_model().reserved(&self.timeline)
+    }
+
+    /// What a verdict alone does not say.
     fn remarks(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
         let limit = self.budget.gpu.map(|gpu| (LARGEST_ALLOCATION * gpu.memory_bytes as f64) as u64);
@@ -103,17 +113,17 @@ impl Forecast<'_> {
                 ByteSize::b(limit)
             )
         });
-        over.into_iter().chain(self.budget.remark()).collect()
+        let perceptual = self.config.uses_perceptual_loss().then(|| PERCEPTUAL.to_string());
+        over.into_iter().chain(perceptual).chain(self.budget.remark()).collect()
     }
 
     /// Prints tables, and on request words.
     pub fn print(&self, explain: bool) -> Result<()> {
         let [depth, height, width] = self.space.extent(&self.candidate);
         let Candidate { micro_batch, accumulation, .. } = self.candidate;
-        let precision = self.config.device.resolved_precision();
-        let device = self.budget.describe();
+        let (precision, device) = (self.config.device.resolved_precision(), self.budget.describe());
         print_line(format_args!(
-            "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision:?}, on {device}",
+            "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision}, on {device}",
             self.source
         ))?;
         print_line(format_args!("{}\n{}\n", self.verdict(), self.place()))?;
@@ -122,7 +132,10 @@ impl Forecast<'_> {
         if !segments.is_empty() {
             print_line(self.table("of which by segment", &segments))?;
         }
-        print_line(format_args!("step  about {:.2} s by the device's rates", self.seconds))?;
+        print_line(format_args!("step  about {} by the device's rates", seconds_text(self.seconds)))?;
+        if let Some(reserved) = self.reserved() {
+            print_line(format_args!("pool  about {} reserved for the step, {GAPS}", ByteSize::b(reserved)))?;
+        }
         for remark in self.remarks() {
             print_line(remark)?;
         }
@@ -204,6 +217,7 @@ impl Forecast<'_> {
             "budget_bytes": self.budget.bytes,
             "needed_bytes": self.need(),
             "step_peak_bytes": self.timeline.peak(),
+            "reserved_bytes": self.reserved(),
             "fits": self.fits(),
             "peak": peak,
             "causes": sizes(self.rows()),
@@ -220,22 +234,32 @@ impl Forecast<'_> {
         let summary = [
             ("device", self.budget.describe()),
             ("volume", format!("{depth} x {height} x {width}")),
-            ("batch", format!("{micro_batch}, accumulated {accumulation} times")),
-            ("precision", format!("{:?}", self.config.device.resolved_precision()).to_lowercase()),
-            ("step", format!("about {:.2} s by the device's rates", self.seconds)),
+            ("batch", format!("{micro_batch} x {accumulation}")),
+            ("precision", self.config.device.resolved_precision().to_string()),
+            ("step", format!("about {} by the device's rates", seconds_text(self.seconds))),
         ];
+        let pool = self.reserved().map(|bytes| ("pool", format!("about {} reserved", ByteSize::b(bytes))));
+        let recorded = self.candidate.recorded();
+        let drawn = (recorded < accumulation).then(|| {
+            format!("{recorded} of the {accumulation} micro-batches are drawn; the others are like the last of these.")
+        });
+        let mut not_counted =
+            vec!["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"];
+        if self.budget.target() == Target::Gpu {
+            not_counted
+                .push("free gaps in the pages of the device's pool, and what autotuned kernels need while they run");
+        }
         Ok(PlanPage {
             title: self.source.to_string(),
-            summary: summary.map(|(name, value)| (name.to_string(), value)).to_vec(),
+            summary: summary.into_iter().chain(pool).map(|(name, value)| (name.to_string(), value)).collect(),
             timeline: self.timeline.clone(),
             shapes: Vec::new(),
             beyond: self.beside().into_iter().map(|(name, bytes)| (name, ByteSize::b(bytes))).collect(),
             budget: self.budget.bytes.map(ByteSize::b),
             predictions,
             advice: self.advice(),
-            not_counted: ["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"]
-                .map(String::from)
-                .to_vec(),
+            remarks: drawn.into_iter().chain(self.remarks()).collect(),
+            not_counted: not_counted.into_iter().map(String::from).collect(),
         })
     }
 }

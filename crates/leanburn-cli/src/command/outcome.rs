@@ -67,7 +67,7 @@ impl Outcome<'_> {
             ("peak memory", peak),
             ("time", format!("{:.0} s", self.seconds)),
             ("device", self.config.device.name.clone()),
-            ("precision", format!("{:?}", self.config.device.resolved_precision()).to_lowercase()),
+            ("precision", self.config.device.resolved_precision().to_string()),
         ];
         let steps = ("steps".to_string(), self.steps.to_string());
         let rest = rest.into_iter().map(|(name, value)| (name.to_string(), value));

@@ -6,10 +6,10 @@ use std::time::Instant;
 use clap::Args;
 
 use super::forecast::Forecast;
-use crate::config::{Config, ModelType};
+use crate::config::Config;
 use crate::console::{print_line, print_remark};
 use crate::error::{CommandError, Result, both};
-use crate::guide_config::{GuideConfig, GuideKind};
+use crate::guide_config::GuideConfig;
 use crate::planning::{BudgetArguments, ConfigSpace};
 use crate::report::{perfetto_trace, write_atomic};
 use crate::workload::Data;
@@ -44,7 +44,9 @@ pub struct Plan {
 
 impl Plan {
     pub(super) fn run(self) -> Result<()> {
-        if self.budget.gpu.as_deref() == Some("all") {
+        let is_of_all_cards = self.budget.gpu.as_deref() == Some("all");
+        self.check(is_of_all_cards)?;
+        if is_of_all_cards {
             return super::cards::print(self.config.as_deref(), &self.set);
         }
         if self.compare {
@@ -85,6 +87,33 @@ impl Plan {
 }
 
 impl Plan {
+    /// Refuses what a table would leave unheard.
+    fn check(&self, is_of_all_cards: bool) -> Result<()> {
+        let table = match (is_of_all_cards, self.compare) {
+            (true, _) => "--gpu all",
+            (_, true) => "--compare",
+            _ => return Ok(()),
+        };
+        let unheard = [
+            ("--compare", is_of_all_cards && self.compare),
+            ("--budget", is_of_all_cards && self.budget.budget.is_some()),
+            ("--fraction", is_of_all_cards && self.budget.fraction.is_some()),
+            ("--json", is_of_all_cards && self.json),
+            ("--explain", self.explain),
+            ("--page", self.page.is_some()),
+            ("--trace", self.trace.is_some()),
+            ("--set", !is_of_all_cards && self.config.is_none() && !self.set.is_empty()),
+        ];
+        let unheard = unheard.into_iter().filter(|(_, is_unheard)| *is_unheard);
+        let mistakes: Vec<_> = unheard
+            .map(|(argument, _)| (argument.to_string(), format!("has no meaning for the table of {table}")))
+            .collect();
+        match mistakes.is_empty() {
+            true => Ok(()),
+            false => Err(CommandError::Arguments { mistakes, remedy: "leave it out, or plan a single configuration" }),
+        }
+    }
+
     fn compare(&self) -> Result<()> {
         let Some(path) = &self.config else {
             return super::compare::print(None, &self.budget.resolve()?, self.json);
@@ -109,16 +138,8 @@ fn no_configuration() -> CommandError {
 
 /// Reads a configuration of ours or, of a guide's, one of a system that is modelled; another one that is known is named.
 pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
-    let is_modelled = |kind: &GuideKind| match kind {
-        GuideKind::Autoencoder => true,
-        GuideKind::Forecaster { model_type } => {
-            let is_ours = |name: &String| ModelType::ALL.iter().any(|model| model.name() == name);
-            model_type.as_ref().is_none_or(is_ours)
-        }
-        _ => false,
-    };
     match GuideConfig::load(path) {
-        Ok(guide) if !is_modelled(&guide.kind) => Err(CommandError::Input {
+        Ok(guide) if !guide.kind.is_modelled() => Err(CommandError::Input {
             subject: path.display().to_string(),
             expected: "a configuration of an autoencoder or a forecaster".into(),
             found: format!("{}; not modelled yet: {}", guide.kind.describe(), guide.not_modelled.join(", ")),

@@ -1,10 +1,10 @@
 //! One notch less memory for a training whose step did not fit.
 
 use bytesize::ByteSize;
-use leanburn_plan::{Candidate, Class, Machine, Timeline, frontier};
+use leanburn_plan::{Candidate, Class, Machine, Plan, Recording, Space, Timeline, Variant, bound, frontier};
 
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{CommandError, Result};
 use crate::planning::{ConfigSpace, memory_of, rates_for};
 
 /// What the planner has to say to a step that did not fit.
@@ -27,28 +27,114 @@ impl StepDown {
         let space = ConfigSpace::new(config, source, target, || super::plan::extent_of_data(config))?;
         let now = space.configured();
         let timeline = space.record_with(&now, now.recorded())?.timeline(memory);
-        let planned = leanburn_plan::bound(timeline.peak());
+        let planned = bound(timeline.peak()) + space.beside(&now);
 
         let machine = Machine { memory, rates: rates_for(None), beside: 0 };
-        let plans = frontier(&space, &machine, Class::Lossless)?.plans;
-        let is_lower = |candidate: &Candidate, peak: u64| {
-            candidate.micro_batch == now.micro_batch && candidate.accumulation == now.accumulation && peak < planned
-        };
-        let next = plans.into_iter().rev().find(|plan| is_lower(&plan.candidate, plan.peak));
+        let plans = frontier(&SameBatches(&space), &machine, Class::Lossless)?.plans;
+        let next = plans.into_iter().rev().find(|plan| plan.peak < planned);
         let lower = next.map(|plan| {
-            let segments = &plan.candidate.recompute;
-            let count = segments.len();
-            let names = segments.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-            let more = if count > 3 { format!(" and {} more", count - 3) } else { String::new() };
             let [from, to] = [planned, plan.peak].map(ByteSize::b);
-            (space.config(&plan.candidate), format!("recompute {names}{more}, planned {from} -> {to}"))
+            (space.config(&plan.candidate), format!("{}, planned {from} -> {to}", change(&now, &plan)))
         });
         Ok(Self { peak: peak_of(&timeline), config: lower })
     }
+}
+
+/// The plans with the micro-batches as configured. Among all plans, those that recompute at a large micro-batch may be missing:
+/// a smaller micro-batch beats them in both memory and time.
+struct SameBatches<'a>(&'a ConfigSpace);
+
+impl Space for SameBatches<'_> {
+    type Error = CommandError;
+
+    fn variants(&self) -> Vec<Variant> {
+        self.0.variants()
+    }
+
+    fn splits(&self) -> Vec<(usize, u64)> {
+        let Candidate { micro_batch, accumulation, .. } = self.0.configured();
+        vec![(micro_batch, accumulation)]
+    }
+
+    fn record(&self, candidate: &Candidate) -> Result<Recording> {
+        self.0.record(candidate)
+    }
+
+    fn lower(&self, candidate: &Candidate, timeline: &Timeline) -> Option<Candidate> {
+        self.0.lower(candidate, timeline)
+    }
+
+    fn beside(&self, candidate: &Candidate) -> u64 {
+        self.0.beside(candidate)
+    }
+}
+
+/// What a plan does otherwise, in words.
+fn change(now: &Candidate, plan: &Plan) -> String {
+    let Candidate { recompute, attention_block, .. } = &plan.candidate;
+    let more = recompute.len().saturating_sub(3);
+    let names = recompute.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    let recomputed = (!recompute.is_empty()).then(|| match more {
+        0 => format!("recompute {names}"),
+        _ => format!("recompute {names} and {more} more"),
+    });
+    let block = attention_block.filter(|block| Some(*block) != now.attention_block);
+    let block = block.map(|block| format!("attention in blocks of {block}"));
+    recomputed.into_iter().chain(block).collect::<Vec<_>>().join(", ")
 }
 
 fn peak_of(timeline: &Timeline) -> Option<String> {
     let moment = timeline.moments.get(timeline.peak_index())?;
     let segment = moment.segment.map(|segment| format!(" of {}", timeline.segments[segment]));
     Some(format!("{}{} ({})", moment.operation, segment.unwrap_or_default(), moment.phase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TINY: &str = "\
+autoencoder: {num_channels: [8, 16], norm_num_groups: 8, num_res_blocks: 1, training: {batch_size: 4}}
+data: {phantom: {count: 2, shape: 32}, patch_size: 32}
+device: {name: flex}
+";
+
+    #[test]
+    fn it_goes_down_to_the_smallest_plan_of_the_same_micro_batch() {
+        let mut config = Config::parse(TINY, "tiny", &[]).unwrap();
+        let space = ConfigSpace::new(&config, "tiny", leanburn_plan::Target::Cpu, || unreachable!()).unwrap();
+        let machine = Machine { memory: &leanburn_plan::FlexMemory, rates: rates_for(None), beside: 0 };
+        let smallest = frontier(&SameBatches(&space), &machine, Class::Lossless).unwrap().plans.remove(0);
+        assert_eq!((smallest.candidate.micro_batch, smallest.candidate.accumulation), (4, 1));
+        let among_all = frontier(&space, &machine, Class::Lossless).unwrap();
+        assert!(!among_all.plans.contains(&smallest), "else the test shows nothing");
+
+        let mut steps = 0;
+        while let Some((lower, what)) = StepDown::of(&config, "tiny").unwrap().config {
+            assert!(what.starts_with("recompute ") && what.contains(" -> "), "{what}");
+            assert_eq!((lower.training().batch_size, lower.training().gradient_accumulation_steps), (4, 1));
+            (config, steps) = (lower, steps + 1);
+            assert!(steps < 20, "each step is lower than the one before");
+        }
+        assert_eq!(config.training().recompute, smallest.candidate.recompute);
+    }
+
+    #[test]
+    fn a_change_is_named_by_what_it_sets() {
+        let candidate = |recompute: &[&str], attention_block| Candidate {
+            variant: 0,
+            micro_batch: 1,
+            accumulation: 1,
+            recompute: recompute.iter().map(ToString::to_string).collect(),
+            attention_block,
+        };
+        let named = |recompute: &[&str], block| {
+            let plan = Plan { candidate: candidate(recompute, block), class: Class::Lossless, peak: 0, seconds: 0.0 };
+            change(&candidate(&[], None), &plan)
+        };
+        assert_eq!(named(&["a", "b"], None), "recompute a, b");
+        assert_eq!(named(&["a", "b", "c", "d"], None), "recompute a, b, c and 1 more");
+        assert_eq!(named(&[], Some(32)), "attention in blocks of 32");
+        assert_eq!(named(&["a"], Some(32)), "recompute a, attention in blocks of 32");
+    }
 }

@@ -18,7 +18,7 @@ pub struct DeviceSection {
     /// Half precision as PyTorch's automatic mixed precision has it: f16 with loss scaling.
     /// Default: false.
     pub mixed_precision: bool,
-    /// The precision of activations, by name; wins over `mixed_precision`. Default: unset.
+    /// The precision of activations, by name: bf16 in place of the f16 of `mixed_precision`, say. Default: unset.
     pub precision: Option<Precision>,
     /// What the loss is multiplied by in f16 before the backward pass. Default: dynamic.
     pub loss_scale: LossScale,

@@ -2,6 +2,7 @@
 
 use super::document::Document;
 use super::precision;
+use crate::config::ModelType;
 
 /// The kinds of configuration that are recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +74,16 @@ impl GuideKind {
         }
     }
 
+    /// Whether `leanburn plan` can build it: autoencoders, and the forecasters that are ours too.
+    pub fn is_modelled(&self) -> bool {
+        match self {
+            Self::Autoencoder => true,
+            Self::Forecaster { model_type: Some(name) } => ModelType::ALL.iter().any(|model| model.name() == name),
+            Self::Forecaster { model_type: None } => true,
+            Self::SuperResolution { .. } | Self::HalfPrecision => false,
+        }
+    }
+
     /// What `leanburn plan` does not model yet, each by name.
     pub(super) fn not_modelled(&self, document: Document<'_>) -> Vec<String> {
         match self {
@@ -82,6 +93,7 @@ impl GuideKind {
                 let others = sections.map(|(key, _)| key).filter(|key| !OURS.contains(&key.as_str()));
                 others.map(|key| format!("the section `{}`", key.escape_debug())).collect()
             }
+            Self::Forecaster { .. } if self.is_modelled() => Vec::new(),
             Self::Forecaster { .. } | Self::SuperResolution { .. } => vec![self.describe()],
             Self::HalfPrecision => vec!["a model that the file does not name".into()],
         }

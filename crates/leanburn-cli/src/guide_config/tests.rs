@@ -147,7 +147,9 @@ fn a_forecaster() {
     let config = parse(FORECASTER);
     assert_eq!(config.kind, GuideKind::Forecaster { model_type: Some("convlstm".into()) });
     assert_eq!(values(&config.figures), [Some(8), Some(7), None, None, Some(32), None]);
-    assert_eq!(config.not_modelled, ["a forecaster (`convlstm`)"]);
+    assert!(config.not_modelled.is_empty() && config.kind.is_modelled());
+    let other = parse("{model_type: gru, input_days: 7}");
+    assert_eq!((other.kind.is_modelled(), &other.not_modelled[..]), (false, &["a forecaster (`gru`)".to_string()][..]));
     assert!(matches!(parse("{model_type: 3dcnn_lstm, batch_size: 4}").kind, GuideKind::Forecaster { .. }));
     assert_eq!(parse("input_days: 3").kind, GuideKind::Forecaster { model_type: None });
     assert!(GuideConfig::parse("model_type: bert").is_err());

@@ -136,6 +136,9 @@ pub(super) mod tests {
             assert_eq!(named.collect::<Vec<_>>(), timeline.causes_at(index), "moment {index}");
         }
         assert_eq!(all[2], [100, 0, 0, 0, 0, 60, 10, 20]);
+        for (place, cause) in Cause::ALL.into_iter().enumerate().filter(|(_, cause)| *cause != Cause::Workspace) {
+            assert_eq!(timeline.most(cause), all.iter().map(|bytes| bytes[place]).max().unwrap(), "{cause}");
+        }
     }
 
     #[test]

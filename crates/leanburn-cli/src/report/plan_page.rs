@@ -11,6 +11,8 @@ use std::cmp::Reverse;
 
 /// So many segments have a row of their own.
 const MOST_SEGMENTS: usize = 20;
+/// The smallest share of what the step needs that has a row of its own.
+const SMALLEST_SHARE: f64 = 0.004;
 /// So many blocks are listed.
 const MOST_BLOCKS: usize = 10;
 
@@ -34,6 +36,8 @@ pub struct PlanPage {
     pub predictions: Vec<PredictionRow>,
     /// What would lower the peak; shown with lossless changes first, otherwise in the given order.
     pub advice: Vec<Advice>,
+    /// What to know when reading the page, a sentence each.
+    pub remarks: Vec<String>,
     /// What the prediction leaves out, one item each, such as `code and threads of the process`.
     pub not_counted: Vec<String>,
 }
@@ -117,22 +121,24 @@ impl PlanPage {
         causes.chain(beyond).unzip()
     }
 
-    /// The largest segments at the peak, and what belongs to none of them.
+    /// The largest segments at the peak, and what belongs to none of them; shares are of all that the step needs, as for causes.
     fn segments(&self) -> Vec<Line> {
         let peak = self.timeline.peak_index();
         let Some(moment) = self.timeline.moments.get(peak) else { return Vec::new() };
         let all = self.timeline.segments_at(peak);
-        let (shown, others) = all.split_at(all.len().min(MOST_SEGMENTS));
+        let whole = self.need();
+        let large = all.iter().filter(|(_, bytes)| *bytes as f64 >= SMALLEST_SHARE * whole as f64).count();
+        let (shown, others) = all.split_at(large.min(MOST_SEGMENTS));
         let sum = |parts: &mut dyn Iterator<Item = u64>| parts.fold(0, u64::saturating_add);
         let none = self.timeline.blocks_at(peak).filter(|block| block.segment.is_none());
         let rest = [
-            (format!("{} more segments", others.len()), sum(&mut others.iter().map(|(_, bytes)| *bytes))),
+            (format!("{} smaller", others.len()), sum(&mut others.iter().map(|(_, bytes)| *bytes))),
             ("in no segment".to_string(), sum(&mut none.map(|block| block.bytes))),
             (format!("workspace of {}", moment.operation), moment.workspace),
         ];
-        let shown = shown.iter().map(|(name, bytes)| Line::new(name.to_string(), *bytes, moment.during));
+        let shown = shown.iter().map(|(name, bytes)| Line::new(name.to_string(), *bytes, whole));
         let rest = rest.into_iter().filter(|(_, bytes)| *bytes > 0);
-        shown.chain(rest.map(|(name, bytes)| Line::new(name, bytes, moment.during))).collect()
+        shown.chain(rest.map(|(name, bytes)| Line::new(name, bytes, whole))).collect()
     }
 
     /// The largest blocks at the peak.
@@ -296,6 +302,7 @@ mod tests {
             budget: Some(ByteSize(250)),
             predictions: vec![PredictionRow { name: text(), predicted: ByteSize(101), measured: ByteSize(100) }],
             advice: vec![Advice { class: Class::Model, text: text() }],
+            remarks: vec![text()],
             not_counted: vec![text()],
         }
     }
@@ -311,7 +318,7 @@ mod tests {
         let found = page.split("alert(").skip(1);
         let escaped = found.map(|rest| rest.starts_with("&#34;1&#34; &#38; &#39;2&#39;)&#60;/script&#62;"));
         let escaped: Vec<bool> = escaped.collect();
-        assert!(escaped.len() >= 20 && escaped.iter().all(|escaped| *escaped), "{escaped:?}");
+        assert!(escaped.len() >= 21 && escaped.iter().all(|escaped| *escaped), "{escaped:?}");
     }
 
     #[test]
@@ -371,7 +378,14 @@ mod tests {
         let lines = named(&page);
         assert_eq!(lines.len(), MOST_SEGMENTS + 3);
         // Three of the 23 large ones and the first two.
-        assert_eq!(lines[MOST_SEGMENTS], ("5 more segments".to_string(), "370 B".to_string()));
+        assert_eq!(lines[MOST_SEGMENTS], ("5 smaller".to_string(), "370 B".to_string()));
+
+        let mut page = plain();
+        page.beyond = vec![("context".to_string(), ByteSize(8000))];
+        let lines = page.segments();
+        let shares: Vec<_> = lines.iter().map(|line| (line.name.as_str(), line.share.as_str())).collect();
+        // 40 and 30 of 8190 bytes: the second is too little for a row of its own.
+        assert_eq!(shares[..2], [("decoder", "0.5 %"), ("1 smaller", "0.4 %")]);
     }
 
     #[test]
