@@ -46,6 +46,20 @@ impl Gpu {
     }
 }
 
+/// Whether it is a device of CubeCL: a GPU, or a program that stands in for one.
+pub fn is_gpu(device: &Device) -> bool {
+    #[cfg(feature = "cube")]
+    {
+        let device = device.clone().without_autodiff();
+        matches!(device.as_dispatch(), burn::backend::DispatchDevice::Cube(_))
+    }
+    #[cfg(not(feature = "cube"))]
+    {
+        let _ = device;
+        false
+    }
+}
+
 /// Has the device give each tensor pages of its own, in place of pages that tensors share. Before its first use: afterwards
 /// nothing changes, and `false` is returned, as for a device that cannot be told (CUDA, ROCm, the CPU).
 ///

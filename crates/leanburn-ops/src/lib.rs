@@ -36,7 +36,7 @@ mod residency;
 pub use attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
 pub use conv_transpose3d::{conv_transpose3d, upsample_conv3d};
 pub use conv3d::{Convolution, conv3d, norm_act_conv3d};
-pub use gpu::{Gpu, use_exclusive_pages};
+pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
 pub use gradients::{Gradients, backward};
 pub use group_norm_act::{activate, group_norm_act};
 pub use leanburn_kernels::{Activation, keep_freed_memory};

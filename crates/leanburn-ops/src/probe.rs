@@ -10,7 +10,8 @@ thread_local! {
     static LOOK: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
 }
 
-/// Runs `step`; calls `look` after each operation of this crate that it makes on this thread.
+/// Runs `step`; calls `look` after each operation of this crate that it makes on this thread, and on GPUs after each of the
+/// kernels and convolutions that an operation is made of.
 pub fn watched<T>(look: Rc<dyn Fn()>, step: impl FnOnce() -> T) -> T {
     struct Restore(Option<Rc<dyn Fn()>>);
     impl Drop for Restore {

@@ -10,7 +10,9 @@
 
 use std::cell::Cell;
 
-use burn::tensor::Device;
+use burn::tensor::{DType, Device, Distribution, Tensor};
+
+use crate::gpu::is_gpu;
 
 /// Place in the stream: the next seed is a hash of both numbers.
 #[derive(Clone, Copy, Default)]
@@ -60,10 +62,24 @@ pub(crate) fn under_seed<T>(device: Option<&Device>, seed: u64, run: impl FnOnce
     run()
 }
 
-/// Seeds a device's generator; a recording device draws nothing and refuses a seed.
+/// Seeds a device's generator, and for a GPU the CPU's, which [`normal`] draws from; a recording device draws nothing and
+/// refuses a seed.
 fn seed_generator(device: &Device, seed: u64) {
-    if !crate::recompute::is_recording(device) {
-        device.seed(seed);
+    if crate::recompute::is_recording(device) {
+        return;
+    }
+    device.seed(seed);
+    if is_gpu(device) {
+        Device::flex().seed(seed);
+    }
+}
+
+/// Standard normal numbers in float32. The CPU draws them also for a GPU: a seed gives the same numbers on every device.
+pub fn normal<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
+    let draw = |device: &Device| Tensor::random(dims, Distribution::Normal(0.0, 1.0), (device, DType::F32));
+    match is_gpu(device) {
+        true => Tensor::from_data(draw(&Device::flex()).into_data(), (device, DType::F32)),
+        false => draw(device),
     }
 }
 

@@ -1,11 +1,12 @@
 //! `leanburn devices`.
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use clap::Args;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use leanburn_nn::losses::{kl_divergence_mean, l1_loss};
 use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig};
+use leanburn_nn::weights::moved;
 use leanburn_ops::Gpu;
 
 use crate::console::print_line;
@@ -94,18 +95,6 @@ fn model(device: &Device) -> AutoencoderKl {
     AutoencoderKlConfig::new(vec![8, 16], vec![1, 1], vec![false, true]).with_norm_num_groups(4).init(device)
 }
 
-/// The model with its values on another device; the first look at a parameter draws it, where the model was made.
-fn moved(model: &AutoencoderKl, device: &Device) -> AutoencoderKl {
-    struct To<'a>(&'a Device);
-    impl ModuleMapper for To<'_> {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            let (id, values, _) = param.consume();
-            Param::initialized(id, Tensor::from_data(values.into_data(), self.0).require_grad())
-        }
-    }
-    model.clone().map(&mut To(device))
-}
-
 /// The loss, and the gradients of the parameters.
 fn step(model: &AutoencoderKl, device: &Device, dtype: DType) -> (f32, Vec<TensorData>) {
     struct Take<'a>(&'a mut leanburn_ops::Gradients, Vec<TensorData>);
@@ -115,7 +104,7 @@ fn step(model: &AutoencoderKl, device: &Device, dtype: DType) -> (f32, Vec<Tenso
         }
     }
     let device = device.clone().autodiff();
-    let model = moved(model, &device);
+    let model = moved(model.clone(), &device);
     let values: Vec<f32> = (0..16 * 16 * 16).map(|index| (index * 37 % 101) as f32 / 101.0).collect();
     let x = Tensor::<5>::from_data(TensorData::new(values, [1, 1, 16, 16, 16]), &device);
     let (mean, sigma) = model.encode(x.clone().cast(dtype));

@@ -151,7 +151,7 @@ impl Bench<'_> {
     /// What a measurement can see of a moment: the heap is counted always, a pool is looked at between operations.
     fn seen(&self, moment: &Moment) -> u64 {
         match self.memory.reserved(&Timeline::default()) {
-            Some(_) => moment.during - moment.workspace,
+            Some(_) => moment.after,
             None => moment.during,
         }
     }

@@ -180,6 +180,9 @@ impl<'a> Session<'a> {
 
     /// Draws what the run makes of a validation sample.
     fn visualize(&mut self) -> Result<()> {
+        if self.config.training().visualize_interval == 0 {
+            return Ok(());
+        }
         let picture = self.trainer.workload().picture(self.config, &self.data, &self.device)?;
         let (step, png) = (self.trainer.steps(), encode_png(&picture)?);
         let path = self.folder.picture(step);

@@ -91,7 +91,7 @@ impl TrainingSection {
             ema_decay: section.number("ema_decay", None, 0..1),
             max_bad_steps: section.number("max_bad_steps", 20, 1..),
             val_interval: section.number("val_interval", 50, 1..),
-            visualize_interval: section.number("visualize_interval", 50, 1..),
+            visualize_interval: section.number("visualize_interval", 50, 0..),
             checkpoint_interval: section.number("checkpoint_interval", 100, 1..),
             keep_checkpoints: section.number("keep_checkpoints", 2, 1..=MANY),
         }

@@ -10,7 +10,7 @@ use leanburn_nn::weights::{self, WeightsError};
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::{AutoencoderObjective, AutoencoderWorkload, Critic, Learner, LearnerConfig};
 
-use super::learner::{learner, policy, refuse};
+use super::learner::{drawn, learner, policy, refuse};
 use super::perceptual;
 use crate::config::{AutoencoderObjectiveSection, AutoencoderSection, Config, DiscriminatorSection};
 use crate::error::{CommandError, Result};
@@ -106,7 +106,7 @@ pub(super) fn build(
     };
     let policy = policy(config, source, segments)?;
     leanburn_ops::random::seed(device, config.seed);
-    let autoencoder = autoencoder.init(device).with_residency(policy.clone());
+    let autoencoder = drawn(device, |device| autoencoder.init(device)).with_residency(policy.clone());
     let rate = section.training.common.learning_rate;
     let autoencoder = Learner::new("autoencoder", autoencoder, learner(config, rate))?;
     let discriminator = match &training.discriminator {
@@ -137,14 +137,14 @@ fn init_discriminator(
         .with_kernel_size(section.kernel_size);
     if section.num_scales == 1 {
         refuse(source, KEY, single.mistakes())?;
-        return Ok(Discriminator::Patch(single.init(device).with_residency(policy.clone())));
+        return Ok(Discriminator::Patch(drawn(device, |device| single.init(device)).with_residency(policy.clone())));
     }
     let mut several = MultiScalePatchDiscriminatorConfig::new(section.num_scales, single);
     if let Some(size) = config.data.patch_size.or(config.data.voxel_size) {
         several = several.with_minimum_size(size.into_iter().min().unwrap_or(1));
     }
     refuse(source, KEY, several.mistakes())?;
-    Ok(Discriminator::MultiScale(several.init(device).with_residency(policy.clone())))
+    Ok(Discriminator::MultiScale(drawn(device, |device| several.init(device)).with_residency(policy.clone())))
 }
 
 /// Checks that something is left of a volume to judge after the discriminator's convolutions.

@@ -8,7 +8,7 @@ use leanburn_nn::weights::{self, WeightsError};
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::{ForecastWorkload, Forecaster, Learner};
 
-use super::learner::{learner, policy, refuse};
+use super::learner::{drawn, learner, policy, refuse};
 use crate::config::{Config, ForecasterSection, ModelType};
 use crate::error::Result;
 
@@ -95,7 +95,7 @@ fn init(
                 .with_truncate_steps(section.truncate_steps)
                 .with_predict_days(sequence.predict_days);
             refuse(source, "forecaster", config.mistakes())?;
-            return Ok(device.map(|device| AnyForecaster::ConvLstm(config.init(device))));
+            return Ok(device.map(|device| AnyForecaster::ConvLstm(drawn(device, |device| config.init(device)))));
         }
         ModelType::Cnn3dLstm => Cnn3dLstmConfig::original(channels),
         ModelType::Cnn3dLstmLite => Cnn3dLstmConfig::lite(channels),
@@ -103,5 +103,5 @@ fn init(
     };
     let config = convolutional.with_predict_days(sequence.predict_days);
     refuse(source, "forecaster", config.mistakes())?;
-    Ok(device.map(|device| AnyForecaster::Cnn3dLstm(config.init(device))))
+    Ok(device.map(|device| AnyForecaster::Cnn3dLstm(drawn(device, |device| config.init(device)))))
 }

@@ -1,11 +1,22 @@
 //! What all systems share: learners, the trainer, which segments are recomputed.
 
-use leanburn_ops::{Residency, ResidencyPolicy};
+use burn::module::Module;
+use burn::tensor::Device;
+use leanburn_nn::weights::moved;
+use leanburn_ops::{Residency, ResidencyPolicy, is_gpu};
 use leanburn_train::{LearnerConfig, LossScale, OptimizerConfig, Precision, ScheduleConfig, TrainerConfig};
 
 use super::perceptual;
 use crate::config::{self, Config, DeviceSection};
 use crate::error::{CommandError, Result};
+
+/// A model whose weights the CPU has drawn: a seed gives the same weights on every device.
+pub(super) fn drawn<M: Module>(device: &Device, init: impl FnOnce(&Device) -> M) -> M {
+    match is_gpu(device) {
+        true => moved(init(&Device::flex().autodiff()), device),
+        false => init(device),
+    }
+}
 
 /// How the trainer runs the workload.
 pub fn trainer(config: &Config) -> TrainerConfig {

@@ -5,7 +5,7 @@ use leanburn_nn::losses::{FeatureLoss3dConfig, Lpips, LpipsNetwork, Plane};
 use leanburn_ops::recording::is_recording;
 use leanburn_train::{Perceptual, PerceptualKind};
 
-use super::learner::refuse;
+use super::learner::{drawn, refuse};
 use crate::config::{LpipsSection, PerceptualSection};
 use crate::error::{CommandError, Result};
 
@@ -24,7 +24,7 @@ pub(super) fn build(
         return Ok(None);
     }
     let kind = match &section.lpips {
-        None => PerceptualKind::Features(FeatureLoss3dConfig::new().init(device)),
+        None => PerceptualKind::Features(drawn(device, |device| FeatureLoss3dConfig::new().init(device))),
         Some(section) => PerceptualKind::Slices(slices(section, source, system, device)?),
     };
     Ok(Some(Perceptual { kind, weight: section.perceptual_weight }))

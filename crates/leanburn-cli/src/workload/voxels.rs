@@ -6,7 +6,7 @@ use leanburn_nn::losses::VaeLoss;
 use leanburn_nn::models::{Vae3dConfig, VqVae3dConfig};
 use leanburn_train::{Learner, VaeWorkload, VqVaeWorkload};
 
-use super::learner::{learner, policy, refuse};
+use super::learner::{drawn, learner, policy, refuse};
 use super::perceptual;
 use crate::config::{CodebookSection, Config, Vae3dSection, VaeType, VqVaeSection};
 use crate::error::Result;
@@ -45,7 +45,7 @@ pub(super) fn build_vae(config: &Config, section: &Vae3dSection, source: &str, d
     let segments = || Ok([model.init(&Device::flex()).segments(), perceptual::segments(perceptual_section)].concat());
     let policy = policy(config, source, segments)?;
     leanburn_ops::random::seed(device, config.seed);
-    let model = model.init(device).with_residency(policy);
+    let model = drawn(device, |device| model.init(device)).with_residency(policy);
     let vae = Learner::new("vae", model, learner(config, training.common.learning_rate))?;
     let voxels = &training.objective.voxels;
     let loss = VaeLoss {
@@ -67,7 +67,7 @@ pub(super) fn build_vq_vae(
     refuse(source, "vqvae", model.mistakes())?;
     let policy = policy(config, source, || Ok(model.init(&Device::flex()).segments()))?;
     leanburn_ops::random::seed(device, config.seed);
-    let model = model.init(device).with_residency(policy);
+    let model = drawn(device, |device| model.init(device)).with_residency(policy);
     let vq_vae = Learner::new("vqvae", model, learner(config, training.common.learning_rate))?;
     let voxels = &training.objective;
     let (difference, occupancy) = (voxels.reconstruction_loss, voxels.occupancy());

@@ -6,6 +6,7 @@
 
 mod error;
 mod load;
+mod moved;
 mod names;
 mod prefix;
 mod read;
@@ -13,5 +14,6 @@ mod save;
 
 pub use error::{Differences, ShapeDifference, WeightsError};
 pub use load::{load, load_under};
+pub use moved::moved;
 pub use names::MonaiWeights;
 pub use save::save_safetensors;

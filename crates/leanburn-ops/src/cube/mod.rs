@@ -49,7 +49,9 @@ macro_rules! launch {
     ($operation:ident($($argument:expr),* $(,)?)) => {{
         #[cfg(feature = "cube")]
         {
-            <burn::backend::Dispatch as kernels::CubeOps>::$operation($($argument),*)
+            let output = <burn::backend::Dispatch as kernels::CubeOps>::$operation($($argument),*);
+            crate::probe::look();
+            output
         }
         #[cfg(not(feature = "cube"))]
         {
@@ -65,12 +67,14 @@ fn nowhere<T>() -> T {
     unreachable!("there is no CubeCL device in this build")
 }
 
-/// The volume, or the weight of a convolution, as it lies, with plain strides where it has a single channel.
+/// What a convolution of Burn's makes (a volume or the gradient of a weight), with the strides of a plain layout along axes
+/// of length one, where any stride would do.
 ///
-/// A convolution gives its channels back as the innermost axis, with a stride of one, as the width has where there is one
-/// channel. Burn 0.22.1 takes that for another order of the axes and reads wrong values in fused operations.
+/// Burn's convolutions have the channels innermost: one channel has a stride of one, as the width then has. Burn 0.22.1
+/// takes that for another order of the axes, and what it fuses reads wrong values (`one_channel_and_what_is_fused_behind_it`
+/// in `tests/operations/gpu.rs`).
 pub(crate) fn in_order(x: Tensor<5>) -> Tensor<5> {
-    match is_cube(&x) && x.dims()[1] == 1 {
+    match is_cube(&x) && x.dims().contains(&1) {
         true => Tensor::from_dispatch(launch!(in_order(x.into_dispatch()))),
         false => x,
     }

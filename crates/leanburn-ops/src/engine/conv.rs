@@ -13,6 +13,7 @@ use super::norm::{self, Normalization};
 use crate::cpu::{CpuTensor, float32_bytes, to_f32, with_element};
 use crate::cube;
 use crate::numerics::cast_to;
+use crate::probe;
 use crate::recording::Call;
 
 /// What happens to a volume on its way into a convolution.
@@ -257,6 +258,7 @@ pub(super) fn composed_forward(
     let weight = cast_to(weight.clone(), dtype);
     let bias = bias.map(|bias| cast_to(bias.clone(), dtype));
     let y = cube::in_order(module::conv3d(x, weight, bias, symmetric.options.clone()));
+    probe::look();
     let y = symmetric.narrow(y, shape.output());
     match residual {
         Some(residual) => y + residual,
@@ -298,5 +300,6 @@ pub(super) fn composed_weight_gradient(
         gradient.into_dispatch(),
         symmetric.options,
     ));
+    probe::look();
     cast_to(cube::in_order(sums), weight.dtype())
 }

@@ -106,11 +106,13 @@ fn one_channel_and_what_is_fused_behind_it() {
     check(case, move |(x, kernels, _): Inputs| {
         (conv3d(x[0].clone(), convolution(&kernels[0])) - x[1].clone()).square()
     });
-    let case = Case { volumes: vec![[1, 1, 8, 8, 8]; 2], kernels: vec![[4, 1, 4, 4, 4]], ..Case::default() };
-    check(case, move |(x, kernels, _): Inputs| {
-        let twice = [&x[0], &x[1]].map(|x| conv3d(x.clone(), convolution(&kernels[0])));
-        twice[0].clone() * twice[1].clone()
-    });
+    // As in an optimizer's step: the gradient of a weight meets the weight.
+    for kernel in [[4, 1, 4, 4, 4], [1, 8, 4, 4, 4]] {
+        let case = Case { kernels: vec![kernel], ..of_volume([1, kernel[1], 8, 8, 8]) };
+        check(case, move |(x, kernels, _): Inputs| {
+            conv3d(x[0].clone(), convolution(&kernels[0])) + kernels[0].clone().square().sum().reshape([1; 5])
+        });
+    }
 }
 
 #[test]

@@ -132,7 +132,7 @@ pub(in crate::models) fn deviation(log_variance: Tensor<5>) -> Tensor<5> {
 
 /// `mean + sigma * noise`.
 pub(in crate::models) fn sample(mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> {
-    let noise = Tensor::random(sigma.dims(), Distribution::Normal(0.0, 1.0), (&sigma.device(), DType::F32));
+    let noise = leanburn_ops::random::normal(sigma.dims(), &sigma.device());
     mean + cast_to(noise, sigma.dtype()) * sigma
 }
 
