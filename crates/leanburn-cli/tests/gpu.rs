@@ -71,33 +71,51 @@ fn a_plan_is_what_the_pool_holds() {
     assert!((planned - found).abs() <= 0.03 * found, "planned {planned}, held {found}");
 }
 
-/// What a step needs on the device, kept and recomputed; a limit between the two; what is learned is the same.
+/// What a step holds on the device, plain and recomputed; a limit between the two; what is learned is the same.
 #[test]
 fn a_run_that_does_not_fit_steps_down() {
+    const STEPS: usize = 2;
     let place = Place::new();
     let device = format!("device.name={DEVICE}");
-    let size = ["data.phantom.shape=[24, 24, 24]", "data.patch_size=24", device.as_str()];
-    let quiet = ["autoencoder.training.val_interval=100", "autoencoder.training.visualize_interval=100"];
-    let train = |run: &str, more: &[&str]| {
-        let sets: Vec<&str> = size.iter().chain(&quiet).chain(more).flat_map(|set| ["--set", *set]).collect();
-        let printed = place.train(run, &sets);
-        let records = place.metrics(run);
-        let steps: Vec<f64> = records
-            .iter()
-            .filter(|record| record["phase"] == "train")
-            .map(|record| record["values"]["memory.peak_bytes"].as_f64().unwrap())
-            .collect();
-        (printed, steps.len(), steps.into_iter().fold(0.0, f64::max))
+    let common = [
+        device.as_str(),
+        "device.allocator=exclusive_pages",
+        "data.phantom.shape=[32, 32, 32]",
+        "data.patch_size=32",
+        "autoencoder.training.max_steps=2",
+        "autoencoder.training.visualize_interval=0",
+        "autoencoder.training.discriminator=null",
+    ];
+    let sets = |more: &[&'static str]| -> Vec<&str> {
+        common.iter().copied().chain(more.iter().copied()).flat_map(|set| ["--set", set]).collect()
     };
-    let (_, steps, plain) = train("plain", &[]);
-    let (_, _, lean) = train("lean", &["autoencoder.training.use_gradient_checkpointing=true"]);
-    assert!(lean < 0.9 * plain, "{lean} {plain}");
-    let limit = format!("device.memory_limit={} B", ((plain + lean) / 2.0) as u64);
-    let (printed, limited_steps, limited) = train("limited", &[&limit]);
-    for words in ["out of memory", "stepping down: recompute", "going on from step 0"] {
+    // The most that was held between forward and backward.
+    let peak = |run: &str| {
+        let records = place.metrics(run);
+        let steps: Vec<_> = records.iter().filter(|record| record["phase"] == "train").collect();
+        assert_eq!(steps.len(), STEPS, "{run}: a step is lost");
+        steps.iter().map(|record| record["values"]["memory.peak_bytes"].as_f64().unwrap()).fold(0.0, f64::max)
+    };
+    place.train("plain", &sets(&[]));
+    place.train("lean", &sets(&["autoencoder.training.use_gradient_checkpointing=true"]));
+    let saved = peak("plain") - peak("lean");
+    assert!(saved > 0.5 * peak("plain"), "{saved}");
+
+    // The pool holds some memory of its own beside the tensors: how much it holds in all, it says itself.
+    let refused = place.run(
+        &[&["train", "tiny.yaml", "--out", "refused", "--on-oom", "fail"], &sets(&["device.memory_limit=1 MiB"])[..]]
+            .concat(),
+    );
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let held = refused.stderr.split("it held ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let held = held.parse::<f64>().unwrap() * 1024.0 * 1024.0;
+
+    let limit = format!("device.memory_limit={} B", (held - saved / 2.0) as u64);
+    let arguments = [&sets(&[])[..], &["--set", &limit]].concat();
+    let printed = place.train("limited", &arguments);
+    for words in ["out of memory in the forward pass", "stepping down: recompute", "going on from step 0"] {
         assert!(printed.contains(words), "{words} in {printed}");
     }
-    assert_eq!(limited_steps, steps, "no step is lost");
-    assert!(limited < plain, "{limited} {plain}");
+    assert!(peak("limited") < peak("plain"));
     assert!(place.bytes("limited/weights.safetensors") == place.bytes("plain/weights.safetensors"), "weights differ");
 }

@@ -1,7 +1,7 @@
 //! The autoencoder itself.
 
 use burn::module::Module;
-use burn::tensor::{DType, Device, Distribution, Tensor, assert_shape};
+use burn::tensor::{Device, Tensor, assert_shape};
 use leanburn_ops::ResidencyPolicy;
 
 use super::{AutoencoderKlConfig, Block, decoder::decoder, encoder::encoder};
@@ -138,6 +138,8 @@ pub(in crate::models) fn sample(mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> 
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Distribution;
+
     use super::*;
 
     #[test]
