@@ -54,13 +54,38 @@ fn a_run_that_does_not_fit_steps_down_and_computes_the_same() {
 #[test]
 fn it_stops_with_advice_where_that_is_asked_for() {
     let place = Place::new();
-    let limit = ["--set", "device.memory_limit=8 MiB", "--on-oom", "fail"];
+    let limit = ["--set", "device.memory_limit=16 MiB", "--on-oom", "fail"];
     let ended = place.run(&[&["train", "tiny.yaml", "--out", "run"][..], &with(&limit)].concat());
     assert_eq!(ended.code, Some(1), "{ended:?}");
     for words in
-        ["out of memory in the forward pass of step 0", "may hold 8.0 MiB", "--on-oom step-down", "leanburn fit"]
+        ["out of memory in the forward pass of step 0", "may hold 16.0 MiB", "--on-oom step-down", "leanburn fit"]
     {
         let text = ended.stderr.replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ").replace("│ ", "");
         assert!(text.contains(words), "{words} in {text}");
+    }
+}
+
+/// Large volumes and small patches: a picture of a whole volume takes more than a step.
+const WIDE: [&str; 2] = ["--set", "data.phantom.shape=[64, 64, 64]"];
+
+#[test]
+fn what_looks_at_the_models_between_steps_says_that_it_does_not_fit_and_loses_nothing() {
+    let place = Place::new();
+    place.train("plain", &WIDE);
+    let step = format!("device.memory_limit={} B", (peak(&place, "plain") + f64::from(1 << 18)) as u64);
+    for (run, limit, look) in [("validated", "device.memory_limit=1 KiB", "validation"), ("drawn", &step, "pictures")] {
+        let begin = ["train", "tiny.yaml", "--out", run, "--set", limit];
+        let ended = place.run(&[&begin[..], &WIDE].concat());
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let text = ended.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let named = format!("out of memory in {look} after step 0: it held");
+        for words in [named.as_str(), "--resume", "data.patch_size"] {
+            assert!(text.contains(words), "{words} in {text}");
+        }
+        place.train(run, &[&WIDE[..], &["--resume"]].concat());
+        let (there, expected) = (place.metrics(run), place.metrics("plain"));
+        assert_eq!(there.len(), expected.len(), "no record is lost and none is written twice");
+        let file = |run: &str| place.bytes(&format!("{run}/weights.safetensors"));
+        assert!(file(run) == file("plain"), "{run}: weights differ");
     }
 }

@@ -486,9 +486,6 @@ fn a_page_says_what_it_draws_and_leaves_out() {
     assert!(accumulated.contains(drawn) && !accumulated.contains(pool), "{accumulated}");
     let unknown = page(&["--set", "device.name=vulkan"]);
     assert!(unknown.contains(pool) && unknown.contains("a graphics card that was not named"));
-    let gap = "one volume of its finest features more than is planned";
-    let perceptual = page(&["--set", "autoencoder.training.use_perceptual_loss=true"]);
-    assert!(perceptual.contains(gap) && !plain.contains(gap));
 }
 
 #[test]

@@ -43,6 +43,16 @@ pub enum TrainError {
         /// Whether the learners are as they were before the step.
         state_is_intact: bool,
     },
+    /// A look at the models between steps had no more memory, or took more than it may.
+    #[error("out of memory in {look} after step {step}: {reason}; the run is as it was")]
+    LookOutOfMemory {
+        /// What it was: "validation", "pictures".
+        look: &'static str,
+        /// Steps taken before it.
+        step: u64,
+        /// What was asked for and what there was.
+        reason: String,
+    },
     /// A file of a checkpoint cannot be read or written.
     #[error("cannot {action} {}: {reason}; {}", path.display(), remedy(action))]
     Checkpoint {

@@ -130,7 +130,7 @@ impl<W: Workload> Trainer<W> {
         let mut sums: BTreeMap<&'static str, (Tensor<1>, u64)> = BTreeMap::new();
         let mut phases = PhasePeaks::default();
         for micro_batch in 0..self.config.accumulation_steps {
-            let moment = Moment { step, micro_batch };
+            let moment = Moment { seed: self.config.seed, step, micro_batch };
             let taken = match batches.next() {
                 Some(Ok(batch)) => self.micro_step(&batch, moment, &mut sums, &mut phases),
                 Some(Err(error)) => Err(error.into()),
@@ -184,16 +184,34 @@ impl<W: Workload> Trainer<W> {
         Ok(())
     }
 
+    /// Looks at the workload between steps (validation, a picture), and says if that did not fit. Nothing changes by it.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::LookOutOfMemory`] with the name of the look: the device has no more memory, or more was held than the
+    /// run may hold.
+    pub fn look<T>(&self, look: &'static str, work: impl FnOnce(&W) -> T) -> Result<T, TrainError> {
+        let step = self.position.step;
+        self.monitor.start();
+        let did_not_fit = |reason| TrainError::LookOutOfMemory { look, step, reason };
+        let result = or_out_of_memory(|| work(&self.workload)).map_err(did_not_fit)?;
+        match self.excess(self.monitor.lap()) {
+            None => Ok(result),
+            Some(reason) => Err(did_not_fit(reason)),
+        }
+    }
+
     /// The most held since the last lap, if that is not more than the run may hold.
     fn lap(&self, step: u64, phase: &'static str) -> Result<u64, TrainError> {
         let lap = self.monitor.lap();
-        match self.config.memory_limit.and_then(|limit| Some((limit, self.monitor.excess(limit, lap)?))) {
-            None => Ok(lap),
-            Some((limit, held)) => {
-                let [held, limit] = [held, limit].map(bytesize::ByteSize::b);
-                Err(out_of_memory(step, phase, format!("it held {held}, and may hold {limit}")))
-            }
-        }
+        self.excess(lap).map_or(Ok(lap), |reason| Err(out_of_memory(step, phase, reason)))
+    }
+
+    /// What was held and may be held, if it was too much.
+    fn excess(&self, lap: u64) -> Option<String> {
+        let limit = self.config.memory_limit?;
+        let [held, limit] = [self.monitor.excess(limit, lap)?, limit].map(bytesize::ByteSize::b);
+        Some(format!("it held {held}, and may hold {limit}"))
     }
 
     fn count_bad_steps(&mut self, report: &StepReport) -> Result<(), TrainError> {

@@ -8,6 +8,8 @@ use crate::AnyLearner;
 /// Position of a micro-batch in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
+    /// The run's seed.
+    pub seed: u64,
     /// Optimizer step, counted from 0.
     pub step: u64,
     /// Micro-batch within the step, counted from 0.

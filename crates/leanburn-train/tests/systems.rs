@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use common::{alone, bits, schedule};
 use leanburn_nn::blocks::VectorQuantizerConfig;
-use leanburn_nn::losses::{Difference, FeatureLoss3dConfig, OccupancyWeight, VaeLoss};
+use leanburn_nn::losses::{Difference, FeatureLoss3dConfig, LpipsConfig, OccupancyWeight, VaeLoss};
 use leanburn_nn::models::{Cnn3dLstmConfig, ConvLstmConfig, Vae3dConfig, VqVae3dConfig};
 use leanburn_ops::{Residency, ResidencyPolicy, Tensors};
 use leanburn_plan::{FlexMemory, Target, bound};
@@ -78,10 +78,29 @@ trait System {
     fn state(workload: &Self::Workload) -> [Vec<Vec<u32>>; 2];
 }
 
+/// What a perceptual loss looks with.
+#[derive(Clone, Copy)]
+enum Kind {
+    Features,
+    Slices,
+}
+
+impl Kind {
+    fn loss(self, device: &Device) -> Perceptual {
+        let kind = match self {
+            Self::Features => {
+                PerceptualKind::Features(FeatureLoss3dConfig::new().with_channels(vec![4, 8]).init(device))
+            }
+            Self::Slices => PerceptualKind::Slices(LpipsConfig::new().with_slice_share(0.2).init(device)),
+        };
+        Perceptual { kind, weight: 0.1 }
+    }
+}
+
 /// A voxel autoencoder, whose loss looks at occupied voxels and at features.
 struct Voxels {
     codebook: Option<VectorQuantizerConfig>,
-    is_perceptual: bool,
+    perceptual: Option<Kind>,
     volume: [usize; 3],
 }
 
@@ -94,9 +113,7 @@ impl System for Voxels {
         let model = Vae3dConfig::new(8, vec![1, 2, 2], 1).with_in_channels(2).with_codebook(self.codebook.clone());
         let model = model.init(device).with_residency(setup.residency.clone());
         let loss = VaeLoss { occupancy: Some(OccupancyWeight { threshold: 0.5, weight: 3.0 }), ..VaeLoss::default() };
-        let features = || FeatureLoss3dConfig::new().with_channels(vec![4, 8]).init(device);
-        let perceptual =
-            self.is_perceptual.then(|| Perceptual { kind: PerceptualKind::Features(features()), weight: 0.1 });
+        let perceptual = self.perceptual.map(|kind| kind.loss(device));
         let workload = VaeWorkload::new(setup.learner(model), loss, perceptual, setup.precision);
         setup.trainer(workload, device)
     }
@@ -274,13 +291,13 @@ fn is_planned<S: System>(name: &str, system: &S, precision: Precision) {
 const SMALL: [usize; 3] = [4, 8, 8];
 
 fn gaussian(volume: [usize; 3]) -> Voxels {
-    Voxels { codebook: None, is_perceptual: false, volume }
+    Voxels { codebook: None, perceptual: None, volume }
 }
 
 #[test]
 fn a_resumed_run_is_the_straight_run() {
     let _alone = alone();
-    is_the_straight_run(&Voxels { is_perceptual: true, ..gaussian(SMALL) });
+    is_the_straight_run(&Voxels { perceptual: Some(Kind::Features), ..gaussian(SMALL) });
     is_the_straight_run(&Voxels { codebook: Some(codebook(4)), ..gaussian(SMALL) });
     is_the_straight_run(&Discrete { volume: [8; 3] });
     is_the_straight_run(&Recurrent { time: 6, size: [8, 6] });
@@ -290,7 +307,7 @@ fn a_resumed_run_is_the_straight_run() {
 #[test]
 fn recomputation_changes_nothing() {
     let _alone = alone();
-    is_bit_equal_recomputed(&Voxels { is_perceptual: true, ..gaussian(SMALL) }, "decoder.*");
+    is_bit_equal_recomputed(&Voxels { perceptual: Some(Kind::Features), ..gaussian(SMALL) }, "decoder.*");
     is_bit_equal_recomputed(&Voxels { codebook: Some(codebook(4)), ..gaussian(SMALL) }, "quantizer");
     is_bit_equal_recomputed(&Discrete { volume: [8; 3] }, "quantizer");
     is_bit_equal_recomputed(&Recurrent { time: 6, size: [8, 6] }, "steps_3");
@@ -303,6 +320,9 @@ fn the_planned_peak_is_the_measured_one() {
     is_planned("vae", &gaussian([16, 64, 64]), Precision::F32);
     is_planned("vae, bf16", &gaussian([16, 64, 64]), Precision::Bf16);
     is_planned("vae, codebook", &Voxels { codebook: Some(codebook(4)), ..gaussian([16, 64, 64]) }, Precision::F32);
+    let looks = |kind, volume| Voxels { perceptual: Some(kind), ..gaussian(volume) };
+    is_planned("vae, features", &looks(Kind::Features, [16, 64, 64]), Precision::F32);
+    is_planned("vae, slices", &looks(Kind::Slices, [28, 32, 32]), Precision::F32);
     is_planned("vqvae", &Discrete { volume: [32, 32, 24] }, Precision::F32);
     let fields = || Recurrent { time: 12, size: [64, 48] };
     is_planned("convlstm", &fields(), Precision::F32);

@@ -17,9 +17,6 @@ use crate::report::{Advice, PlanPage, PredictionRow};
 const MOST_SEGMENTS: usize = 8;
 /// What the reserve of a pool is beyond live tensors.
 const GAPS: &str = "gaps in its pages included; the verdict counts live tensors";
-/// What is known to be missing from plans with the perceptual loss.
-const PERCEPTUAL: &str =
-    "the perceptual loss may hold one volume of its finest features more than is planned; leave 7 % of room";
 /// The share of a CUDA card that one allocation may have in the default pool.
 const LARGEST_ALLOCATION: f64 = 0.25;
 
@@ -113,8 +110,7 @@ impl Forecast<'_> {
                 ByteSize::b(limit)
             )
         });
-        let perceptual = self.config.uses_perceptual_loss().then(|| PERCEPTUAL.to_string());
-        over.into_iter().chain(perceptual).chain(self.budget.remark()).collect()
+        over.into_iter().chain(self.budget.remark()).collect()
     }
 
     /// Prints tables, and on request words.

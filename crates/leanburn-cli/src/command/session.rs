@@ -164,9 +164,34 @@ impl<'a> Session<'a> {
         self.log(report.step + 1, Phase::Train, values)
     }
 
+    /// Looks at the models between steps. What does not fit ends the run, with a checkpoint to go on from.
+    fn look<T>(
+        &mut self,
+        name: &'static str,
+        look: impl FnOnce(&Run, &Config, &Data, &Device) -> Result<T>,
+    ) -> Result<T> {
+        match self.trainer.look(name, |run| look(run, self.config, &self.data, &self.device)) {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.save()?;
+                let reason = error.to_string();
+                self.events.text(self.trainer.steps(), "out of memory", &reason)?;
+                let smaller = match self.config.sequence {
+                    Some(_) => "with a smaller hidden_channels or input_days",
+                    None => "with a smaller data.patch_size: validation and pictures look at one patch of it at a time",
+                };
+                let remedy = format!(
+                    "go on with --resume where there is more memory (device.memory_limit, device.name, other programs \
+                     closed), or begin anew {smaller}"
+                );
+                Err(CommandError::OutOfMemory { reason, remedy })
+            }
+        }
+    }
+
     /// The system's metrics over the validation samples.
     fn validate(&mut self, progress: &Progress) -> Result<()> {
-        let metrics = self.trainer.workload().validate(self.config, &self.data, &self.device)?;
+        let metrics = self.look("validation", Run::validate)?;
         if metrics.is_empty() {
             return Ok(());
         }
@@ -183,7 +208,7 @@ impl<'a> Session<'a> {
         if self.config.training().visualize_interval == 0 {
             return Ok(());
         }
-        let picture = self.trainer.workload().picture(self.config, &self.data, &self.device)?;
+        let picture = self.look("pictures", Run::picture)?;
         let (step, png) = (self.trainer.steps(), encode_png(&picture)?);
         let path = self.folder.picture(step);
         if let Some(folder) = path.parent() {

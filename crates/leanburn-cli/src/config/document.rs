@@ -115,15 +115,6 @@ impl Config {
         }
     }
 
-    /// Whether the perceptual loss is part of the objective.
-    pub fn uses_perceptual_loss(&self) -> bool {
-        match &self.system {
-            SystemSection::Autoencoder(section) => section.training.objective.perceptual.use_perceptual_loss,
-            SystemSection::Vae3d(section) => section.training.objective.perceptual.use_perceptual_loss,
-            SystemSection::VqVae(_) | SystemSection::Forecaster(_) => false,
-        }
-    }
-
     /// Has everything take part from the first step: for plans and measurements.
     pub fn begin_at_once(&mut self) {
         if let Some(section) = self.autoencoder_mut() {

@@ -3,7 +3,7 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData, activation, ops::ConvOptions};
-use leanburn_ops::{Convolution, ResidencyPolicy, conv3d, random};
+use leanburn_ops::{Activation, Convolution, ResidencyPolicy, norm_act_conv3d, random};
 
 use super::l1_loss;
 use crate::numerics::widen;
@@ -102,16 +102,20 @@ pub struct FeatureLoss3d {
     residency: ResidencyPolicy,
 }
 
-/// A convolution of the fixed network.
+/// A convolution of the fixed network, and the activation before it.
 #[derive(Module, Debug)]
 pub struct Scale {
     weight: Param<Tensor<5>>,
 }
 
 impl Scale {
-    fn forward(&self, x: Tensor<5>, stride: usize) -> Tensor<5> {
+    /// Features before their activation, of features before theirs or, first, of a volume.
+    ///
+    /// What is given on is what the activation's backward keeps anyway; activated features would be one volume more.
+    fn forward(&self, x: Tensor<5>, is_first: bool) -> Tensor<5> {
+        let (stride, activation) = if is_first { (1, Activation::None) } else { (2, Activation::Relu) };
         let options = ConvOptions::new([stride; 3], [1; 3], [1; 3], 1);
-        activation::relu(conv3d(x, Convolution { weight: self.weight.val(), bias: None, options }))
+        norm_act_conv3d(x, None, activation, Convolution { weight: self.weight.val(), bias: None, options }, None)
     }
 }
 
@@ -138,13 +142,14 @@ impl FeatureLoss3d {
         let [mut x, mut y] = [prediction, target.detach()].map(single_channels);
         let mut loss = self.gradients(x.clone(), y.clone());
         for (index, scale) in self.scales.iter().enumerate() {
-            let stride = if index == 0 { 1 } else { 2 };
-            // The target takes no gradient: its features are made once, and are no part of what runs again.
-            y = scale.forward(y, stride);
+            let is_first = index == 0;
+            // The target takes no gradient: its features are made once, and are no part of what runs again. They are
+            // activated in place, and a second activation would change nothing.
+            y = activation::relu(scale.forward(y, is_first));
             let inputs = (x, y.clone());
             let outputs = self.residency.run(&scale_name(index), scale, inputs, move |scale: &Scale, (x, y)| {
-                let x = scale.forward(x, stride);
-                (l1_loss(x.clone(), y), x)
+                let x = scale.forward(x, is_first);
+                (l1_loss(activation::relu(x.clone()), y), x)
             });
             loss = loss + outputs.0 / self.scales.len() as f64;
             x = outputs.1;

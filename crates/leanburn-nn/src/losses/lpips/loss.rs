@@ -1,5 +1,7 @@
 //! The perceptual loss itself.
 
+use std::sync::Arc;
+
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use leanburn_ops::{ResidencyPolicy, conv3d, random};
@@ -71,13 +73,15 @@ impl Lpips {
     pub fn forward(&self, prediction: Tensor<5>, target: Tensor<5>, draw: u64) -> Tensor<1> {
         self.check(&prediction);
         let target = target.detach();
+        // Its weights are fixed: to the segments it is a constant that they share, and none keeps a copy of its structure.
+        let network = Arc::new(self.features.clone());
         let planes = self.config.planes.iter().map(|&plane| {
             let (prediction, target) = (across(prediction.clone(), plane), across(target.clone(), plane));
             let seed = random::derive(draw, &[plane as u64]);
             let chosen = evenly(prediction.dims()[2], self.config.slice_share, seed);
             let count = chosen.len() as f64;
             let groups = chosen.chunks(self.config.slices_per_segment).enumerate();
-            let groups = groups.map(|(index, group)| self.group(plane, index, group, &prediction, &target));
+            let groups = groups.map(|(index, group)| self.group(&network, plane, index, group, [&prediction, &target]));
             groups.reduce(|sum, group| sum + group).expect("at least one slice") / count
         });
         let total = planes.reduce(|sum, plane| sum + plane).expect("at least one plane");
@@ -85,13 +89,20 @@ impl Lpips {
     }
 
     /// The sum of the distances of some slices: one segment.
-    fn group(&self, plane: Plane, index: usize, places: &[i64], x: &Tensor<5>, y: &Tensor<5>) -> Tensor<1> {
+    fn group(
+        &self,
+        network: &Arc<LpipsFeatures>,
+        plane: Plane,
+        index: usize,
+        places: &[i64],
+        [x, y]: [&Tensor<5>; 2],
+    ) -> Tensor<1> {
         let name = format!("perceptual.{}.slices_{index}", plane.name());
-        let places = places.to_vec();
-        self.residency.run(&name, &self.features, (x.clone(), y.clone()), move |network: &LpipsFeatures, (x, y)| {
+        let (network, places, no_module) = (network.clone(), places.to_vec(), 0usize);
+        self.residency.run(&name, &no_module, (x.clone(), y.clone()), move |_, (x, y): (Tensor<5>, Tensor<5>)| {
             let device = x.device();
             let slices = |volume: Tensor<5>| photographs(select(volume, &places, &device));
-            distance(network, slices(x), slices(y)) * places.len() as f64
+            distance(&network, slices(x), slices(y)) * places.len() as f64
         })
     }
 
