@@ -59,7 +59,7 @@ fn check(name: &str) -> Result<()> {
         "at most",
     ]);
     let called = Gpu::of(&found).map_or("the CPU".to_string(), |gpu| gpu.name);
-    let model = model(&Device::flex());
+    let model = model(&Device::flex().autodiff());
     let mut is_good = true;
     for (precision, dtype, tolerance) in TOLERANCES {
         if !found.supports_dtype(dtype) {

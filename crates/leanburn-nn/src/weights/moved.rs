@@ -3,7 +3,8 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
 
-/// The module with its values on another device, of whatever kind.
+/// The module with its values on another device, of whatever kind. What is trained is trained there as well: make the module
+/// on a device with autodiff.
 ///
 /// A seed draws other numbers on a GPU than on the CPU. A model that is made on the CPU and moved starts from the same
 /// weights everywhere.
