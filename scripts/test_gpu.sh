@@ -7,6 +7,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# One command: cargo builds Burn anew for another choice of tests.
 cargo test --workspace --locked --no-default-features --features "${1:-vulkan}" --no-fail-fast \
   --test operations --test gpu --test gpu_memory

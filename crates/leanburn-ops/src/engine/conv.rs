@@ -277,12 +277,14 @@ pub(super) fn composed_data_gradient(
     // Only its shape is looked at.
     let like = Tensor::<5>::zeros([1; 5], (&gradient.device(), dtype)).expand(input);
     let gradient = symmetric.widen(gradient, symmetric.computed(input, weight.dims()));
-    cube::in_order(Tensor::from_dispatch(Dispatch::conv3d_x_backward(
+    let gradient = Tensor::from_dispatch(Dispatch::conv3d_x_backward(
         like.into_dispatch(),
         cast_to(weight.clone(), dtype).into_dispatch(),
         gradient.into_dispatch(),
         symmetric.options,
-    )))
+    ));
+    probe::look();
+    cube::in_order(gradient)
 }
 
 pub(super) fn composed_weight_gradient(
