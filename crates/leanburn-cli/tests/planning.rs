@@ -479,7 +479,7 @@ fn a_page_says_what_it_draws_and_leaves_out() {
         assert_eq!(run(&place, "plan", &[more, &["--page", "plan.html"]].concat()).code, Some(0));
         place.text("plan.html")
     };
-    let (drawn, pool) = ("2 of the 5 micro-batches are drawn", "pages of the device&#39;s pool");
+    let (drawn, pool) = ("2 of the 5 micro-batches are drawn", "gaps in the pool&#39;s pages");
     let plain = page(&[]);
     assert!(!plain.contains("are drawn") && !plain.contains(pool));
     let accumulated = page(&["--set", "autoencoder.training.gradient_accumulation_steps=5"]);

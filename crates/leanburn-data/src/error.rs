@@ -79,8 +79,10 @@ pub enum DataError {
         remedy: &'static str,
     },
     /// The machine has no room for so many values.
-    #[error("no memory for {values} values in a volume of shape {shape:?}. Use a smaller grid or patch.")]
+    #[error("{}: no memory for {values} values of shape {shape:?}. Use a smaller grid or patch.", path.display())]
     TooLarge {
+        /// The file that says so, or "volume in memory".
+        path: PathBuf,
         /// The shape that was asked for.
         shape: Vec<usize>,
         /// Its number of values, or the word "too many" where it has no 64-bit number.
@@ -109,6 +111,9 @@ pub enum DataError {
         message: String,
     },
 }
+
+/// Where a volume is that no file holds.
+const IN_MEMORY: &str = "volume in memory";
 
 fn lines(mistakes: &[(String, String)]) -> String {
     let lines: Vec<String> = mistakes.iter().map(|(key, what)| format!("  {key}: {what}")).collect();
@@ -149,13 +154,16 @@ impl DataError {
     }
 
     pub(crate) fn malformed(expected: impl Into<String>, found: impl Into<String>, remedy: &'static str) -> Self {
-        let path = PathBuf::from("volume in memory");
-        Self::Malformed { path, expected: expected.into(), found: found.into(), remedy }
+        Self::Malformed { path: IN_MEMORY.into(), expected: expected.into(), found: found.into(), remedy }
+    }
+
+    pub(crate) fn too_large(shape: &[usize], values: impl ToString) -> Self {
+        Self::TooLarge { path: IN_MEMORY.into(), shape: shape.to_vec(), values: values.to_string() }
     }
 
     /// The same error, told of the file at `path`.
     pub(crate) fn at(mut self, place: &Path) -> Self {
-        if let Self::Malformed { path, .. } | Self::NotFinite { path, .. } = &mut self {
+        if let Self::Malformed { path, .. } | Self::NotFinite { path, .. } | Self::TooLarge { path, .. } = &mut self {
             *path = place.into();
         }
         self

@@ -147,6 +147,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_file_that_says_it_is_huge_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in &NAMES[..2] {
+            let path = folder.path().join(name);
+            sample(1).write(&path).unwrap();
+            let (mut bytes, is_packed) = (fs::read(&path).unwrap(), name.ends_with(".gz"));
+            if is_packed {
+                let mut whole = Vec::new();
+                std::io::copy(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut whole).unwrap();
+                bytes = whole;
+            }
+            bytes[42..48].fill(0x70); // 28784 voxels along each axis
+            if is_packed {
+                let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                std::io::Write::write_all(&mut packer, &bytes).unwrap();
+                bytes = packer.finish().unwrap();
+            }
+            fs::write(&path, bytes).unwrap();
+            let error = Volume::read(&path).unwrap_err();
+            assert!(error.is_too_large() && error.to_string().contains(name), "{error}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
         #[test]

@@ -140,9 +140,7 @@ fn collect<N: npyz::Deserialize, T>(
     let items =
         array.data::<N>().map_err(|error| DataError::malformed("a plain dtype", error.to_string(), SAVE_AGAIN))?;
     let mut values = Vec::new();
-    values
-        .try_reserve_exact(length)
-        .map_err(|_| DataError::TooLarge { shape: vec![length], values: length.to_string() })?;
+    values.try_reserve_exact(length).map_err(|_| DataError::too_large(&[length], length))?;
     for item in items {
         values.push(cast(item.map_err(|error| file::read_failed(path, error))?));
     }

@@ -143,8 +143,7 @@ impl Sequence {
         let mut shape = self.shape;
         shape[0] += next.shape[0];
         let values = count(&shape)?;
-        let full = |_| DataError::TooLarge { shape: shape.to_vec(), values: values.to_string() };
-        self.data.try_reserve(next.data.len()).map_err(full)?;
+        self.data.try_reserve(next.data.len()).map_err(|_| DataError::too_large(&shape, values))?;
         self.data.extend_from_slice(&next.data);
         Ok(Self { data: self.data, shape })
     }

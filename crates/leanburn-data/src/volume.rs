@@ -9,9 +9,9 @@ pub(crate) const MOST_VALUES: usize = 1 << 34;
 /// The number of values of a shape.
 pub(crate) fn count(shape: &[usize]) -> Result<usize, DataError> {
     let product = shape.iter().try_fold(1_usize, |total, length| total.checked_mul(*length));
-    product.filter(|values| *values <= MOST_VALUES).ok_or_else(|| DataError::TooLarge {
-        shape: shape.to_vec(),
-        values: product.map_or("too many".into(), |values| values.to_string()),
+    product.filter(|values| *values <= MOST_VALUES).ok_or_else(|| {
+        let values = product.map_or("too many".into(), |values| values.to_string());
+        DataError::too_large(shape, values)
     })
 }
 
@@ -19,8 +19,7 @@ pub(crate) fn count(shape: &[usize]) -> Result<usize, DataError> {
 pub(crate) fn zeros(shape: &[usize]) -> Result<Vec<f32>, DataError> {
     let values = count(shape)?;
     let mut data = Vec::new();
-    data.try_reserve_exact(values)
-        .map_err(|_| DataError::TooLarge { shape: shape.to_vec(), values: values.to_string() })?;
+    data.try_reserve_exact(values).map_err(|_| DataError::too_large(shape, values))?;
     data.resize(values, 0.0);
     Ok(data)
 }

@@ -70,7 +70,7 @@ where
     let guards =
         guards.map(|guard| guard.unwrap_or_else(|| absent.as_ref().expect("made where one is missing").node()));
     drop(absent);
-    let (output, operation) = forward(plain, tracked);
+    let (output, operation) = recording::in_operation(plain, |plain| forward(plain, tracked));
     let output = lower_plain::<B>(output);
     let output = match (Step { operation: PhantomData::<fn() -> O> }).prepare::<C>(guards).compute_bound().stateful() {
         OpsKind::Tracked(prepared) => prepared.finish((operation, recording::segment()), output),
@@ -110,13 +110,12 @@ where
         let gradient = raise_plain::<B>(grads.consume::<B>(&ops.node));
         let needed = ops.parents.each_ref().map(Option::is_some);
         let (operation, segment) = ops.state;
+        let device = Device::new(gradient.device());
         let gradients = match segment {
             None => operation.backward(gradient, needed),
-            Some(segment) => {
-                let device = Device::new(gradient.device());
-                recording::in_segment(&segment, Some(&device), || operation.backward(gradient, needed))
-            }
+            Some(segment) => recording::in_segment(&segment, Some(&device), || operation.backward(gradient, needed)),
         };
+        recording::operation_consumed(&device);
         for (parent, gradient) in ops.parents.iter().zip(gradients) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 grads.register::<B>(parent.id, lower_plain::<B>(gradient));

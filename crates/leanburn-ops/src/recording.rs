@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
 use burn::backend::ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
-use burn::backend::{Capture, DispatchDevice, DispatchTensor, TensorMetadata};
+use burn::backend::{Capture, DispatchAutodiffContext, DispatchDevice, DispatchTensor, TensorMetadata};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Shape, Tensor};
 use burn_capture::CaptureChannel;
@@ -47,10 +47,27 @@ impl Purpose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pass {
-    /// From a loss to gradients.
+    /// From a loss, or from the outputs of a second run, to gradients.
     Backward,
+    /// The run of a recomputed segment that records no graph.
+    FirstRun,
+    /// Within backward, the run of a recomputed segment that records one.
+    SecondRun,
     /// From gradients to new weights.
     Update,
+}
+
+impl Pass {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Backward, "leanburn:backward"),
+        (Self::FirstRun, "leanburn:first-run"),
+        (Self::SecondRun, "leanburn:second-run"),
+        (Self::Update, "leanburn:update"),
+    ];
+
+    fn id(self) -> &'static str {
+        Self::ALL.iter().find(|(pass, _)| *pass == self).expect("all are listed").1
+    }
 }
 
 /// What is written down beside Burn's operations.
@@ -72,10 +89,17 @@ pub enum Note<'a> {
     SegmentBegins(&'a str),
     /// The innermost segment ends.
     SegmentEnds,
-    /// A pass begins.
+    /// A pass begins; passes nest.
     PassBegins(Pass),
-    /// The pass ends.
+    /// The innermost pass ends.
     PassEnds,
+    /// An operation of this crate begins, with the note's inputs; what it runs until its end leaves no steps in the graph of
+    /// autodiff but its own.
+    OperationBegins,
+    /// The operation ends.
+    OperationEnds,
+    /// Backward has gone through an operation of this crate, and has let go of what it kept.
+    OperationConsumed,
     /// What follows is there once and runs several times, on parts of a whole.
     RepeatBegins {
         /// Size of the whole.
@@ -94,9 +118,10 @@ pub enum Note<'a> {
 const KERNEL: &str = "leanburn:kernel:";
 const SEGMENT: &str = "leanburn:segment:";
 const SEGMENT_END: &str = "leanburn:segment-end";
-const BACKWARD: &str = "leanburn:backward";
-const UPDATE: &str = "leanburn:update";
 const STEP: &str = "leanburn:step";
+const OPERATION: &str = "leanburn:operation";
+const OPERATION_END: &str = "leanburn:operation-end";
+const OPERATION_CONSUMED: &str = "leanburn:operation-consumed";
 const REPEAT: &str = "leanburn:repeat";
 const REPEAT_END: &str = "leanburn:repeat-end";
 const PASS_END: &str = "leanburn:pass-end";
@@ -125,13 +150,14 @@ impl<'a> Note<'a> {
         }
         match id {
             SEGMENT_END => Some(Self::SegmentEnds),
-            BACKWARD => Some(Self::PassBegins(Pass::Backward)),
-            UPDATE => Some(Self::PassBegins(Pass::Update)),
             PASS_END => Some(Self::PassEnds),
+            OPERATION => Some(Self::OperationBegins),
+            OPERATION_END => Some(Self::OperationEnds),
+            OPERATION_CONSUMED => Some(Self::OperationConsumed),
             STEP => Some(Self::StepBegins),
             REPEAT => Some(Self::RepeatBegins { whole: number(0)?, part: number(1)? }),
             REPEAT_END => Some(Self::RepeatEnds),
-            _ => None,
+            _ => Pass::ALL.iter().find(|(_, pass)| *pass == id).map(|(pass, _)| Self::PassBegins(*pass)),
         }
     }
 }
@@ -217,11 +243,43 @@ pub fn require_grad<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
 
 /// Runs `pass`, noted as such on a recording device.
 pub fn in_pass<T>(pass: Pass, device: &Device, run: impl FnOnce() -> T) -> T {
-    let name = match pass {
-        Pass::Backward => BACKWARD,
-        Pass::Update => UPDATE,
+    between(device, pass.id(), PASS_END, run)
+}
+
+/// Runs `operation` on its inputs, noted with them on a recording device.
+pub(crate) fn in_operation<T, const N: usize>(
+    inputs: [Option<DispatchTensor>; N],
+    operation: impl FnOnce([Option<DispatchTensor>; N]) -> T,
+) -> T {
+    let there = inputs.iter().flatten();
+    let Some(client) = there.clone().next().and_then(|input| client(&Device::new(input.device()))) else {
+        return operation(inputs);
     };
-    between(device, name, PASS_END, run)
+    let noted = there.map(|input| lower_plain::<Capture>(input.clone()).into_ir()).collect();
+    note(&client, OPERATION.to_string(), noted);
+    let result = operation(inputs);
+    note(&client, OPERATION_END.to_string(), Vec::new());
+    result
+}
+
+/// Notes that backward has gone through an operation; nothing on a device that computes.
+pub(crate) fn operation_consumed(device: &Device) {
+    if let Some(client) = client(device) {
+        note(&client, OPERATION_CONSUMED.to_string(), Vec::new());
+    }
+}
+
+/// Runs the first run of a recomputed segment, noted with its tensors under autodiff on a recording device.
+pub(crate) fn in_first_run<T>(tensors: Vec<DispatchTensor>, run: impl FnOnce(Vec<DispatchTensor>) -> T) -> T {
+    let under_autodiff = tensors.iter().filter(|tensor| tensor.autodiff != DispatchAutodiffContext::Disabled);
+    let Some(client) = under_autodiff.clone().next().and_then(|tensor| client(&Device::new(tensor.device()))) else {
+        return run(tensors);
+    };
+    let noted = under_autodiff.map(|tensor| lower_plain::<Capture>(inner(tensor.clone())).into_ir()).collect();
+    note(&client, Pass::FirstRun.id().to_string(), noted);
+    let result = run(tensors);
+    note(&client, PASS_END.to_string(), Vec::new());
+    result
 }
 
 /// Runs `segment`, noted by its name on a recording device.

@@ -4,8 +4,9 @@ use std::fmt;
 
 use burn::backend::ir::{OperationIr, TensorIr};
 
-use crate::Timeline;
+use crate::graphs::Books;
 use crate::operation::bytes_of;
+use crate::{Timeline, bound};
 
 /// An input of an operation, as it stands when the operation runs.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +70,19 @@ pub trait MemoryModel: fmt::Debug {
         None
     }
 
-    /// Bytes that a tensor which lasts from step to step takes beside its values.
-    fn bookkeeping(&self) -> u64 {
-        0
+    /// Bytes that the device must have for a step, gaps and padding of a pool included, with a plan's [margin](bound).
+    fn needed(&self, timeline: &Timeline) -> u64 {
+        bound(self.taken(timeline))
+    }
+
+    /// The same without the margin.
+    fn taken(&self, timeline: &Timeline) -> u64 {
+        self.reserved(timeline).unwrap_or(0).max(timeline.peak())
+    }
+
+    /// Bytes that books take beside the values of tensors; nothing where these are on another device.
+    fn books(&self) -> Books {
+        Books::default()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::chain::{self, Choice};
 use crate::profile::Profile;
-use crate::{Candidate, Class, Frontier, Machine, Plan, Space, Timeline, Variant, bound};
+use crate::{Candidate, Class, Frontier, Machine, Plan, Space, Timeline, Variant};
 
 /// The best plans whose changes are of class `allowed` or milder.
 ///
@@ -122,7 +122,8 @@ impl<S: Space> Search<'_, S> {
         let timeline = self.space.record(&candidate)?.timeline(self.machine.memory);
         let seconds = self.machine.rates.seconds(&timeline, candidate.accumulation, candidate.recorded());
         let beside = self.machine.beside + self.space.beside(&candidate);
-        let plan = Plan { class: self.class, peak: bound(timeline.peak()) + beside, seconds, candidate };
+        let peak = self.machine.memory.needed(&timeline) + beside;
+        let plan = Plan { class: self.class, peak, seconds, candidate };
         Ok((timeline, plan))
     }
 

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 
 use burn::backend::ir::{OperationIr, TensorId, TensorIr, TensorStatus};
-use leanburn_ops::recording::{Note, Pass, Purpose};
+use leanburn_ops::recording::{Note, Purpose};
 
+use crate::graphs::Graphs;
 use crate::memory_model::{MemoryModel, Operand, Place};
 use crate::operation::{bytes_of, flops_of, is_half, name_of};
 use crate::timeline::{Block, Cause, Moment, Phase, Timeline};
@@ -51,7 +52,9 @@ struct Account<'a> {
     parents: Vec<Option<usize>>,
     /// Segments around the operation, innermost last.
     within: Vec<usize>,
-    passes: Vec<Phase>,
+    graphs: Graphs,
+    /// Blocks that do not last from step to step.
+    passing: u64,
     /// How often what is around the operation runs.
     repeats: Vec<f64>,
 }
@@ -72,7 +75,8 @@ impl<'a> Account<'a> {
             segments: Vec::new(),
             parents: Vec::new(),
             within: Vec::new(),
-            passes: Vec::new(),
+            graphs: Graphs::new(memory.books()),
+            passing: 0,
             repeats: Vec::new(),
         }
     }
@@ -95,13 +99,19 @@ impl<'a> Account<'a> {
                 self.let_go(id);
             }
         }
+        let held = self.live + self.books();
         if let Some(moment) = self.moments.last_mut() {
-            moment.after = self.live;
+            moment.after = held;
         }
     }
 
     fn phase(&self) -> Phase {
-        self.passes.last().copied().unwrap_or(Phase::Forward)
+        self.graphs.phase()
+    }
+
+    /// Bytes that are not values of tensors.
+    fn books(&self) -> u64 {
+        self.memory.books().tensor * self.passing + self.graphs.bytes()
     }
 
     /// A tensor that no operation has made (a constant, a loaded weight) is there from its first mention on.
@@ -125,13 +135,18 @@ impl<'a> Account<'a> {
                 self.within.push(segment);
             }
             Note::SegmentEnds => drop(self.within.pop()),
-            Note::PassBegins(Pass::Backward) => self.passes.push(Phase::Backward),
-            Note::PassBegins(_) => self.passes.push(Phase::Update),
-            Note::PassEnds => drop(self.passes.pop()),
+            Note::PassBegins(pass) => self.graphs.begin(pass, operation.inputs().count() as u64),
+            Note::PassEnds => self.graphs.end(),
+            Note::OperationBegins => self.graphs.begin_operation(operation),
+            Note::OperationConsumed => self.graphs.consume_operation(),
+            Note::OperationEnds => self.graphs.end_operation(),
             Note::RepeatBegins { whole, part } => self.repeats.push(whole as f64 / part.max(1) as f64),
             Note::RepeatEnds => drop(self.repeats.pop()),
             Note::StepBegins => self.begin_step(),
             Note::Serves(purpose) => {
+                if purpose == Purpose::Weights {
+                    self.graphs.meet_weights(operation.inputs().map(|tensor| tensor.id));
+                }
                 for tensor in operation.inputs() {
                     let block = self.tensors[&tensor.id].block;
                     self.held[block].block.cause = cause_of(purpose);
@@ -144,12 +159,13 @@ impl<'a> Account<'a> {
     /// Forgets what was before, except what is still there.
     fn begin_step(&mut self) {
         self.moments.clear();
+        self.graphs.begin_step();
         let mut places = HashMap::new();
         let held = std::mem::take(&mut self.held);
         for (place, mut held) in held.into_iter().enumerate().filter(|(_, held)| held.tensors > 0) {
             places.insert(place, self.held.len());
             if !held.is_lasting {
-                held.block.bytes += self.memory.bookkeeping();
+                held.block.bytes += self.memory.books().lasting;
             }
             (held.is_lasting, held.made_in, held.block.born) = (true, None, 0);
             if matches!(held.block.cause, Cause::Passing | Cause::Kept | Cause::Gradients) {
@@ -157,6 +173,7 @@ impl<'a> Account<'a> {
             }
             self.held.push(held);
         }
+        self.passing = 0;
         self.live = self.held.iter().map(|held| held.block.bytes).sum(); // what a step before has let go of is gone
         for holder in self.tensors.values_mut() {
             holder.block = places[&holder.block];
@@ -178,6 +195,8 @@ impl<'a> Account<'a> {
             self.held[block].tensors += 1;
             self.tensors.insert(tensor.id, Holder { block, is_contiguous: *is_contiguous });
         }
+        self.graphs.run(operation);
+        let held = self.live + self.books();
         let moved = operation.inputs().chain(operation.outputs()).map(bytes_of).sum();
         self.moments.push(Moment {
             operation: name_of(operation),
@@ -187,9 +206,10 @@ impl<'a> Account<'a> {
             repeats: self.repeats.iter().product(),
             is_half: is_half(operation),
             bytes_moved: moved,
-            during: self.live + effect.workspace,
-            after: self.live,
+            during: held + effect.workspace,
+            after: held,
             workspace: effect.workspace,
+            books: self.books(),
         });
     }
 
@@ -210,6 +230,7 @@ impl<'a> Account<'a> {
         self.live += bytes;
         let now = self.moments.len();
         let block = Block { bytes, cause: Cause::Passing, segment, born: now, last: now };
+        self.passing += 1;
         self.held.push(Held { block, tensors: 0, is_lasting: false, made_in: Some(self.phase()) });
         self.held.len() - 1
     }
@@ -227,6 +248,7 @@ impl<'a> Account<'a> {
             held.block.cause = Cause::Kept;
         }
         self.live -= held.block.bytes;
+        self.passing -= 1;
     }
 
     fn finish(self) -> Timeline {

@@ -22,11 +22,13 @@ pub enum Cause {
     Passing,
     /// Needed by an operation while it runs.
     Workspace,
+    /// Not values of tensors: the graph that autodiff keeps, handles of tensors.
+    Books,
 }
 
 impl Cause {
     /// All causes, in the order of tables and charts.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Weights,
         Self::Gradients,
         Self::Optimizer,
@@ -35,6 +37,7 @@ impl Cause {
         Self::Kept,
         Self::Passing,
         Self::Workspace,
+        Self::Books,
     ];
 }
 
@@ -49,6 +52,7 @@ impl fmt::Display for Cause {
             Self::Kept => "kept for backward",
             Self::Passing => "passing tensors",
             Self::Workspace => "workspace",
+            Self::Books => "books of autodiff",
         })
     }
 }
@@ -98,6 +102,8 @@ pub struct Moment {
     pub after: u64,
     /// Part of `during` that is workspace.
     pub workspace: u64,
+    /// Part of `during` that is no tensor's values.
+    pub books: u64,
 }
 
 /// A piece of memory that tensors share.
@@ -145,12 +151,16 @@ impl Timeline {
         self.blocks.iter().filter(move |block| (block.born..=block.last).contains(&index))
     }
 
-    /// Bytes by cause at a moment, workspace included, in the order of [`Cause::ALL`], without those that are nothing.
+    /// Bytes by cause at a moment, workspace and books included, in the order of [`Cause::ALL`], without those that are nothing.
     pub fn causes_at(&self, index: usize) -> Vec<(Cause, u64)> {
-        let workspace = self.moments.get(index).map_or(0, |moment| moment.workspace);
+        let beside = |cause| match (self.moments.get(index), cause) {
+            (Some(moment), Cause::Workspace) => moment.workspace,
+            (Some(moment), Cause::Books) => moment.books,
+            _ => 0,
+        };
         let sum = |cause| {
             let blocks = self.blocks_at(index).filter(|block| block.cause == cause).map(|block| block.bytes);
-            blocks.sum::<u64>() + if cause == Cause::Workspace { workspace } else { 0 }
+            blocks.sum::<u64>() + beside(cause)
         };
         Cause::ALL.map(|cause| (cause, sum(cause))).into_iter().filter(|(_, bytes)| *bytes > 0).collect()
     }

@@ -2,7 +2,7 @@
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_plan::{Cause, Space, bound};
+use leanburn_plan::{Cause, Space};
 use leanburn_train::Precision;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<R
         let parameters = workload::build(&config, source, &device)?.parameters();
         size = space.extent(&candidate);
         let (kept, peak) = (timeline.most(Cause::Kept), timeline.peak());
-        let need = bound(peak) + budget.context_bytes() + space.beside(&candidate);
+        let need = budget.memory_model().needed(&timeline) + budget.context_bytes() + space.beside(&candidate);
         rows.push(Row { name, parameters, kept, peak, need });
     }
     let channels = match &config.system {

@@ -15,8 +15,6 @@ use crate::report::{Advice, PlanPage, PredictionRow};
 
 /// Segments that the terminal's table names.
 const MOST_SEGMENTS: usize = 8;
-/// What the reserve of a pool is beyond live tensors.
-const GAPS: &str = "gaps in its pages included; the verdict counts live tensors";
 /// The share of a CUDA card that one allocation may have in the default pool.
 const LARGEST_ALLOCATION: f64 = 0.25;
 
@@ -35,10 +33,13 @@ pub(super) struct Forecast<'a> {
 impl Forecast<'_> {
     /// What is held beside the step, with names.
     pub fn beside(&self) -> Vec<(String, u64)> {
-        let margin = (bound(self.timeline.peak()) - self.timeline.peak(), "margin of the plan");
+        let memory = self.budget.memory_model();
+        let taken = memory.taken(&self.timeline);
+        let gaps = (taken - self.timeline.peak(), "gaps in the pool's pages");
+        let margin = (bound(taken) - taken, "margin of the plan");
         let context = (self.budget.context_bytes(), "context of the driver");
         let batches = (self.space.beside(&self.candidate), "batches that wait (data.prefetch)");
-        let named = [context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > 0);
+        let named = [gaps, context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > 0);
         named.map(|(bytes, name)| (name.to_string(), bytes)).collect()
     }
 
@@ -94,11 +95,6 @@ impl Forecast<'_> {
         causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.beside()).collect()
     }
 
-    /// Bytes that the device's pool takes for the step, where it takes more than is asked for. A verdict does not count them.
-    fn reserved(&self) -> Option<u64> {
-        self.budget.memory_model().reserved(&self.timeline)
-    }
-
     /// What a verdict alone does not say.
     fn remarks(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
@@ -129,9 +125,6 @@ impl Forecast<'_> {
             print_line(self.table("of which by segment", &segments))?;
         }
         print_line(format_args!("step  about {} by the device's rates", seconds_text(self.seconds)))?;
-        if let Some(reserved) = self.reserved() {
-            print_line(format_args!("pool  about {} reserved for the step, {GAPS}", ByteSize::b(reserved)))?;
-        }
         for remark in self.remarks() {
             print_line(remark)?;
         }
@@ -213,7 +206,7 @@ impl Forecast<'_> {
             "budget_bytes": self.budget.bytes,
             "needed_bytes": self.need(),
             "step_peak_bytes": self.timeline.peak(),
-            "reserved_bytes": self.reserved(),
+            "reserved_bytes": self.budget.memory_model().reserved(&self.timeline),
             "fits": self.fits(),
             "peak": peak,
             "causes": sizes(self.rows()),
@@ -234,7 +227,6 @@ impl Forecast<'_> {
             ("precision", self.config.device.resolved_precision().to_string()),
             ("step", format!("about {} by the device's rates", seconds_text(self.seconds))),
         ];
-        let pool = self.reserved().map(|bytes| ("pool", format!("about {} reserved", ByteSize::b(bytes))));
         let recorded = self.candidate.recorded();
         let drawn = (recorded < accumulation).then(|| {
             format!("{recorded} of the {accumulation} micro-batches are drawn; the others are like the last of these.")
@@ -242,12 +234,11 @@ impl Forecast<'_> {
         let mut not_counted =
             vec!["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"];
         if self.budget.target() == Target::Gpu {
-            not_counted
-                .push("free gaps in the pages of the device's pool, and what autotuned kernels need while they run");
+            not_counted.push("what autotuned kernels need while they run");
         }
         Ok(PlanPage {
             title: self.source.to_string(),
-            summary: summary.into_iter().chain(pool).map(|(name, value)| (name.to_string(), value)).collect(),
+            summary: summary.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
             timeline: self.timeline.clone(),
             shapes: Vec::new(),
             beyond: self.beside().into_iter().map(|(name, bytes)| (name, ByteSize::b(bytes))).collect(),

@@ -1,7 +1,7 @@
 //! One notch less memory for a training whose step did not fit.
 
 use bytesize::ByteSize;
-use leanburn_plan::{Candidate, Class, Machine, Plan, Recording, Space, Timeline, Variant, bound, frontier};
+use leanburn_plan::{Candidate, Class, Machine, Plan, Recording, Space, Timeline, Variant, frontier};
 
 use crate::config::Config;
 use crate::error::{CommandError, Result};
@@ -27,7 +27,7 @@ impl StepDown {
         let space = ConfigSpace::new(config, source, target, || super::plan::extent_of_data(config))?;
         let now = space.configured();
         let timeline = space.record_with(&now, now.recorded())?.timeline(memory);
-        let planned = bound(timeline.peak()) + space.beside(&now);
+        let planned = memory.needed(&timeline) + space.beside(&now);
 
         let machine = Machine { memory, rates: rates_for(None), beside: 0 };
         let plans = frontier(&SameBatches(&space), &machine, Class::Lossless)?.plans;

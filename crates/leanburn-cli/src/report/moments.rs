@@ -25,6 +25,7 @@ pub(super) fn colour(cause: Cause) -> &'static str {
         Cause::Batch => "#aa5f80",
         Cause::Kept => "#6475db",
         Cause::Passing => "#e67e30",
+        Cause::Books => "#68a0f4",
         _ => "#a4a3ab",
     }
 }
@@ -49,6 +50,7 @@ pub(super) fn cause_bytes(timeline: &Timeline) -> Vec<CauseBytes> {
     }
     for (bytes, moment) in bytes.iter_mut().zip(&timeline.moments) {
         add(&mut bytes[place(Cause::Workspace)], moment.workspace);
+        add(&mut bytes[place(Cause::Books)], moment.books);
     }
     bytes
 }
@@ -98,7 +100,8 @@ pub(super) mod tests {
     pub fn moment(phase: Phase, segment: Option<usize>, during: u64, workspace: u64) -> Moment {
         let (operation, is_half) = (format!("operation_{during}"), false);
         let (flops, bytes_moved, after) = (during.saturating_mul(10), during.saturating_mul(2), during - workspace);
-        Moment { operation, phase, segment, flops, repeats: 1.0, is_half, bytes_moved, during, after, workspace }
+        let (repeats, books) = (1.0, 0);
+        Moment { operation, phase, segment, flops, repeats, is_half, bytes_moved, during, after, workspace, books }
     }
 
     fn block(bytes: u64, cause: Cause, segment: Option<usize>, born: usize, last: usize) -> Block {
@@ -129,14 +132,16 @@ pub(super) mod tests {
 
     #[test]
     fn one_pass_says_what_the_timeline_says_of_every_moment() {
-        let timeline = handmade();
+        let mut timeline = handmade();
+        timeline.moments[1].books = 7;
         let all = cause_bytes(&timeline);
         for (index, bytes) in all.iter().enumerate() {
             let named = Cause::ALL.into_iter().zip(*bytes).filter(|(_, bytes)| *bytes > 0);
             assert_eq!(named.collect::<Vec<_>>(), timeline.causes_at(index), "moment {index}");
         }
-        assert_eq!(all[2], [100, 0, 0, 0, 0, 60, 10, 20]);
-        for (place, cause) in Cause::ALL.into_iter().enumerate().filter(|(_, cause)| *cause != Cause::Workspace) {
+        assert_eq!(all[2], [100, 0, 0, 0, 0, 60, 10, 20, 0]);
+        let in_blocks = |cause: &Cause| !matches!(cause, Cause::Workspace | Cause::Books);
+        for (place, cause) in Cause::ALL.into_iter().enumerate().filter(|(_, cause)| in_blocks(cause)) {
             assert_eq!(timeline.most(cause), all.iter().map(|bytes| bytes[place]).max().unwrap(), "{cause}");
         }
     }

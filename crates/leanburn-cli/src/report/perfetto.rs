@@ -87,6 +87,7 @@ fn operations(timeline: &Timeline, clock: &Clock, events: &mut Vec<Value>) {
             "bytes during": moment.during,
             "bytes after": moment.after,
             "bytes of workspace": moment.workspace,
+            "bytes of books": moment.books,
             "bytes moved": moment.bytes_moved,
             "flops": moment.flops,
         });
@@ -240,7 +241,7 @@ mod tests {
         let peak = slices.iter().find(|slice| slice["name"] == "operation_190").unwrap();
         let expected = json!({
             "moment": 2, "phase": "backward", "segment": "decoder", "bytes during": 190, "bytes after": 170,
-            "bytes of workspace": 20, "bytes moved": 380, "flops": 1900,
+            "bytes of workspace": 20, "bytes of books": 0, "bytes moved": 380, "flops": 1900,
         });
         assert_eq!(peak["args"], expected);
         let decoder = slices.iter().find(|slice| slice["name"] == "decoder").unwrap();

@@ -6,7 +6,7 @@ use super::moments::{colour, segment_name};
 use super::timeline_chart::timeline_chart;
 use askama::Template;
 use bytesize::ByteSize;
-use leanburn_plan::{Block, Class, Timeline};
+use leanburn_plan::{Block, Cause, Class, Timeline};
 use std::cmp::Reverse;
 
 /// So many segments have a row of their own.
@@ -135,6 +135,7 @@ impl PlanPage {
             (format!("{} smaller", others.len()), sum(&mut others.iter().map(|(_, bytes)| *bytes))),
             ("in no segment".to_string(), sum(&mut none.map(|block| block.bytes))),
             (format!("workspace of {}", moment.operation), moment.workspace),
+            (Cause::Books.to_string(), moment.books),
         ];
         let shown = shown.iter().map(|(name, bytes)| Line::new(name.to_string(), *bytes, whole));
         let rest = rest.into_iter().filter(|(_, bytes)| *bytes > 0);
@@ -283,7 +284,7 @@ impl<'a> Difference<'a> {
 mod tests {
     use super::super::moments::tests::handmade;
     use super::*;
-    use leanburn_plan::Cause;
+
 
     const HOSTILE: &str = "<script>alert(\"1\" & '2')</script>";
 

@@ -20,6 +20,7 @@ use burn::tensor::Device;
 pub use tensors::Tensors;
 
 pub(crate) use crate::autodiff::is_recording;
+use crate::recording::in_first_run;
 use crate::{autodiff::on_backend_of, random};
 use parameters::{flags_of, tensors_of, with_tensors};
 use segment::{Replay, is_tracked, run_and_register};
@@ -90,7 +91,8 @@ where
     let mut output_layout = None;
     let first = |tensors: Vec<DispatchTensor>| {
         let mut outputs = Vec::new();
-        output_layout = Some(run(module.clone(), tensors).flatten(&mut outputs));
+        let result = in_first_run(tensors, |tensors| run(module.clone(), tensors));
+        output_layout = Some(result.flatten(&mut outputs));
         outputs
     };
     let run_again = run.clone();

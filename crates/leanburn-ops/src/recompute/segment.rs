@@ -23,9 +23,10 @@ use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, Dispatch, DispatchAutodiffContext, DispatchTensor, TensorMetadata};
-use burn::tensor::{DType, FloatDType, Shape};
+use burn::tensor::{DType, Device, FloatDType, Shape};
 
-use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
+use crate::autodiff::{AutodiffTensor, Reachable, lower, raise, raise_plain};
+use crate::recording::{Pass, in_pass};
 
 /// The second run: from the segment's tensors (inputs, then parameters) to its outputs.
 pub(super) type Replay = Box<dyn FnOnce(Vec<DispatchTensor>) -> Vec<DispatchTensor> + Send>;
@@ -244,8 +245,11 @@ where
         });
         let (leaves, tensors): (Vec<_>, Vec<_>) =
             kept.into_iter().map(|kept| Leaf::of::<C>(kept, &place.token)).unzip();
-        let outputs = replay(tensors);
-        let mut inner = backward_through::<B, C>(outputs, output_gradients, &place.token);
+        let device = Device::new(raise_plain::<B>(place.token.clone()).device());
+        let mut inner = in_pass(Pass::SecondRun, &device, || {
+            let outputs = replay(tensors);
+            in_pass(Pass::Backward, &device, || backward_through::<B, C>(outputs, output_gradients, &place.token))
+        });
         let input_gradients = leaves.into_iter().map(|leaf| leaf.hand_over(inner.as_mut(), grads)).collect();
         place.with(|meeting| meeting.input_gradients = input_gradients);
         pass_on(ops.parents[0].as_ref().map(|parent| parent.id), &place, grads);

@@ -112,6 +112,7 @@ mod tests {
             during: 0,
             after: 0,
             workspace: 0,
+            books: 0,
             repeats: 1.0,
         };
         let block = |&(bytes, born, last)| Block { bytes, cause: Cause::Passing, segment: None, born, last };
