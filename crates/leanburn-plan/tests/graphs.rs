@@ -97,7 +97,11 @@ fn steps_go_with_their_backward() {
     let most = of_forward(&recomputed).iter().map(|(_, count)| *count).max();
     assert_eq!(most, Some(4 * LAYERS + 1), "each segment is four steps");
     let running = count(Residency::Recompute, Books { running_tensor: 1, ..Books::default() });
-    assert_eq!(running.iter().map(|(_, count)| *count).max(), Some(3), "one segment at a time: its input, weight, bias");
+    assert_eq!(
+        running.iter().map(|(_, count)| *count).max(),
+        Some(3),
+        "one segment at a time: its input, weight, bias"
+    );
     let segments = count(Residency::Recompute, Books { segment: 1, ..Books::default() });
     assert_eq!(of_forward(&segments).iter().map(|(_, count)| *count).max(), Some(LAYERS));
     assert_eq!(segments[segments.len() - 1].1, 1, "all have run again but the one whose last operation it is");

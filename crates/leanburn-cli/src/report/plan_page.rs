@@ -285,7 +285,6 @@ mod tests {
     use super::super::moments::tests::handmade;
     use super::*;
 
-
     const HOSTILE: &str = "<script>alert(\"1\" & '2')</script>";
 
     /// A page whose every text is hostile.
