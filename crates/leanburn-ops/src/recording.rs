@@ -49,7 +49,7 @@ impl Purpose {
 pub enum Pass {
     /// From a loss, or from the outputs of a second run, to gradients.
     Backward,
-    /// The run of a recomputed segment that records no graph.
+    /// The run of a recomputed segment that records no graph. Its note has the segment's tensors as inputs.
     FirstRun,
     /// Within backward, the run of a recomputed segment that records one.
     SecondRun,

@@ -208,7 +208,7 @@ impl Timeline {
 /// The most that a step planned to hold `peak` bytes may hold: what verdicts are made by.
 ///
 /// 3 % and 256 KiB more. Plans are checked against measured peaks (`tests/planned_peak.rs` of `leanburn-train`); the constant covers
-/// what Burn holds beside tensors, which shows in steps of a few MiB only.
+/// what the books of autodiff are planned wrong by, which shows in steps of a few MiB only.
 pub fn bound(peak: u64) -> u64 {
     peak + 3 * peak / 100 + (256 << 10)
 }
