@@ -102,6 +102,20 @@ fn a_plan_for_machines_adds_up() {
 }
 
 #[test]
+fn a_step_of_little_but_attention_is_remarked_on() {
+    let place = Place::new();
+    let remarks = |levels: &str, more: &[&str]| {
+        let levels = format!("autoencoder.attention_levels={levels}");
+        let large = ["--set", "data.patch_size=128", "--set", "data.phantom.shape=[128,128,128]", "--set", &levels];
+        ask_tiny(&place, "plan", &[&large[..], more].concat()).0["remarks"].to_string()
+    };
+    for device in [&[][..], &["--gpu", "rtx-4090"]] {
+        assert!(remarks("[false,true]", device).contains("attention takes"), "{}", remarks("[false,true]", device));
+        assert!(!remarks("[false,false]", device).contains("attention"));
+    }
+}
+
+#[test]
 fn a_card_has_its_memory_as_the_budget() {
     let place = Place::new();
     let (plan, code) = ask_tiny(&place, "plan", &["--gpu", "rtx-4090"]);
@@ -112,6 +126,10 @@ fn a_card_has_its_memory_as_the_budget() {
     assert!(
         number(&plan, "reserved_bytes") > number(&plan, "step_peak_bytes"),
         "pages are as large as the largest tensor"
+    );
+    assert!(
+        number(&plan, "needed_bytes") > number(&plan, "reserved_bytes") + card.context_bytes,
+        "gaps are needed too"
     );
     assert!(ask_tiny(&place, "plan", &[]).0["reserved_bytes"].is_null(), "the CPU has no pool");
     let context = plan["causes"].as_array().unwrap().iter().find(|row| row["name"] == "context of the driver");

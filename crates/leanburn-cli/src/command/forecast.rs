@@ -15,6 +15,8 @@ use crate::report::{Advice, PlanPage, PredictionRow};
 
 /// Segments that the terminal's table names.
 const MOST_SEGMENTS: usize = 8;
+/// The share of a step's time from which on attention is worth a remark.
+const MUCH_ATTENTION: f64 = 0.5;
 /// The share of a CUDA card that one allocation may have in the default pool.
 const LARGEST_ALLOCATION: f64 = 0.25;
 
@@ -106,7 +108,26 @@ impl Forecast<'_> {
                 ByteSize::b(limit)
             )
         });
-        over.into_iter().chain(self.budget.remark()).collect()
+        over.into_iter().chain(self.attention()).chain(self.budget.remark()).collect()
+    }
+
+    /// Says so where a step is little else than attention.
+    fn attention(&self) -> Option<String> {
+        let rates = self.budget.rates();
+        let seconds = |is_counted: fn(&Moment) -> bool| -> f64 {
+            let counted = self.timeline.moments.iter().filter(|moment| is_counted(moment));
+            counted.map(|moment| rates.seconds_of(moment)).sum()
+        };
+        // One block stands for all where attention is made of blocks.
+        let share =
+            seconds(|moment| moment.operation.starts_with("attention") || moment.repeats > 1.0) / seconds(|_| true);
+        (share > MUCH_ATTENTION).then(|| {
+            format!(
+                "attention takes {:.0} % of the step's time, which grows with the square of the positions: at the larger levels \
+                 `attention_levels` can leave it out",
+                100.0 * share
+            )
+        })
     }
 
     /// Prints tables, and on request words.

@@ -96,15 +96,15 @@ impl Measure {
 
     fn climb(&self, bench: &Bench<'_>) -> Result<()> {
         let rungs = rungs(bench.space);
-        let mut progress = Progress::new("measuring", rungs.len() as u64, 0);
+        let mut progress = (!self.json).then(|| Progress::new("measuring", rungs.len() as u64, 0));
         let mut rows = Vec::new();
         for (name, class, candidate) in rungs {
             let timeline = bench.timeline(&candidate)?;
             let measured = bench.measure(&candidate)?;
-            progress.step(|| name.clone());
+            progress.iter_mut().for_each(|progress| progress.step(|| name.clone()));
             rows.push((name, class, bench.peak(&timeline), bench.memory.reserved(&timeline), measured));
         }
-        progress.finish();
+        progress.iter().for_each(Progress::finish);
         if self.json {
             let row = |(name, class, predicted, reserved, measured): &(String, Class, u64, Option<u64>, Measured)| {
                 json!({ "saver": name, "class": class, "predicted_bytes": predicted, "measured_bytes": measured.peak,
