@@ -256,10 +256,7 @@ pub(crate) fn in_operation<T, const N: usize>(
         return operation(inputs);
     };
     let noted = there.map(|input| lower_plain::<Capture>(input.clone()).into_ir()).collect();
-    note(&client, OPERATION.to_string(), noted);
-    let result = operation(inputs);
-    note(&client, OPERATION_END.to_string(), Vec::new());
-    result
+    noted_around(&client, OPERATION, noted, OPERATION_END, || operation(inputs))
 }
 
 /// Notes that backward has gone through an operation; nothing on a device that computes.
@@ -276,10 +273,7 @@ pub(crate) fn in_first_run<T>(tensors: Vec<DispatchTensor>, run: impl FnOnce(Vec
         return run(tensors);
     };
     let noted = under_autodiff.map(|tensor| lower_plain::<Capture>(inner(tensor.clone())).into_ir()).collect();
-    note(&client, Pass::FirstRun.id().to_string(), noted);
-    let result = run(tensors);
-    note(&client, PASS_END.to_string(), Vec::new());
-    result
+    noted_around(&client, Pass::FirstRun.id(), noted, PASS_END, || run(tensors))
 }
 
 /// Runs `segment`, noted by its name on a recording device.
@@ -323,10 +317,22 @@ pub fn value_or(tensor: Tensor<1>, stand_in: f32) -> f32 {
 }
 
 fn between<T>(device: &Device, begin: &str, end: &str, run: impl FnOnce() -> T) -> T {
-    let Some(client) = client(device) else { return run() };
-    note(&client, begin.to_string(), Vec::new());
+    match client(device) {
+        None => run(),
+        Some(client) => noted_around(&client, begin, Vec::new(), end, run),
+    }
+}
+
+fn noted_around<T>(
+    client: &CaptureClient,
+    begin: &str,
+    inputs: Vec<TensorIr>,
+    end: &str,
+    run: impl FnOnce() -> T,
+) -> T {
+    note(client, begin.to_string(), inputs);
     let result = run();
-    note(&client, end.to_string(), Vec::new());
+    note(client, end.to_string(), Vec::new());
     result
 }
 

@@ -115,10 +115,10 @@ impl Graphs {
 
     pub(crate) fn phase(&self) -> Phase {
         let is_in = |pass| self.passes.contains(&pass);
-        match () {
-            () if is_in(Pass::Update) => Phase::Update,
-            () if is_in(Pass::Backward) => Phase::Backward,
-            () => Phase::Forward,
+        match (is_in(Pass::Update), is_in(Pass::Backward)) {
+            (true, _) => Phase::Update,
+            (false, true) => Phase::Backward,
+            (false, false) => Phase::Forward,
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Forecast<'a> {
     pub space: &'a ConfigSpace,
     pub candidate: Candidate,
     pub timeline: Timeline,
+    /// What the device has to have for it, without a margin.
+    pub taken: u64,
     pub budget: Budget,
     /// Seconds of a step, by the device's rates.
     pub seconds: f64,
@@ -35,10 +37,8 @@ pub(super) struct Forecast<'a> {
 impl Forecast<'_> {
     /// What is held beside the step, with names.
     pub fn beside(&self) -> Vec<(String, u64)> {
-        let memory = self.budget.memory_model();
-        let taken = memory.taken(&self.timeline);
-        let gaps = (taken - self.timeline.peak(), "gaps in the pool's pages");
-        let margin = (bound(taken) - taken, "margin of the plan");
+        let gaps = (self.taken - self.timeline.peak(), "gaps in the pool's pages");
+        let margin = (bound(self.taken) - self.taken, "margin of the plan");
         let context = (self.budget.context_bytes(), "context of the driver");
         let batches = (self.space.beside(&self.candidate), "batches that wait (data.prefetch)");
         let named = [gaps, context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > 0);

@@ -101,10 +101,14 @@ impl Measure {
         for (name, class, candidate) in rungs {
             let timeline = bench.timeline(&candidate)?;
             let measured = bench.measure(&candidate)?;
-            progress.iter_mut().for_each(|progress| progress.step(|| name.clone()));
+            if let Some(progress) = &mut progress {
+                progress.step(|| name.clone());
+            }
             rows.push((name, class, bench.peak(&timeline), bench.memory.reserved(&timeline), measured));
         }
-        progress.iter().for_each(Progress::finish);
+        if let Some(progress) = &progress {
+            progress.finish();
+        }
         if self.json {
             let row = |(name, class, predicted, reserved, measured): &(String, Class, u64, Option<u64>, Measured)| {
                 json!({ "saver": name, "class": class, "predicted_bytes": predicted, "measured_bytes": measured.peak,

@@ -61,10 +61,11 @@ impl Plan {
         let began = Instant::now();
         let recording = space.record_with(&candidate, candidate.recorded())?;
         let timeline = recording.timeline(budget.memory_model());
+        let taken = budget.memory_model().taken(&timeline);
         let took = began.elapsed();
         let seconds = budget.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
         let forecast =
-            Forecast { config: &config, source: &source, space: &space, candidate, timeline, budget, seconds };
+            Forecast { config: &config, source: &source, space: &space, candidate, timeline, taken, budget, seconds };
 
         if let Some(path) = &self.page {
             let page = forecast.page(Vec::new())?.render()?;
