@@ -2,15 +2,18 @@
 # What a machine with a graphics card has to say: parity with the CPU, the ladder of memory savers, the same card under
 # PyTorch. Writes benches/results/gpu-*.md.
 #
-#   scripts/gpu/check.sh [DEVICE]          cuda, vulkan, wgpu, metal or rocm; by default the best that the binary has
+#   scripts/gpu/check.sh [DEVICE [OPTION ...]]    cuda, vulkan, wgpu, metal or rocm; by default the best that the binary has;
+#                                                 options of benches/peers/gpu_autoencoder.py, such as --shape 128 128 64
 #
-# With LEANBURN=PATH it runs a binary that is there already, and needs no Rust; with OPERATIONS=PATH also the test program of
-# the operations (`cargo test -p leanburn-ops --features vulkan --test operations --no-run` prints where it is).
+# With LEANBURN=PATH it runs a binary that is there already, and needs no Rust. OPERATIONS=PATH and FIXTURES=PATH are then its
+# test programs, of leanburn-ops and of leanburn-nn: where they are is what this prints in the end.
+# `cargo test --workspace --features vulkan --test operations --test gpu --no-run`
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 leanburn=${LEANBURN:-}
 device=${1:-}
+if [ $# -gt 0 ]; then shift; fi
 python=${PYTHON:-python3}
 
 if [ -z "$leanburn" ]; then
@@ -28,13 +31,16 @@ echo "== devices"
 "$leanburn" devices
 card=$("$leanburn" devices --name "$device" | tr -c 'A-Za-z0-9\n' '-' | tr 'A-Z' 'a-z' | sed 's/--*/-/g; s/^-//; s/-$//')
 
-echo "== operations beside the CPU's"
-if [ -n "${OPERATIONS:-}" ]; then
-  "$OPERATIONS" gpu:: --test-threads=1
-elif [ -z "${LEANBURN:-}" ]; then
-  cargo test --workspace --locked --features "$feature" --test operations gpu:: -- --test-threads=1
+echo "== operations, fixtures and memory beside the CPU's"
+export LEANBURN_TEST_DEVICE=${device%%:*}
+if [ -z "${LEANBURN:-}" ]; then
+  cargo test --workspace --locked --features "$feature" --test operations -- --test-threads=1 gpu::
+  cargo test --workspace --locked --features "$feature" --test gpu --test gpu_memory -- --test-threads=1
 else
-  echo "left out: name the test program by OPERATIONS=PATH"
+  left_out() { echo "left out: $1=PATH names its test program"; }
+  if [ -n "${OPERATIONS:-}" ]; then "$OPERATIONS" --test-threads=1 gpu::; else left_out OPERATIONS; fi
+  # Fixtures are named from the folder of their crate.
+  if [ -n "${FIXTURES:-}" ]; then (cd crates/leanburn-nn && "$FIXTURES" --test-threads=1); else left_out FIXTURES; fi
 fi
 
 echo "== a training step beside the CPU's"
@@ -42,4 +48,4 @@ echo "== a training step beside the CPU's"
 
 echo "== memory and speed beside PyTorch's"
 "$python" benches/peers/gpu_autoencoder.py --leanburn "$leanburn" --device "$device" \
-  --out "$results/gpu-autoencoder-$card-$stamp.md"
+  --out "$results/gpu-autoencoder-$card-$stamp.md" "$@"

@@ -19,47 +19,30 @@ struct Family {
     about: &'static str,
     /// What to install where the build has it and the machine does not.
     driver: &'static str,
-    /// The device of an index, if the family is compiled in.
-    device: Option<fn(usize) -> Device>,
-    /// The devices of the family that the machine has.
+    /// The devices of the family that the machine has, discrete cards first; if the family is compiled in.
     enumerate: Option<fn() -> Vec<Device>>,
 }
 
-/// A GPU of wgpu: discrete ones by index, the best one as 0.
-#[cfg(any(feature = "vulkan", feature = "wgpu", feature = "metal"))]
-fn gpu(index: usize) -> burn::tensor::DeviceKind {
-    use burn::tensor::DeviceKind;
-    if index == 0 { DeviceKind::DefaultDevice } else { DeviceKind::DiscreteGpu(index) }
-}
-
 macro_rules! family {
-    ($name:literal, $about:literal, $driver:literal, $kind:ident, $device:expr) => {{
+    ($name:literal, $about:literal, $driver:literal, $kind:ident) => {{
         #[cfg(feature = $name)]
-        let (device, enumerate): (Option<fn(usize) -> Device>, Option<fn() -> Vec<Device>>) =
-            (Some($device), Some(|| Device::enumerate(burn::tensor::DeviceType::$kind).into_vec()));
+        let enumerate: Option<fn() -> Vec<Device>> =
+            Some(|| Device::enumerate(burn::tensor::DeviceType::$kind).into_vec());
         #[cfg(not(feature = $name))]
-        let (device, enumerate) = (None, None);
-        Family { name: $name, about: $about, driver: $driver, device, enumerate }
+        let enumerate = None;
+        Family { name: $name, about: $about, driver: $driver, enumerate }
     }};
 }
 
 /// All families, the fastest first; the CPU last.
 fn families() -> [Family; 6] {
     [
-        family!("cuda", "NVIDIA GPUs", "install NVIDIA's driver", Cuda, |n| Device::cuda(n)),
-        family!("rocm", "AMD GPUs", "install AMD's ROCm", Rocm, |n| Device::rocm(n)),
-        family!("metal", "Apple GPUs", "it needs macOS", Metal, |n| Device::metal(gpu(n))),
-        family!("vulkan", "GPUs through Vulkan", "install libvulkan1 and the card's driver", Vulkan, |n| {
-            Device::vulkan(gpu(n))
-        }),
-        family!("wgpu", "GPUs through WebGPU", "install the card's driver", Wgpu, |n| Device::wgpu(gpu(n))),
-        Family {
-            name: "flex",
-            about: "CPU, all cores",
-            driver: "",
-            device: Some(|_| Device::flex()),
-            enumerate: Some(|| vec![Device::flex()]),
-        },
+        family!("cuda", "NVIDIA GPUs", "install NVIDIA's driver", Cuda),
+        family!("rocm", "AMD GPUs", "install AMD's ROCm", Rocm),
+        family!("metal", "Apple GPUs", "it needs macOS", Metal),
+        family!("vulkan", "GPUs through Vulkan", "install libvulkan1 and the card's driver", Vulkan),
+        family!("wgpu", "GPUs through WebGPU", "install the card's driver", Wgpu),
+        Family { name: "flex", about: "CPU, all cores", driver: "", enumerate: Some(|| vec![Device::flex()]) },
     ]
 }
 
@@ -146,24 +129,18 @@ pub fn is_cpu(name: &str) -> Result<bool> {
 /// not.
 pub fn device(name: &str) -> Result<Device> {
     let (family, index) = family(name)?;
-    match family.device {
-        Some(device) => match family.present().len() {
-            0 => {
-                Err(refuse(name, "this machine has none".into(), format!("{}, or use `--device flex`", family.driver)))
-            }
-            count if index >= count => Err(refuse(
-                name,
-                format!("this machine has {count}"),
-                format!("`leanburn devices` lists them; write `{}` for the first", family.name),
-            )),
-            _ => Ok(device(index)),
-        },
-        None => Err(refuse(
-            name,
-            "this build does not have it".into(),
-            format!("build with `cargo build --release --features {}`, or use `--device flex`", family.name),
-        )),
+    if family.enumerate.is_none() {
+        let remedy = format!("build with `cargo build --release --features {}`, or use `--device flex`", family.name);
+        return Err(refuse(name, "this build does not have it".into(), remedy));
     }
+    let devices = family.present();
+    devices.get(index).cloned().ok_or_else(|| match devices.len() {
+        0 => refuse(name, "this machine has none".into(), format!("{}, or use `--device flex`", family.driver)),
+        count => {
+            let remedy = format!("`leanburn devices` lists them; write `{}` for the first", family.name);
+            refuse(name, format!("this machine has {count}"), remedy)
+        }
+    })
 }
 
 /// The device called `name`, which must compute in `precision`.
@@ -205,7 +182,7 @@ pub fn table() -> Table {
     for family in families() {
         let devices = family.present();
         if devices.is_empty() {
-            let missing = match family.device {
+            let missing = match family.enumerate {
                 None => format!("not in this build: build with --features {}", family.name),
                 Some(_) => format!("none on this machine: {}", family.driver),
             };
@@ -217,7 +194,7 @@ pub fn table() -> Table {
                 Some(gpu) => {
                     let memory = gpu.memory.map(|bytes| ByteSize::b(bytes).to_string());
                     [
-                        format!("{} ({})", gpu.name, gpu.target),
+                        format!("{} ({})", gpu.name, gpu.runtime),
                         memory.unwrap_or_default(),
                         ByteSize::b(gpu.largest_allocation).to_string(),
                     ]

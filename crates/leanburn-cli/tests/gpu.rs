@@ -1,16 +1,16 @@
 //! The command on the GPUs of this build.
-//!
-//! Without a graphics card, `scripts/swiftshader.sh` makes a Vulkan device.
-#![cfg(any(feature = "vulkan", feature = "wgpu"))]
+#![cfg(any(feature = "cuda", feature = "metal", feature = "rocm", feature = "vulkan", feature = "wgpu"))]
 
 mod common;
+#[path = "../../leanburn-ops/tests/common/gpu.rs"]
+mod device;
 
 use std::path::Path;
 
 use common::Place;
+use device::gpu_name;
 use serde_json::Value;
 
-const DEVICE: &str = if cfg!(feature = "vulkan") { "vulkan" } else { "wgpu" };
 const STEPS: usize = 20;
 
 /// The reconstruction losses of the first steps of the recipe for the MNI152 scan.
@@ -34,13 +34,13 @@ fn losses(place: &Place, device: &str) -> Vec<f64> {
 #[test]
 fn a_recipe_learns_as_on_the_cpu() {
     let place = Place::new();
-    let (cpu, gpu) = (losses(&place, "flex"), losses(&place, DEVICE));
+    let (cpu, gpu) = (losses(&place, "flex"), losses(&place, gpu_name()));
     assert_eq!((cpu.len(), gpu.len()), (STEPS, STEPS));
     for (step, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
-        assert!((cpu - gpu).abs() <= 1e-3 * cpu.abs(), "step {step}: {cpu} on the CPU, {gpu} on {DEVICE}");
+        assert!((cpu - gpu).abs() <= 1e-3 * cpu.abs(), "step {step}: {cpu} on the CPU, {gpu} on {}", gpu_name());
     }
     assert!(gpu[STEPS - 1] < gpu[0]);
-    let records = place.metrics(DEVICE);
+    let records = place.metrics(gpu_name());
     let reserved = records[2]["values"]["memory.reserved_bytes"].as_f64().unwrap();
     assert!(reserved >= records[2]["values"]["memory.live_bytes"].as_f64().unwrap());
 }
@@ -48,18 +48,18 @@ fn a_recipe_learns_as_on_the_cpu() {
 #[test]
 fn a_device_is_checked_and_listed() {
     let place = Place::new();
-    let checked = place.run(&["devices", "--check", DEVICE]);
+    let checked = place.run(&["devices", "--check", gpu_name()]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
     assert!(checked.stdout.contains("f32"), "{checked:?}");
     let listed = place.run(&["devices"]);
-    assert!(listed.stdout.contains(DEVICE) && listed.stdout.contains("not in this build"), "{listed:?}");
+    assert!(listed.stdout.contains(gpu_name()) && listed.stdout.contains("not in this build"), "{listed:?}");
 }
 
 #[test]
 fn a_plan_is_what_the_pool_holds() {
     let place = Place::new();
     let size = ["--set", "data.phantom.shape=[32, 32, 32]", "--set", "data.patch_size=32"];
-    let device = format!("device.name={DEVICE}");
+    let device = format!("device.name={}", gpu_name());
     let arguments = [&["measure", "tiny.yaml", "--json", "--steps", "2", "--set", device.as_str()][..], &size].concat();
     let measured = place.run(&arguments);
     assert_eq!(measured.code, Some(0), "{measured:?}");
@@ -76,7 +76,7 @@ fn a_plan_is_what_the_pool_holds() {
 fn a_run_that_does_not_fit_steps_down() {
     const STEPS: usize = 2;
     let place = Place::new();
-    let device = format!("device.name={DEVICE}");
+    let device = format!("device.name={}", gpu_name());
     let common = [
         device.as_str(),
         "device.allocator=exclusive_pages",

@@ -1,30 +1,32 @@
 //! The fixtures of well-known implementations on the GPUs of this build.
-//!
-//! Without a graphics card, `scripts/swiftshader.sh` makes a Vulkan device.
-#![cfg(any(feature = "vulkan", feature = "wgpu"))]
+#![cfg(any(feature = "cuda", feature = "metal", feature = "rocm", feature = "vulkan", feature = "wgpu"))]
 
 mod common;
+#[path = "../../leanburn-ops/tests/common/gpu.rs"]
+mod device;
 
-use burn::tensor::{DType, Device, DeviceKind};
-use common::{Fixture, Outcome, Values, relative_error, run_fixture, run_fixture_on, worst};
+use burn::tensor::DType;
+use common::{
+    Fixture, Outcome, Values, adversarial_scores, codebook_moved, lpips, relative_error, run_fixture, run_fixture_on,
+    worst,
+};
+use device::gpu;
+use leanburn_nn::losses::LpipsNetwork;
 use leanburn_ops::ResidencyPolicy;
 
-const FIXTURES: [&str; 7] = [
+const FIXTURES: [&str; 11] = [
     "autoencoder_kl_attention",
     "autoencoder_kl_high_res",
     "autoencoder_kl_convtranspose",
+    "autoencoder_kl_combined",
     "patch_discriminator",
     "vae3d_ultra_lightweight",
     "vq_vae",
     "conv_lstm",
+    "cnn3d_lstm",
+    "cnn3d_lstm_lite",
+    "cnn3d_lstm_micro",
 ];
-
-fn device() -> Device {
-    #[cfg(feature = "vulkan")]
-    return Device::vulkan(DeviceKind::DefaultDevice);
-    #[cfg(not(feature = "vulkan"))]
-    return Device::wgpu(DeviceKind::DefaultDevice);
-}
 
 /// What comes out but for the gradient that is zero but for rounding: that of the bias of the keys.
 fn compared(mut outcome: Outcome) -> (Values, Values) {
@@ -45,7 +47,7 @@ fn check(name: &str, found: Outcome, expected: Outcome, tolerance: f64) {
 #[test]
 fn fixtures_as_on_the_cpu() {
     for name in FIXTURES {
-        let found = run_fixture_on(device(), name, ResidencyPolicy::keep(), DType::F32);
+        let found = run_fixture_on(gpu(), name, ResidencyPolicy::keep(), DType::F32);
         check(name, found, run_fixture(name, ResidencyPolicy::keep()), 1e-4);
     }
 }
@@ -54,7 +56,7 @@ fn fixtures_as_on_the_cpu() {
 #[test]
 fn an_autoencoder_as_monai() {
     let fixture = Fixture::read("autoencoder_kl_high_res");
-    let found = run_fixture_on(device(), "autoencoder_kl_high_res", ResidencyPolicy::keep(), DType::F32);
+    let found = run_fixture_on(gpu(), "autoencoder_kl_high_res", ResidencyPolicy::keep(), DType::F32);
     let mut outputs = fixture.values("output.");
     outputs.remove("loss");
     let (error, output) = worst(&found.outputs, &outputs);
@@ -62,16 +64,40 @@ fn an_autoencoder_as_monai() {
 }
 
 #[test]
+fn a_codebook_learns_as_monai_s() {
+    let (_, after, expected) = codebook_moved(&gpu(), ResidencyPolicy::keep());
+    for (name, (_, expected)) in &expected {
+        let error = relative_error(&after[name], expected);
+        assert!(error < 1e-4, "{name}: {error:e}");
+    }
+}
+
+#[test]
+fn adversarial_losses_as_monai_s() {
+    for (name, score, expected) in adversarial_scores(&gpu()) {
+        assert!((score - expected).abs() < 1e-4 * expected.abs().max(1.0), "{name}: {score} {expected}");
+    }
+}
+
+#[test]
+fn perceptual_losses_as_those_of_lpips() {
+    for network in [LpipsNetwork::Squeeze, LpipsNetwork::Alex, LpipsNetwork::Vgg] {
+        let (distances, gradients) = lpips::errors(network, &gpu());
+        assert!(distances < 1e-4 && gradients < 1e-4, "{}: {distances:e}, gradients {gradients:e}", network.name());
+    }
+}
+
+#[test]
 fn recomputed_as_kept() {
     let name = "autoencoder_kl_attention";
-    let kept = run_fixture_on(device(), name, ResidencyPolicy::keep(), DType::F32);
-    check(name, run_fixture_on(device(), name, ResidencyPolicy::recompute_all(), DType::F32), kept, 1e-5);
+    let kept = run_fixture_on(gpu(), name, ResidencyPolicy::keep(), DType::F32);
+    check(name, run_fixture_on(gpu(), name, ResidencyPolicy::recompute_all(), DType::F32), kept, 1e-5);
 }
 
 /// Gradients of a small model in half precision, to 2^-10 times what the depth of the model makes of it.
 #[test]
 fn half_precision_where_the_device_computes_in_it() {
-    let device = device();
+    let device = gpu();
     for (dtype, tolerance) in [(DType::F16, 3e-2), (DType::BF16, 2e-1)] {
         if device.supports_dtype(dtype) {
             let name = "autoencoder_kl_high_res";

@@ -3,14 +3,11 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use common::{
-    Fixture, Outcome, Values, fixture_path, read_integers, read_tensors, relative_error, run_fixture, state,
-    trained_parameters, worst,
+    Fixture, Outcome, Values, adversarial_scores, codebook_moved, fixture_path, read_integers, relative_error,
+    run_fixture, state, trained_parameters, worst,
 };
-use leanburn_nn::losses::{AdversarialCriterion, PatchAdversarialLoss};
 use leanburn_nn::models::Vae3dConfig;
 use leanburn_nn::weights;
 use leanburn_ops::ResidencyPolicy;
@@ -91,18 +88,9 @@ fn vq_vae() {
 /// Two forward passes in training move the codebook as they do MONAI's, and recomputation does not move it twice.
 #[test]
 fn vq_vae_codebook() {
-    let fixture = Fixture::read("vq_vae");
-    let device = Device::flex().autodiff();
-    let expected = read_tensors("vq_vae_after");
-    assert_eq!(expected.len(), 3);
     for policy in [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()] {
-        let mut model = fixture.vq_vae_config().init(&device).with_residency(policy);
-        weights::load_under(&mut model, &fixture.path, "weight.").unwrap();
-        for _ in 0..2 {
-            let (reconstruction, loss) = model.forward(fixture.tensor("input.x", &device));
-            (reconstruction.mean() + loss).backward();
-        }
-        let (before, after) = (fixture.values("weight."), state(&model));
+        let (before, after, expected) = codebook_moved(&Device::flex(), policy);
+        assert_eq!(expected.len(), 3);
         for (name, (_, expected)) in &expected {
             let error = relative_error(&after[name], expected);
             assert!(error < 1e-5, "{name}: {error:e}");
@@ -140,18 +128,7 @@ fn patch_discriminator() {
 
 #[test]
 fn adversarial_loss() {
-    let text = std::fs::read_to_string(fixture_path("adversarial_loss.json")).unwrap();
-    let reference: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let judgements: Vec<Vec<f32>> = serde_json::from_value(reference["judgements"].clone()).unwrap();
-    let tensor =
-        |values: &Vec<f32>| Tensor::<1>::from_floats(values.as_slice(), &Device::flex()).reshape([1, 1, 1, 1, -1]);
-    let judgements: Vec<Tensor<5>> = judgements.iter().map(tensor).collect();
-    let scores: BTreeMap<String, f32> = serde_json::from_value(reference["scores"].clone()).unwrap();
-    assert_eq!(scores.len(), 6);
-    for (name, expected) in scores {
-        let (criterion, label) = name.split_once(' ').unwrap();
-        let criterion: AdversarialCriterion = serde_json::from_value(criterion.into()).unwrap();
-        let score = PatchAdversarialLoss::new(criterion).score(&judgements, label == "real").into_scalar::<f32>();
+    for (name, score, expected) in adversarial_scores(&Device::flex()) {
         assert!((score - expected).abs() < 1e-6, "{name}: {score} {expected}");
     }
 }

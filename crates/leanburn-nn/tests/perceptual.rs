@@ -2,109 +2,19 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use burn::module::{Module, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::Distribution;
-use common::{Tensors, read_tensors, relative_error, values};
-use leanburn_nn::losses::{FeatureLoss3dConfig, Lpips, LpipsConfig, LpipsFeatures, LpipsNetwork, Plane};
-use leanburn_nn::weights::MonaiWeights;
+use common::{lpips, relative_error, values};
+use leanburn_nn::losses::{FeatureLoss3dConfig, Lpips, LpipsConfig, LpipsNetwork, Plane};
 use leanburn_ops::recording::as_on_cpu;
-use leanburn_ops::{Residency, ResidencyPolicy, backward, random};
-
-/// The shapes of a network's weights by the names of `lpips`.
-fn shapes(network: LpipsNetwork) -> BTreeMap<String, Vec<usize>> {
-    struct Shapes(Vec<String>, BTreeMap<String, Vec<usize>>);
-    impl ModuleVisitor for Shapes {
-        fn enter_module(&mut self, name: &str, container: &str) {
-            if !container.starts_with("Enum:") {
-                self.0.push(name.to_string());
-            }
-        }
-        fn exit_module(&mut self, _name: &str, container: &str) {
-            if !container.starts_with("Enum:") {
-                self.0.pop();
-            }
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let path = self.0.join(".");
-            let name = LpipsFeatures::monai_name(path.strip_prefix("features.").expect("of the network"));
-            self.1.insert(name, param.val().shape().to_vec());
-        }
-    }
-    let mut shapes = Shapes(Vec::new(), BTreeMap::new());
-    LpipsConfig::new().with_network(network).init(&Device::flex()).visit(&mut shapes);
-    shapes.1
-}
-
-/// The weights of `make_lpips.py`, and what else a state dict of `lpips` holds.
-fn state_dict(network: LpipsNetwork) -> Tensors {
-    let mut tensors = Tensors::new();
-    for (index, (name, shape)) in shapes(network).into_iter().enumerate() {
-        let fan_in = shape[1..].iter().product::<usize>() as f64;
-        let value = |position| {
-            let uniform = (random::derive(index as u64, &[position]) >> 40) as f64 / f64::from(1 << 24);
-            let value = match () {
-                _ if name.starts_with("lin") => uniform / shape[1] as f64,
-                _ if name.ends_with(".bias") => (2.0 * uniform - 1.0) * 0.1,
-                _ => (2.0 * uniform - 1.0) * (6.0 / fan_in).sqrt(),
-            };
-            value as f32
-        };
-        let values: Vec<f32> = (0..shape.iter().product::<usize>() as u64).map(value).collect();
-        if let Some(lin) = name.strip_prefix("lin") {
-            tensors.insert(format!("lins.{lin}"), (shape.clone(), values.clone()));
-        }
-        tensors.insert(name, (shape, values));
-    }
-    tensors.insert("scaling_layer.shift".to_string(), (vec![1, 3, 1, 1], vec![0.0; 3]));
-    tensors
-}
-
-fn write(tensors: &Tensors, path: &Path) {
-    let bytes = tensors.iter().map(|(name, (shape, values))| {
-        (name, (shape, values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()))
-    });
-    let bytes: BTreeMap<_, _> = bytes.collect();
-    let views = bytes.iter().map(|(name, (shape, bytes))| {
-        (name, safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape.to_vec(), bytes).unwrap())
-    });
-    safetensors::serialize_to_file(views, None, path).unwrap();
-}
-
-/// The loss with the fixture's weights, on all slices across the depth.
-fn load(network: LpipsNetwork, device: &Device) -> Lpips {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("lpips.safetensors");
-    write(&state_dict(network), &path);
-    let config = LpipsConfig::new().with_network(network).with_planes(vec![Plane::Depth]).with_slice_share(1.0);
-    config.load(&path, device).unwrap()
-}
+use leanburn_ops::{Residency, ResidencyPolicy, backward};
 
 #[test]
 fn distances_and_gradients_are_those_of_lpips() {
-    let (device, fixture) = (Device::flex().autodiff(), read_tensors("lpips"));
     for network in [LpipsNetwork::Squeeze, LpipsNetwork::Alex, LpipsNetwork::Vgg] {
-        let loss = load(network, &device);
-        let (mut distances, mut gradients) = (Vec::new(), Vec::new());
-        for image in 0..2 {
-            let input = |name: &str| {
-                let (shape, values) = &fixture[name];
-                let images = Tensor::<4>::from_data(TensorData::new(values.clone(), shape.clone()), &device);
-                images.narrow(0, image, 1).unsqueeze_dim::<5>(2)
-            };
-            let x = input("input.x").require_grad();
-            let distance = loss.forward(x.clone(), input("input.y"), 0);
-            gradients.extend(values(x.grad(&distance.clone().backward()).unwrap() / 2.0));
-            distances.extend(values(distance));
-        }
-        let name = network.name();
-        let error = relative_error(&distances, &fixture[&format!("output.{name}")].1);
-        assert!(error < 1e-5, "{name}: {error:e}");
-        let error = relative_error(&gradients, &fixture[&format!("grad.{name}")].1);
-        assert!(error < 1e-4, "gradient of {name}: {error:e}");
+        let (distances, gradients) = lpips::errors(network, &Device::flex());
+        assert!(distances < 1e-5, "{}: {distances:e}", network.name());
+        assert!(gradients < 1e-4, "gradient of {}: {gradients:e}", network.name());
     }
 }
 
@@ -160,7 +70,7 @@ fn a_slice_that_is_too_small_is_refused() {
 fn equal_volumes_have_no_distance() {
     let device = Device::flex();
     let [x, _] = pair([1, 1, 2, 25, 25], &device);
-    assert_eq!(load(LpipsNetwork::Squeeze, &device).forward(x.clone(), x, 0).into_scalar::<f32>(), 0.0);
+    assert_eq!(lpips::load(LpipsNetwork::Squeeze, &device).forward(x.clone(), x, 0).into_scalar::<f32>(), 0.0);
 }
 
 /// Where no feature responds the length of the features is zero, whose root has no gradient.
@@ -170,9 +80,9 @@ fn no_features_at_all_have_a_finite_gradient() {
     let [x, y] = pair([1, 1, 1, 25, 25], &device);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lpips.safetensors");
-    let mut weights = state_dict(LpipsNetwork::Squeeze);
+    let mut weights = lpips::state_dict(LpipsNetwork::Squeeze);
     weights.values_mut().for_each(|(_, values)| values.fill(0.0));
-    write(&weights, &path);
+    lpips::write(&weights, &path);
     let loss = LpipsConfig::new().with_planes(vec![Plane::Depth]).load(&path, &device).unwrap();
     assert!(gradient(|x| loss.forward(x, y.clone(), 0), &x).iter().all(|value| *value == 0.0));
 }
@@ -243,7 +153,7 @@ fn recorded_losses_show_what_runs_again() {
 #[test]
 fn the_weights_are_fixed() {
     let device = Device::flex().autodiff();
-    let lpips = load(LpipsNetwork::Squeeze, &device);
+    let lpips = lpips::load(LpipsNetwork::Squeeze, &device);
     assert_eq!(common::trained_parameters(&lpips), 0);
     assert_eq!(common::trained_parameters(&FeatureLoss3dConfig::new().init(&device)), 0);
     assert!(lpips.num_params() > 700_000);

@@ -7,8 +7,8 @@ use burn::tensor::Device;
 pub struct Gpu {
     /// As it names itself, such as `NVIDIA H100 PCIe`.
     pub name: String,
-    /// What its kernels are compiled for, such as `ptx_sm90`.
-    pub target: String,
+    /// What runs its kernels: `cuda`, `wgpu<spirv>` (Vulkan), `wgpu<wgsl>` (WebGPU), `wgpu<msl>` (Metal) or `hip`.
+    pub runtime: &'static str,
     /// Whether there is a card behind it, rather than a processor.
     pub is_card: bool,
     /// Bytes of memory, where the driver says.
@@ -32,7 +32,7 @@ impl Gpu {
         let identity = &properties.identity;
         Some(Self {
             name: identity.name.clone(),
-            target: identity.fingerprint.clone(),
+            runtime: client.name(),
             is_card: identity.physical.is_some(),
             memory: properties.memory.max_memory(),
             largest_allocation: properties.memory.max_page_size,

@@ -1,25 +1,18 @@
 //! What a GPU's pool holds, counted in activations.
-//!
-//! Without a graphics card, `scripts/swiftshader.sh` makes a Vulkan device.
-#![cfg(any(feature = "vulkan", feature = "wgpu"))]
+#![cfg(any(feature = "cuda", feature = "metal", feature = "rocm", feature = "vulkan", feature = "wgpu"))]
 
 mod common;
+#[path = "common/gpu.rs"]
+mod device;
 
 use burn::prelude::*;
-use burn::tensor::DeviceKind;
 use common::{ResBlock, lean_chain};
+use device::gpu;
 
 const BLOCKS: usize = 8;
 const CHANNELS: usize = 16;
 const SIDE: usize = 16;
 const ACTIVATION: f64 = (CHANNELS * SIDE * SIDE * SIDE * 4) as f64;
-
-fn device() -> Device {
-    #[cfg(feature = "vulkan")]
-    return Device::vulkan(DeviceKind::DefaultDevice).autodiff();
-    #[cfg(not(feature = "vulkan"))]
-    return Device::wgpu(DeviceKind::DefaultDevice).autodiff();
-}
 
 fn live(device: &Device) -> f64 {
     device.memory_pool_usage().expect("a GPU has a pool").bytes_in_use as f64
@@ -27,7 +20,7 @@ fn live(device: &Device) -> f64 {
 
 /// Activations that a block keeps for backward.
 fn kept(recomputed: bool) -> f64 {
-    let device = device();
+    let device = gpu().autodiff();
     device.seed(1);
     let blocks: Vec<ResBlock> = (0..BLOCKS).map(|_| ResBlock::new(CHANNELS, &device)).collect();
     let x =

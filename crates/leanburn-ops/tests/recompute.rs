@@ -133,3 +133,23 @@ fn several_inputs_and_outputs_of_any_rank() {
     assert!(plain.0.iter().all(Option::is_some));
     assert!(run(true) == plain);
 }
+
+#[test]
+#[should_panic(expected = "hand it over among the inputs")]
+fn a_captured_tensor_with_a_gradient_is_refused() {
+    let device = device();
+    let x = volume(&device).require_grad();
+    let captured = x.clone() * 2.0;
+    recompute(&(), x, move |(), x: Tensor<5>| x * captured.clone());
+}
+
+/// As a constant it may be.
+#[test]
+fn a_captured_tensor_without_a_gradient_is_a_constant() {
+    let device = device();
+    let x = volume(&device).require_grad();
+    let captured = x.clone().detach();
+    let y = recompute(&(), x.clone(), move |(), x: Tensor<5>| x * captured.clone());
+    let gradient = backward(y.sum()).take(&x).unwrap();
+    assert_eq!(gradient.into_data(), x.detach().into_data());
+}

@@ -19,9 +19,8 @@ mod reconstruct;
 mod session;
 mod step_down;
 mod train;
-pub(crate) mod volume;
-
-use clap::Subcommand;
+mod trained;
+pub(crate) use clap::Subcommand;
 
 use crate::error::Result;
 

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use leanburn_data::{SlidingWindow, Volume, prepare};
 
-use super::volume::{Loaded, ModelArguments, check_channels, check_output, through};
+use super::trained::{Loaded, ModelArguments, check_channels, check_output};
 use crate::console::print_line;
 use crate::error::{CommandError, Result};
 use crate::progress::Progress;
+use crate::volume::through;
 
 /// `leanburn reconstruct`
 #[derive(Debug, Args)]

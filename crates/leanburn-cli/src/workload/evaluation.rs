@@ -12,10 +12,10 @@ use leanburn_nn::losses::voxel_loss;
 use leanburn_train::{ForecastWorkload, TrainError};
 
 use super::{AnyForecaster, Data, Run, multiples};
-use crate::command::volume::{tensor, through};
 use crate::config::{Config, SystemSection, VoxelObjectiveSection};
 use crate::error::Result;
 use crate::report::{comparison, fields};
+use crate::volume::{tensor, through, values};
 
 /// Metrics by name, the first the one that matters most.
 pub type Metrics = Vec<(&'static str, f64)>;
@@ -75,7 +75,7 @@ impl Run {
                 means.add("reconstruction", f64::from(loss.into_scalar::<f32>()));
                 let [_, extent @ ..] = sample.shape;
                 let count: usize = extent.iter().product();
-                let made = crate::command::volume::values(reconstruction);
+                let made = values(reconstruction);
                 let (made, truth) = (&made[..count], &sample.data[..count]); // the first channel, a radar's occupancy
                 let threshold = section.occupancy_threshold as f32;
                 means.add("iou", intersection_over_union(made, truth, threshold)?);

@@ -1,6 +1,8 @@
 //! Runs a model on a fixture, under any residency policy, and reports everything that comes out.
 #![allow(dead_code, missing_docs)]
 
+pub mod lpips;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -9,7 +11,7 @@ use burn::module::{Flag, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::{DType, Gradients, TensorData};
 use leanburn_nn::blocks::VectorQuantizerConfig;
-use leanburn_nn::losses::{VaeLoss, kl_divergence_mean, l1_loss, l2_loss};
+use leanburn_nn::losses::{AdversarialCriterion, PatchAdversarialLoss, VaeLoss, kl_divergence_mean, l1_loss, l2_loss};
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, PatchDiscriminator, PatchDiscriminatorConfig,
     Vae3dConfig, VqVae3dConfig,
@@ -211,6 +213,36 @@ pub fn run_fixture_on(device: Device, name: &str, policy: ResidencyPolicy, dtype
             outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
         }
     }
+}
+
+/// Parameters and buffers of the VQ-VAE before and after two forward passes in training, and what MONAI has after them.
+pub fn codebook_moved(device: &Device, policy: ResidencyPolicy) -> (Values, Values, Tensors) {
+    let (device, fixture) = (device.clone().autodiff(), Fixture::read("vq_vae"));
+    let mut model = fixture.vq_vae_config().init(&device).with_residency(policy);
+    weights::load_under(&mut model, &fixture.path, "weight.").unwrap();
+    for _ in 0..2 {
+        let (reconstruction, loss) = model.forward(fixture.tensor("input.x", &device));
+        (reconstruction.mean() + loss).backward();
+    }
+    (fixture.values("weight."), state(&model), read_tensors("vq_vae_after"))
+}
+
+/// The scores of a discriminator's judgements by criterion and label: found, and MONAI's.
+pub fn adversarial_scores(device: &Device) -> Vec<(String, f32, f32)> {
+    let text = std::fs::read_to_string(fixture_path("adversarial_loss.json")).unwrap();
+    let reference: Value = serde_json::from_str(&text).unwrap();
+    let judgements: Vec<Vec<f32>> = serde_json::from_value(reference["judgements"].clone()).unwrap();
+    let tensor = |values: &Vec<f32>| Tensor::<1>::from_floats(values.as_slice(), device).reshape([1, 1, 1, 1, -1]);
+    let judgements: Vec<Tensor<5>> = judgements.iter().map(tensor).collect();
+    let scores: BTreeMap<String, f32> = serde_json::from_value(reference["scores"].clone()).unwrap();
+    assert_eq!(scores.len(), 6);
+    let scores = scores.into_iter().map(|(name, expected)| {
+        let (criterion, label) = name.split_once(' ').unwrap();
+        let criterion: AdversarialCriterion = serde_json::from_value(criterion.into()).unwrap();
+        let score = PatchAdversarialLoss::new(criterion).score(&judgements, label == "real").into_scalar::<f32>();
+        (name, score, expected)
+    });
+    scores.collect()
 }
 
 fn forecast<M: MonaiWeights>(model: &M, x: Tensor<5>, prediction: Tensor<4>) -> Outcome {

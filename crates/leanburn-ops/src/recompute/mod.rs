@@ -4,8 +4,8 @@
 //! operation on top of autodiff. Forward runs the segment on tensors that record no graph. Backward makes fresh leaves
 //! of the segment's inputs and parameters, runs it again with a graph, and runs backward through that.
 //!
-//! What the operation does not see: a tensor with a gradient that the closure captures from outside is a constant to
-//! it. Hand such tensors over as inputs.
+//! What the operation cannot see is a tensor with a gradient that the closure captures from outside: it refuses outputs that
+//! depend on one. Hand such tensors over as inputs.
 
 mod parameters;
 mod segment;
@@ -41,6 +41,11 @@ use segment::{Replay, is_tracked, run_and_register};
 ///
 /// Outputs and gradients are those of the plain path bit for bit on a deterministic backend, in any dtype, as long as
 /// no tensor that enters the segment collects three or more gradients (addition is commutative, not associative).
+///
+/// # Panics
+///
+/// If an output depends on a tensor with a gradient that `forward` captures: all such tensors must be among the inputs or in
+/// the module.
 ///
 /// # Example
 ///

@@ -127,6 +127,9 @@ where
 {
     let (kept, guards): (Vec<_>, Vec<_>) = tensors.into_iter().map(Kept::<B>::of::<C>).unzip();
     let outputs = first(kept.iter().map(Kept::for_first_run::<C>).collect());
+    // Its second run would wait for the graph that runs backward, for ever.
+    let captured = outputs.iter().filter_map(|output| lower::<B, C>(output)).any(|output| output.is_tracked());
+    assert!(!captured, "a recomputed segment captures a tensor that has a gradient: hand it over among the inputs");
     let Some(device) = outputs.iter().find_map(|output| lower::<B, C>(output).map(|output| output.device())) else {
         return outputs;
     };

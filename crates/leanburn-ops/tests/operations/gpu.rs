@@ -1,32 +1,24 @@
-//! Every operation on the GPUs of this build, against the CPU.
-//!
-//! Without a graphics card, `scripts/swiftshader.sh` makes a Vulkan device.
+//! Every operation on a GPU, against the CPU.
 
 use burn::prelude::*;
-use burn::tensor::DeviceKind;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
-    Activation, AvgPool3d, Convolution, Interpolation, MaxPool3d, Norm, activate, adaptive_avg_pool3d,
+    Activation, AvgPool3d, Convolution, Gpu, Interpolation, MaxPool3d, Norm, activate, adaptive_avg_pool3d,
     adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, group_norm_act, interpolate3d, max_pool3d,
     norm_act_conv3d, upsample_conv3d,
 };
 
 use crate::case::{Case, Inputs, Operation};
-
-fn devices() -> Vec<Device> {
-    vec![
-        #[cfg(feature = "vulkan")]
-        Device::vulkan(DeviceKind::DefaultDevice),
-        // With both, the second is the first by another name.
-        #[cfg(all(feature = "wgpu", not(feature = "vulkan")))]
-        Device::wgpu(DeviceKind::DefaultDevice),
-    ]
-}
+use crate::device::{gpu, gpu_runtime};
 
 fn check(case: Case, operation: impl Operation) {
-    for device in devices() {
-        case.check_on(&device, operation.clone());
-    }
+    case.check_on(&gpu(), operation);
+}
+
+/// A build with both takes SPIR-V for WebGPU too, unless `scripts/webgpu_layer.c` hides that the driver can.
+#[test]
+fn kernels_are_in_the_language_of_the_device() {
+    assert_eq!(Gpu::of(&gpu()).unwrap().runtime, gpu_runtime());
 }
 
 fn of_volume(volume: [usize; 5]) -> Case {

@@ -7,6 +7,9 @@ mod attention;
 mod case;
 mod conv;
 mod conv_transpose;
+#[cfg(feature = "cube")]
+#[path = "../common/gpu.rs"]
+mod device;
 mod geometry;
 #[cfg(feature = "cube")]
 mod gpu;

@@ -1,8 +1,8 @@
-//! Volumes through a trained model: shared by `reconstruct`, `encode` and `decode`.
+//! A trained model and the files of volumes: shared by `reconstruct`, `encode` and `decode`.
 
 use std::path::{Path, PathBuf};
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use clap::Args;
 use leanburn_data::{Affine, Format, Volume};
 use leanburn_nn::models::AutoencoderKl;
@@ -10,6 +10,7 @@ use leanburn_nn::models::AutoencoderKl;
 use crate::config::Config;
 use crate::device::device_for;
 use crate::error::{CommandError, Result};
+use crate::volume::tensor;
 use crate::workload::trained_model;
 
 /// A trained model and where it runs.
@@ -62,29 +63,6 @@ impl Loaded {
     }
 }
 
-/// Values `[channels, depth, height, width]` as a batch of one.
-pub(crate) fn tensor(data: &[f32], shape: [usize; 4], device: &Device) -> Tensor<5> {
-    let [channels, depth, height, width] = shape;
-    Tensor::from_data(TensorData::new(data.to_vec(), [1, channels, depth, height, width]), device)
-}
-
-/// What `model` makes of values of any extent: padded to a multiple of what it takes, and cropped again.
-pub(crate) fn through(
-    data: &[f32],
-    shape: [usize; 4],
-    multiple: usize,
-    model: impl FnOnce(&[f32], [usize; 4]) -> Tensor<5>,
-) -> Vec<f32> {
-    let (padded, padded_shape) = pad(data, shape, multiple);
-    let output = model(&padded, padded_shape);
-    let [_, channels, depth, height, width] = output.dims();
-    crop(&values(output), [channels, depth, height, width], [shape[1], shape[2], shape[3]])
-}
-
-pub(crate) fn values(tensor: Tensor<5>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
-}
-
 /// Refuses an output that cannot be written or would replace an input, before anything is computed.
 pub(super) fn check_output(path: &Path, inputs: [&Path; 2]) -> Result<()> {
     Format::of(path)?;
@@ -119,43 +97,6 @@ pub(super) fn check_channels(path: &Path, volume: &Volume, expected: usize) -> R
     }
 }
 
-/// The volume with its edge repeated until each axis is a multiple of `multiple`.
-pub(super) fn pad(data: &[f32], shape: [usize; 4], multiple: usize) -> (Vec<f32>, [usize; 4]) {
-    let [channels, from @ ..] = shape;
-    let to = from.map(|size| size.div_ceil(multiple) * multiple);
-    if from == to {
-        return (data.to_vec(), shape);
-    }
-    let mut padded = Vec::with_capacity(channels * to.iter().product::<usize>());
-    for channel in 0..channels {
-        for x in 0..to[0] {
-            for y in 0..to[1] {
-                let (x, y) = (x.min(from[0] - 1), y.min(from[1] - 1));
-                let start = ((channel * from[0] + x) * from[1] + y) * from[2];
-                let row = &data[start..start + from[2]];
-                padded.extend_from_slice(row);
-                padded.extend(std::iter::repeat_n(row[from[2] - 1], to[2] - from[2]));
-            }
-        }
-    }
-    (padded, [channels, to[0], to[1], to[2]])
-}
-
-/// The first `to` voxels of each axis.
-fn crop(data: &[f32], shape: [usize; 4], to: [usize; 3]) -> Vec<f32> {
-    let [channels, from @ ..] = shape;
-    let mut cropped = Vec::with_capacity(channels * to.iter().product::<usize>());
-    for channel in 0..channels {
-        for x in 0..to[0] {
-            for y in 0..to[1] {
-                let start = ((channel * from[0] + x) * from[1] + y) * from[2];
-                cropped.extend_from_slice(&data[start..start + to[2]]);
-            }
-        }
-    }
-    cropped
-}
-
 /// The affine of a grid whose voxels are `factor` times as large: its first voxel's centre moves with them.
 pub(super) fn scale_affine(affine: &Affine, factor: f64) -> Affine {
     let mut scaled = *affine;
@@ -170,15 +111,6 @@ pub(super) fn scale_affine(affine: &Affine, factor: f64) -> Affine {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn padding_repeats_the_edge_and_cropping_undoes_it() {
-        let data: Vec<f32> = (0..2 * 3 * 2 * 5).map(|value| value as f32).collect();
-        let (padded, shape) = pad(&data, [2, 3, 2, 5], 4);
-        assert_eq!(shape, [2, 4, 4, 8]);
-        assert_eq!(padded[4..8], [4.0; 4]);
-        assert_eq!(crop(&padded, shape, [3, 2, 5]), data);
-    }
 
     #[test]
     fn a_coarser_grid_covers_the_same_space() {
