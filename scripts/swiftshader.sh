@@ -40,7 +40,8 @@ JSON
 
 mkdir -p "$folder"
 install_driver >&2
-echo "export VK_ICD_FILENAMES=$folder/icd.json"
+# Without a display the search for GPUs would complain of that folder.
+echo "export VK_ICD_FILENAMES=$folder/icd.json XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-$folder}"
 if [ "${1:-}" = wgpu ]; then
   install_layer >&2
   echo "export VK_LAYER_PATH=$layer VK_INSTANCE_LAYERS=VK_LAYER_LEANBURN_webgpu"

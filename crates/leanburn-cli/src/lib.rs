@@ -10,5 +10,5 @@ pub mod planning;
 pub mod progress;
 pub mod report;
 pub mod run_folder;
-pub mod volume;
+mod volume;
 pub mod workload;

@@ -25,6 +25,12 @@ fn main() -> ExitCode {
         Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())
     };
     let _ = miette::set_hook(Box::new(unbroken)); // fails only where one is set already
+    // Burn panics where a device has no more memory; the error says so already
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| match leanburn_train::is_out_of_memory(panic.payload()) {
+        true => {}
+        false => print(panic),
+    }));
     match Arguments::parse().command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

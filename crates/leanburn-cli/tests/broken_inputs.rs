@@ -61,7 +61,8 @@ fn refuse_all(place: &Place, cases: &[Case]) {
 #[test]
 fn configurations() {
     let place = Place::new();
-    fs::create_dir(place.path("folder")).unwrap();
+    fs::create_dir_all(place.path("folder/inner")).unwrap();
+    fs::write(place.path("folder/config.yaml"), "").unwrap();
     fs::write(place.path("empty.yaml"), "").unwrap();
     fs::write(place.path("binary.yaml"), b"seed: 1\n\xff\xfe\x00\x01").unwrap();
     fs::write(place.path("open.yaml"), "data: {paths: [a\n").unwrap();
@@ -71,7 +72,8 @@ fn configurations() {
         &place,
         &[
             case("train none.yaml", 2, &["none.yaml", "a readable file", "No such file", "check the path"]),
-            case("train folder", 2, &["folder", "a readable file", "directory"]),
+            case("train folder", 2, &["a file, found a folder", "name folder/config.yaml", "--out folder --resume"]),
+            case("train folder/inner", 2, &["a file, found a folder", "name the configuration in it"]),
             case(
                 "train empty.yaml",
                 2,

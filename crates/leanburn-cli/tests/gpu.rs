@@ -117,3 +117,30 @@ fn a_run_that_does_not_fit_steps_down() {
     assert!(peak("limited") < peak("plain"));
     assert!(place.bytes("limited/weights.safetensors") == place.bytes("plain/weights.safetensors"), "weights differ");
 }
+
+/// The device says so itself, at once: nothing that needs the tensor is run.
+#[test]
+fn a_tensor_that_the_device_cannot_make_is_foreseen_and_named() {
+    let place = Place::new();
+    if !place.succeed(&["devices", "--name", gpu_name()]).contains("SwiftShader") {
+        return; // cards make larger ones
+    }
+    let device = format!("device.name={}", gpu_name());
+    let sets = [
+        device.as_str(),
+        "data.phantom.shape=[192, 192, 192]",
+        "data.patch_size=192",
+        "autoencoder.num_channels=[64, 64]",
+        "autoencoder.training.batch_size=1",
+        "autoencoder.training.visualize_interval=0",
+    ];
+    let arguments: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let ended = place.run(&[&["train", "tiny.yaml", "--out", "large"][..], &arguments].concat());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for words in
+        ["that is more than the 2.0 GiB that SwiftShader", "the largest tensor has 1.7 GiB, more than the 1.0 GiB"]
+    {
+        assert!(ended.stdout.contains(words), "{words} in {ended:?}");
+    }
+    assert!(ended.stderr.contains("can't allocate buffer of size") && !ended.stderr.contains("panicked"), "{ended:?}");
+}

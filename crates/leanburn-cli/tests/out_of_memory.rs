@@ -57,6 +57,9 @@ fn it_stops_with_advice_where_that_is_asked_for() {
     let limit = ["--set", "device.memory_limit=16 MiB", "--on-oom", "fail"];
     let ended = place.run(&[&["train", "tiny.yaml", "--out", "run"][..], &with(&limit)].concat());
     assert_eq!(ended.code, Some(1), "{ended:?}");
+    let foreseen =
+        "that is more than the 16.0 MiB that device.memory_limit allows: `leanburn fit CONFIG --budget 16.0MiB`";
+    assert!(ended.stdout.contains(foreseen), "{}", ended.stdout);
     for words in
         ["out of memory in the forward pass of step 0", "may hold 16.0 MiB", "--on-oom step-down", "leanburn fit"]
     {

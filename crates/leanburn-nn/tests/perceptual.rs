@@ -5,7 +5,7 @@ mod common;
 use burn::prelude::*;
 use burn::tensor::Distribution;
 use common::{lpips, relative_error, values};
-use leanburn_nn::losses::{FeatureLoss3dConfig, Lpips, LpipsConfig, LpipsNetwork, Plane};
+use leanburn_nn::losses::{FeatureLoss3dConfig, LpipsConfig, LpipsNetwork, Plane};
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
 

@@ -42,6 +42,7 @@ pub use learner::{AnyLearner, Learner, LearnerConfig, LearnerMemory, LearnerRepo
 pub use loss_scale::{LossScale, LossScaler};
 pub use memory::{CountingAllocator, MemoryMonitor, MemoryUse, PhasePeaks};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
+pub use out_of_memory::{is_out_of_memory, or_out_of_memory};
 pub use perceptual::{Perceptual, PerceptualKind};
 pub use precision::Precision;
 pub use recorded_step::{RecordStepError, record_step};

@@ -18,17 +18,23 @@ const SIGNS: [&str; 8] = [
     "ERROR_OUT_OF_DEVICE_MEMORY",
 ];
 
-/// Runs a part of a step; the first line of what was said if it did not fit.
+/// Runs something on a device; the line that says what was asked for, if the device has no more memory. CubeCL and Burn panic
+/// then; [`is_out_of_memory`] tells a panic hook what need not be printed.
 ///
 /// # Panics
 ///
 /// Panics as `part` does if that is for another reason.
-pub(crate) fn or_out_of_memory<T>(part: impl FnOnce() -> T) -> Result<T, String> {
+pub fn or_out_of_memory<T>(part: impl FnOnce() -> T) -> Result<T, String> {
     // What is changed half-way is dropped, or said to be lost.
     catch_unwind(AssertUnwindSafe(part)).map_err(|payload| match reason(payload.as_ref()) {
         Some(reason) => reason,
         None => resume_unwind(payload),
     })
+}
+
+/// Whether a panic says that a device has no more memory.
+pub fn is_out_of_memory(payload: &(dyn Any + Send)) -> bool {
+    reason(payload).is_some()
 }
 
 fn reason(payload: &(dyn Any + Send)) -> Option<String> {

@@ -14,15 +14,18 @@ mod forecast;
 mod measure;
 mod outcome;
 mod plan;
+mod planned;
 mod recipes;
 mod reconstruct;
 mod session;
 mod step_down;
 mod train;
 mod trained;
-pub(crate) use clap::Subcommand;
 
-use crate::error::Result;
+use clap::Subcommand;
+use leanburn_train::or_out_of_memory;
+
+use crate::error::{CommandError, Result};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -58,8 +61,16 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// [`CommandError`](crate::error::CommandError) with what to do.
+    /// [`CommandError`] with what to do, also where a device has no more memory.
     pub fn run(self) -> Result<()> {
+        or_out_of_memory(|| self.dispatch()).unwrap_or_else(|reason| {
+            let remedy =
+                "give it a smaller volume (`--patch` where the command has it), or a `--device` with more memory";
+            Err(CommandError::OutOfMemory { reason: format!("out of memory: {reason}"), remedy: remedy.into() })
+        })
+    }
+
+    fn dispatch(self) -> Result<()> {
         match self {
             Self::Train(train) => train.run(),
             Self::Plan(plan) => plan.run(),

@@ -4,10 +4,12 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
+use leanburn_ops::is_gpu;
 use leanburn_train::{CheckpointStore, StepReport, TrainError, Trainer};
 
 use super::account::Account;
 use super::outcome::{Outcome, PEAK};
+use super::planned::Planned;
 use crate::config::Config;
 use crate::console::print_line;
 use crate::error::{CommandError, Result};
@@ -35,15 +37,6 @@ pub(super) struct Session<'a> {
     /// The most that was taken from the device, in bytes.
     reserved: u64,
     planned: Planned,
-}
-
-/// What a step was planned to hold, without volumes in memory and waiting batches.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Planned {
-    /// The most at once, in bytes.
-    pub peak: u64,
-    /// What a GPU's pool takes from the device for it, in bytes.
-    pub reserved: Option<u64>,
 }
 
 impl<'a> Session<'a> {
@@ -97,6 +90,9 @@ impl<'a> Session<'a> {
         let planned = self.account().planned();
         let reserve = self.planned.reserved.map(|bytes| format!(", reserve of the pool {}", ByteSize::b(bytes)));
         progress.note(&format!("planned peak {}{}", ByteSize::b(planned), reserve.unwrap_or_default()));
+        for remark in self.planned.remarks(self.planned.reserved.unwrap_or(planned), self.config, &self.device) {
+            progress.note(&remark);
+        }
         self.write_plan()?;
         if self.trainer.steps() == 0 {
             self.validate(&progress)?;
@@ -228,14 +224,19 @@ impl<'a> Session<'a> {
         write_atomic(&path, page.as_bytes()).map_err(CommandError::writing(&path))
     }
 
+    /// Of a GPU's memory: what the data takes is not there.
     fn account(&mut self) -> Account {
         let batch = self.config.training().batch_size;
         let batch_bytes = self.data.extent().map_or(0, |extent| BatchShape::of(self.config, batch, extent).bytes());
+        let (data, batches) = match is_gpu(&self.device) {
+            true => (0, 0),
+            false => (self.data.cached_bytes(), batch_bytes * (self.config.prefetch() + 1) as u64),
+        };
         Account {
             learners: self.trainer.memory(),
-            data: self.data.cached_bytes(),
+            data,
             is_sequence: self.config.sequence.is_some(),
-            batches: batch_bytes * (self.config.prefetch() + 1) as u64,
+            batches,
             peak: self.peak,
             planned_step: self.planned.peak,
         }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use leanburn_train::Trainer;
 
-use super::session::{Planned, Session};
+use super::planned::Planned;
+use super::session::Session;
 use super::step_down::StepDown;
 use crate::config::Config;
 use crate::console::print_line;
 use crate::device::device_of;
 use crate::error::{CommandError, Result};
-use crate::planning::{ConfigSpace, memory_of};
 use crate::progress::Progress;
 use crate::run_folder::RunFolder;
 use crate::workload::{self, Data};
@@ -91,7 +91,7 @@ impl Train {
         let data = open_data(config)?;
         data.check(config)?; // before anything is written
 
-        let planned = plan_step(config, source, &data)?;
+        let planned = Planned::of(config, source, &data)?;
         let mut trainer = Trainer::new(run, workload::trainer(config), &training_device);
         let store = folder.checkpoints(config.training().keep_checkpoints);
         match store.latest().filter(|_| resume) {
@@ -119,15 +119,6 @@ fn advice(lower: Option<String>) -> String {
     format!(
         "{step}run `leanburn fit CONFIG --budget SIZE --allow model` for what would fit, or close other programs on the device"
     )
-}
-
-/// The peak of a step and what a GPU's pool reserves for it, as its recording shows them.
-fn plan_step(config: &Config, source: &str, data: &Data) -> Result<Planned> {
-    let (target, memory) = memory_of(&config.device.name)?;
-    let space = ConfigSpace::new(config, source, target, || data.extent())?;
-    let candidate = space.configured();
-    let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(memory);
-    Ok(Planned { peak: timeline.peak(), reserved: memory.reserved(&timeline) })
 }
 
 /// Opens the data, with progress if it takes long.

@@ -144,6 +144,14 @@ fn read_text(path: &Path) -> Result<String, Box<Mistake>> {
     let mistake = |found: String, expected: &str, help: &str| {
         Mistake::without_key(MistakeKind::File, Place::Document, found, expected, help)
     };
+    if path.is_dir() {
+        let (folder, config) = (path.display(), path.join("config.yaml"));
+        let help = match config.is_file() {
+            true => format!("name {}; to go on with that run add --out {folder} --resume", config.display()),
+            false => "name the configuration in it".into(),
+        };
+        return Err(mistake("a folder".into(), "a file", &help));
+    }
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
