@@ -36,7 +36,8 @@ pub enum TrainError {
     OutOfMemory {
         /// The step that did not fit.
         step: u64,
-        /// Where in it: "forward", "backward" or "update".
+        /// Where in it: "forward", "backward" or "update"; "forward or backward" where a device runs late and said so after
+        /// both.
         phase: &'static str,
         /// What was asked for and what there was.
         reason: String,

@@ -13,7 +13,7 @@ use crate::buffers::Buffers;
 use crate::learner_files::{AVERAGE, LearnerFiles, WEIGHTS};
 use crate::recorded_optimizer::RecordedOptimizer;
 use crate::{
-    Accumulator, LossScale, LossScaler, OptimizerConfig, Schedule, ScheduleConfig, TrainError, WeightAverage,
+    Accumulator, LossScale, LossScaler, OptimizerConfig, Prepared, Schedule, ScheduleConfig, TrainError, WeightAverage,
     prepare_gradients,
 };
 
@@ -41,6 +41,7 @@ pub struct Learner<M: Module> {
     schedule: Schedule,
     scaler: LossScaler,
     accumulator: Accumulator<M>,
+    prepared: Option<Prepared>,
     average: Option<WeightAverage<M>>,
     /// Running statistics at the beginning of the step.
     buffers: Option<Buffers>,
@@ -98,7 +99,11 @@ pub trait AnyLearner {
     /// With `share = 1 / steps`, the sum over `steps` micro-batches is the gradient of the mean loss of the large batch.
     fn accumulate(&mut self, loss: Tensor<1>, share: f64);
 
-    /// Takes an optimizer step with the accumulated gradients; `None` if there are none.
+    /// Readies the accumulated gradients for the optimizer, and reads their norm. A GPU runs late: what it had no memory for
+    /// since the step began shows here, before anything is changed.
+    fn prepare(&mut self);
+
+    /// Takes an optimizer step with the prepared gradients; `None` if there are none.
     ///
     /// If they are infinite or undefined, weights, running statistics and average are those of the step's beginning.
     fn step(&mut self, step: u64) -> Option<LearnerReport>;
@@ -138,6 +143,7 @@ impl<M: Module> Learner<M> {
             schedule: config.schedule.init()?,
             scaler: LossScaler::new(config.loss_scale),
             accumulator: Accumulator::default(),
+            prepared: None,
             average: config.average_decay.map(|decay| WeightAverage::new(&module, decay)),
             recorded: is_recorded(&module).then(|| RecordedOptimizer::new(&config.optimizer)),
             module: Some(module),
@@ -189,14 +195,14 @@ impl<M: Module> AnyLearner for Learner<M> {
     }
 
     fn begin(&mut self) {
-        self.accumulator = Accumulator::default();
+        (self.accumulator, self.prepared) = (Accumulator::default(), None);
         self.buffers = Some(Buffers::of(self.module()));
         recording::serves(Purpose::Weights, self.module());
         self.average.iter().for_each(|average| recording::serves(Purpose::Average, average.module()));
     }
 
     fn abandon(&mut self) {
-        self.accumulator = Accumulator::default();
+        (self.accumulator, self.prepared) = (Accumulator::default(), None);
         if self.buffers.is_some() {
             self.restore_buffers();
         }
@@ -211,11 +217,16 @@ impl<M: Module> AnyLearner for Learner<M> {
         self.accumulator.add(module, gradients);
     }
 
+    fn prepare(&mut self) {
+        let (loss_scale, max_norm) = (self.scaler.scale(), self.config.max_grad_norm);
+        let gradients = self.accumulator.take();
+        self.prepared = gradients.map(|gradients| prepare_gradients(self.module(), gradients, loss_scale, max_norm));
+    }
+
     fn step(&mut self, step: u64) -> Option<LearnerReport> {
-        let gradients = self.accumulator.take()?;
+        let prepared = self.prepared.take()?;
         let loss_scale = self.scaler.scale();
         let learning_rate = self.schedule.at(step);
-        let prepared = prepare_gradients(self.module(), gradients, loss_scale, self.config.max_grad_norm);
         let finite = prepared.norm.is_finite();
         match finite {
             true => self.update(learning_rate, prepared.gradients),
@@ -263,7 +274,7 @@ impl<M: Module> AnyLearner for Learner<M> {
         };
         Ok(Box::new(move || {
             (self.module, self.optimizer, self.scaler) = (Some(module), optimizer, scaler);
-            (self.accumulator, self.buffers) = (Accumulator::default(), None);
+            (self.accumulator, self.prepared, self.buffers) = (Accumulator::default(), None, None);
             if let (Some(here), Some(average)) = (&mut self.average, average) {
                 here.set(average);
             }

@@ -136,12 +136,15 @@ impl<W: Workload> Trainer<W> {
                 Some(Err(error)) => Err(error.into()),
                 None => Err(TrainError::OutOfBatches { step }),
             };
-            if let Err(error) = taken {
-                self.workload.learners().into_iter().for_each(|learner| learner.abandon());
-                return Err(error);
-            }
+            taken.inspect_err(|_| self.abandon())?;
         }
         let device = self.device.clone();
+        let learners = self.workload.learners().into_iter();
+        let prepare = || in_pass(Pass::Update, &device, || learners.for_each(|learner| learner.prepare()));
+        or_out_of_memory(prepare).map_err(|reason| {
+            self.abandon();
+            out_of_memory(step, "forward or backward", reason)
+        })?;
         let learners = self.workload.learners().into_iter();
         let update = || in_pass(Pass::Update, &device, || learners.filter_map(|learner| learner.step(step)).collect());
         let learners: Vec<_> = or_out_of_memory(update).map_err(|reason| out_of_memory(step, "update", reason))?;
@@ -154,6 +157,11 @@ impl<W: Workload> Trainer<W> {
         let report = StepReport { step, losses: sums.into_iter().map(mean).collect(), learners, memory, phases };
         self.count_bad_steps(&report)?;
         Ok(report)
+    }
+
+    /// Breaks the step off.
+    fn abandon(&mut self) {
+        self.workload.learners().into_iter().for_each(|learner| learner.abandon());
     }
 
     fn micro_step(
