@@ -143,6 +143,12 @@ pub fn device(name: &str) -> Result<Device> {
     })
 }
 
+/// What the GPU called `name` says of itself; none if this build or this machine has not got it.
+pub fn gpu_of(name: &str) -> Option<Gpu> {
+    let device = device(name).ok()?;
+    quietly(|| Gpu::of(&device)).flatten()
+}
+
 /// The device called `name`, which must compute in `precision`.
 ///
 /// # Errors

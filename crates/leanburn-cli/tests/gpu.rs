@@ -118,6 +118,26 @@ fn a_run_that_does_not_fit_steps_down() {
     assert!(place.bytes("limited/weights.safetensors") == place.bytes("plain/weights.safetensors"), "weights differ");
 }
 
+/// A plan is held against the device that is here, without being told its memory.
+#[test]
+fn a_plan_is_for_the_device_that_is_here() {
+    let place = Place::new();
+    if !place.succeed(&["devices", "--name", gpu_name()]).contains("SwiftShader") {
+        return; // of cards the catalogue knows more
+    }
+    let device = format!("device.name={}", gpu_name());
+    let planned = place.succeed(&["plan", "tiny.yaml", "--set", &device]);
+    let here =
+        format!("device.name is {}, SwiftShader Device (Subzero), which the catalogue does not have", gpu_name());
+    assert!(planned.contains(&here) && planned.contains("2.0 GiB"), "{planned}");
+    let fitted: Value =
+        serde_json::from_str(&place.succeed(&["fit", "tiny.yaml", "--set", &device, "--json"])).unwrap();
+    assert_eq!(fitted["budget_bytes"].as_u64(), Some(1 << 31), "{fitted:#}");
+    let large = ["--set", "data.phantom.shape=[192, 192, 192]", "--set", "data.patch_size=192", "--set", &device];
+    let refused = place.run(&[&["plan", "tiny.yaml"][..], &large].concat());
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+}
+
 /// The device says so itself, at once: nothing that needs the tensor is run.
 #[test]
 fn a_tensor_that_the_device_cannot_make_is_foreseen_and_named() {

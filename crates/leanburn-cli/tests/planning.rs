@@ -153,19 +153,19 @@ fn without_a_named_card_the_plan_is_for_the_device_of_the_configuration() {
         assert_eq!(peak(&["--set", &set]), (name.to_string(), on_card), "this build need not have it");
         assert_eq!(peak(&["--set", &set, "--gpu", "rtx-4090"]), (card.clone(), on_card));
     }
-    let vulkan = ["--set", "device.name=vulkan"];
-    let remark = "device.name is vulkan, a graphics card that was not named: ";
-    let printed = run(&place, "plan", &vulkan).stdout;
-    for part in [remark, "its memory is not known", "--gpu rtx-4090", "on a graphics card (vulkan)"] {
+    let rocm = ["--set", "device.name=rocm"];
+    let remark = "device.name is rocm, a graphics card that was not named: ";
+    let printed = run(&place, "plan", &rocm).stdout;
+    for part in [remark, "its memory is not known", "--gpu rtx-4090", "on a graphics card (rocm)"] {
         assert!(printed.contains(part), "{part} is not in\n{printed}");
     }
     for command in ["plan", "fit"] {
-        let printed = run(&place, command, &[&vulkan[..], &["--budget", "1GiB"]].concat()).stdout;
+        let printed = run(&place, command, &[&rocm[..], &["--budget", "1GiB"]].concat()).stdout;
         assert!(printed.contains(remark) && !printed.contains("its memory"), "{printed}");
         assert!(!run(&place, command, &["--budget", "1GiB"]).stdout.contains("device.name"), "{command}");
     }
-    let (fit, _) = ask_tiny(&place, "fit", &[&vulkan[..], &["--budget", "1GiB"]].concat());
-    assert_eq!(fit["device"].as_str(), Some("vulkan"));
+    let (fit, _) = ask_tiny(&place, "fit", &[&rocm[..], &["--budget", "1GiB"]].concat());
+    assert_eq!(fit["device"].as_str(), Some("rocm"));
     refuse(
         &place,
         &[&["plan", "tiny.yaml"], &SETTINGS[..], &["--set", "device.name=vulcan"]].concat(),
@@ -502,7 +502,7 @@ fn a_page_says_what_it_draws_and_leaves_out() {
     assert!(!plain.contains("are drawn") && !plain.contains(pool));
     let accumulated = page(&["--set", "autoencoder.training.gradient_accumulation_steps=5"]);
     assert!(accumulated.contains(drawn) && !accumulated.contains(pool), "{accumulated}");
-    let unknown = page(&["--set", "device.name=vulkan"]);
+    let unknown = page(&["--set", "device.name=rocm"]);
     assert!(unknown.contains(pool) && unknown.contains("a graphics card that was not named"));
 }
 

@@ -79,6 +79,17 @@ impl Device {
             .ok_or_else(|| UnknownDevice { name: name.to_owned(), candidates: candidates(&wanted) })
     }
 
+    /// The device that a driver calls so, such as `NVIDIA A100-SXM4-80GB`, with that memory.
+    pub fn of_driver(name: &str, memory_bytes: u64) -> Option<&'static Self> {
+        let (wanted, is_pcie) = (chip(name), name.to_ascii_lowercase().contains("pcie"));
+        let is_like = |device: &&Self| {
+            chip(device.name) == wanted && (0.94..1.06).contains(&(memory_bytes as f64 / device.memory_bytes as f64))
+        };
+        let of_the_form = |device: &&Self| device.name.contains("pcie") == is_pcie;
+        let all = || DEVICES.iter().filter(is_like);
+        all().find(of_the_form).or_else(|| all().next())
+    }
+
     /// What [`plain`] makes of its names.
     fn keys(&self) -> [String; 2] {
         let name = plain(self.name);
@@ -126,11 +137,25 @@ fn candidates(wanted: &str) -> Vec<&'static str> {
     [names(&begins), names(&alike), names(&|_| true)].into_iter().find(|names| !names.is_empty()).unwrap_or_default()
 }
 
+/// A name without its maker, series, form and memory, and without what stands in parentheses.
+fn chip(name: &str) -> String {
+    let name = name.split('(').next().unwrap_or_default().to_ascii_lowercase();
+    let is_size = |word: &str| {
+        word == "gb" || word.strip_suffix("gb").is_some_and(|size| size.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let says_nothing = |word: &str| SERIES.contains(&word) || FORMS.iter().any(|form| word.starts_with(form));
+    let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.filter(|word| !is_size(word) && !says_nothing(word)).collect()
+}
+
+const SERIES: [&str; 8] = ["nvidia", "amd", "apple", "geforce", "radeon", "tesla", "rtx", "rx"];
+const FORMS: [&str; 3] = ["pcie", "sxm", "hbm"];
+
 /// A name without what does not tell devices apart.
 fn plain(name: &str) -> String {
     let mut name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     name.make_ascii_lowercase();
-    for word in ["nvidia", "amd", "apple", "geforce", "radeon", "tesla", "rtx", "rx"] {
+    for word in SERIES {
         name = name.strip_prefix(word).map(str::to_owned).unwrap_or(name);
     }
     let size = name.strip_suffix("gib").or_else(|| name.strip_suffix("gb"));
@@ -240,6 +265,34 @@ mod tests {
         ];
         for (name, expected) in names {
             assert_eq!(Device::find(name).map(|device| device.name), Ok(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn drivers_names_find_their_device() {
+        let names = [
+            ("NVIDIA GeForce RTX 4090", 24, "rtx-4090"),
+            ("NVIDIA GeForce RTX 3080", 10, "rtx-3080-10gb"),
+            ("NVIDIA GeForce RTX 3080", 12, "rtx-3080-12gb"),
+            ("NVIDIA A100-SXM4-80GB", 80, "a100-80gb"),
+            ("NVIDIA A100-PCIE-40GB", 40, "a100-40gb"),
+            ("NVIDIA H100 80GB HBM3", 80, "h100-sxm"),
+            ("NVIDIA H100 PCIe", 80, "h100-pcie"),
+            ("Tesla V100-SXM2-32GB", 32, "v100-32gb"),
+            ("Tesla T4", 15, "t4"),
+            ("AMD Radeon RX 7900 XTX (RADV NAVI31)", 24, "rx-7900-xtx"),
+        ];
+        for (name, gibibytes, expected) in names {
+            let found = Device::of_driver(name, gibibytes << 30).map(|device| device.name);
+            assert_eq!(found, Some(expected), "{name}");
+        }
+        for (name, gibibytes) in [
+            ("NVIDIA GeForce RTX 4090 Laptop GPU", 16),
+            ("NVIDIA H100 NVL", 94),
+            ("llvmpipe (LLVM 15.0.6)", 24),
+            ("", 24),
+        ] {
+            assert_eq!(Device::of_driver(name, gibibytes << 30), None, "{name}");
         }
     }
 

@@ -54,8 +54,9 @@ pub struct Fit {
 impl Fit {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
-        let (mut config, (budget, bytes)) = both(load(&self.config, &self.set), self.budget.required())?;
+        let (mut config, budget) = both(load(&self.config, &self.set), self.budget.resolve())?;
         let budget = budget.on(&config.device.name)?;
+        let bytes = budget.required()?;
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
         let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
         let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), beside: budget.context_bytes() };

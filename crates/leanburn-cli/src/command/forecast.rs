@@ -17,8 +17,6 @@ use crate::report::{Advice, PlanPage, PredictionRow};
 const MOST_SEGMENTS: usize = 8;
 /// The share of a step's time from which on attention is worth a remark.
 const MUCH_ATTENTION: f64 = 0.5;
-/// The share of a CUDA card that one allocation may have in the default pool.
-const LARGEST_ALLOCATION: f64 = 0.25;
 
 /// A step as it was traced, held against a budget.
 pub(super) struct Forecast<'a> {
@@ -100,8 +98,7 @@ impl Forecast<'_> {
     /// What a verdict alone does not say.
     fn remarks(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
-        let limit = self.budget.gpu.map(|gpu| (LARGEST_ALLOCATION * gpu.memory_bytes as f64) as u64);
-        let over = limit.filter(|limit| largest > *limit).map(|limit| {
+        let over = self.budget.largest_allocation().filter(|limit| largest > *limit).map(|limit| {
             format!(
                 "the largest tensor has {}, more than the {} that one allocation of this card may have in the default pool",
                 ByteSize::b(largest),

@@ -2,11 +2,12 @@
 
 use bytesize::ByteSize;
 use clap::Args;
+use leanburn_ops::Gpu;
 use leanburn_plan::catalogue::Device;
 use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Rates, Target};
 
 use super::rates_for;
-use crate::device::is_cpu;
+use crate::device::{gpu_of, is_cpu};
 use crate::error::{CommandError, Result};
 
 /// What a plan is held against.
@@ -26,16 +27,28 @@ pub struct BudgetArguments {
 /// A budget in bytes, and what it is the memory of.
 #[derive(Debug, Clone)]
 pub struct Budget {
-    /// The card, if one was named.
+    /// The card of the catalogue, if one was named or is the one that is here.
     pub gpu: Option<&'static Device>,
-    /// Bytes that may be used; none if nothing was said.
+    /// Bytes that may be used; none if nothing is known.
     pub bytes: Option<u64>,
-    /// The device of the configuration, if it is a card that nothing else is known of.
-    unknown: Option<String>,
+    /// The device of the configuration, if it is a card that the catalogue does not tell of.
+    unlisted: Option<Unlisted>,
+}
+
+/// A card that is in no catalogue, or that nothing is known of.
+#[derive(Debug, Clone)]
+struct Unlisted {
+    /// As the configuration names it.
+    name: String,
+    /// What it says of itself, if it is on this machine and this build can use it.
+    here: Option<Gpu>,
 }
 
 /// The card whose speed times are foreseen by where none is named.
 const TYPICAL: &str = "rtx-4090";
+
+/// Share of a card's memory that one allocation may have: CubeCL's default pool gives no page of more.
+const LARGEST_ALLOCATION: f64 = 0.25;
 
 impl BudgetArguments {
     /// The budget that the arguments come to.
@@ -74,24 +87,7 @@ impl BudgetArguments {
         }
         let whole = self.budget.map(|budget| budget.as_u64()).or(gpu.map(|gpu| gpu.memory_bytes));
         let bytes = whole.map(|whole| (whole as f64 * self.fraction.unwrap_or(1.0)) as u64);
-        Ok(Budget { gpu, bytes, unknown: None })
-    }
-}
-
-impl BudgetArguments {
-    /// As [`resolve`](Self::resolve), and its bytes, which must be given.
-    ///
-    /// # Errors
-    ///
-    /// [`CommandError::Arguments`].
-    pub fn required(&self) -> Result<(Budget, u64)> {
-        let budget = self.resolve()?;
-        let missing = || CommandError::Arguments {
-            mistakes: vec![("--budget".to_string(), "is missing; a fit needs it, or --gpu".to_string())],
-            remedy: "such as `--budget 24GiB` or `--gpu rtx-4090`",
-        };
-        let bytes = budget.bytes.ok_or_else(missing)?;
-        Ok((budget, bytes))
+        Ok(Budget { gpu, bytes, unlisted: None })
     }
 }
 
@@ -113,46 +109,81 @@ fn memory_of_target(target: Target) -> &'static dyn MemoryModel {
 }
 
 impl Budget {
-    /// The budget on the device that a configuration names, where the arguments name no card.
+    /// The budget on the device that a configuration names, where the arguments name no card. A card that is here is asked.
     ///
     /// # Errors
     ///
     /// [`CommandError::Device`] for a name that is unknown.
     pub fn on(mut self, device_name: &str) -> Result<Self> {
-        if self.gpu.is_none() && !is_cpu(device_name)? {
-            self.unknown = Some(device_name.to_string());
+        if self.gpu.is_some() || is_cpu(device_name)? {
+            return Ok(self);
+        }
+        let here = gpu_of(device_name);
+        self.gpu = here.as_ref().and_then(|gpu| Device::of_driver(&gpu.name, gpu.memory?));
+        let memory = self.gpu.map(|gpu| gpu.memory_bytes).or(here.as_ref().and_then(|gpu| gpu.memory));
+        self.bytes = self.bytes.or(memory);
+        if self.gpu.is_none() {
+            self.unlisted = Some(Unlisted { name: device_name.to_string(), here });
         }
         Ok(self)
     }
 
+    /// Its bytes, which must be known.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::Arguments`] with how to say them.
+    pub fn required(&self) -> Result<u64> {
+        self.bytes.ok_or_else(|| CommandError::Arguments {
+            mistakes: vec![("--budget".to_string(), "is missing; a fit needs it, or --gpu".to_string())],
+            remedy: "such as `--budget 24GiB` or `--gpu rtx-4090`",
+        })
+    }
+
+    /// Bytes of the largest tensor that the device makes, where that is known.
+    pub fn largest_allocation(&self) -> Option<u64> {
+        let listed = self.gpu.map(|gpu| (LARGEST_ALLOCATION * gpu.memory_bytes as f64) as u64);
+        listed.or(self.here().map(|gpu| gpu.largest_allocation))
+    }
+
+    fn here(&self) -> Option<&Gpu> {
+        self.unlisted.as_ref()?.here.as_ref()
+    }
+
     /// The device's name for machines: that of the card, or of the configuration.
     pub fn name(&self) -> &str {
-        self.gpu.map(|gpu| gpu.name).or(self.unknown.as_deref()).unwrap_or("flex")
+        let unlisted = self.unlisted.as_ref().map(|card| card.name.as_str());
+        self.gpu.map(|gpu| gpu.name).or(unlisted).unwrap_or("flex")
     }
 
     /// The device in words.
     pub fn describe(&self) -> String {
-        match (self.gpu, &self.unknown) {
+        match (self.gpu, &self.unlisted) {
             (Some(gpu), _) => gpu.full_name.to_string(),
-            (None, Some(name)) => format!("a graphics card ({name})"),
+            (None, Some(Unlisted { name, here: Some(gpu) })) => format!("{} ({name})", gpu.name),
+            (None, Some(Unlisted { name, here: None })) => format!("a graphics card ({name})"),
             (None, None) => "the CPU".to_string(),
         }
     }
 
     /// What is not known of the device, and how to tell.
     pub fn remark(&self) -> Option<String> {
-        let name = self.unknown.as_deref()?;
+        let Unlisted { name, here } = self.unlisted.as_ref()?;
+        let what = match here {
+            Some(gpu) => format!("{}, which the catalogue does not have", gpu.name),
+            None => "a graphics card that was not named".into(),
+        };
         let size = if self.bytes.is_none() { "its memory is not known, " } else { "" };
         let typical = Device::find(TYPICAL).map_or(TYPICAL, |card| card.full_name);
         Some(format!(
-            "device.name is {name}, a graphics card that was not named: {size}the driver's context is not counted, times are \
-             those of the {typical}; name it with --gpu, as in --gpu {TYPICAL}"
+            "device.name is {name}, {what}: {size}the driver's context is not counted, times are those of the {typical}; name \
+             one with --gpu, as in --gpu {TYPICAL}"
         ))
     }
 
     /// How fast the device is.
     pub fn rates(&self) -> Rates {
-        let typical = || self.unknown.as_ref().and_then(|_| Device::find(TYPICAL).ok());
+        let typical = || self.unlisted.as_ref().and_then(|_| Device::find(TYPICAL).ok());
         rates_for(self.gpu.or_else(typical))
     }
 
@@ -168,6 +199,6 @@ impl Budget {
 
     /// What a recording must stand for.
     pub fn target(&self) -> Target {
-        if self.gpu.is_some() || self.unknown.is_some() { Target::Gpu } else { Target::Cpu }
+        if self.gpu.is_some() || self.unlisted.is_some() { Target::Gpu } else { Target::Cpu }
     }
 }
