@@ -133,7 +133,8 @@ fn a_plan_is_for_the_device_that_is_here() {
     let fitted: Value =
         serde_json::from_str(&place.succeed(&["fit", "tiny.yaml", "--set", &device, "--json"])).unwrap();
     assert_eq!(fitted["budget_bytes"].as_u64(), Some(1 << 31), "{fitted:#}");
-    let large = ["--set", "data.phantom.shape=[192, 192, 192]", "--set", "data.patch_size=192", "--set", &device];
+    let large = [device.as_str(), "data.phantom.shape=[256, 256, 256]", "data.patch_size=256"];
+    let large: Vec<&str> = large.iter().flat_map(|set| ["--set", set]).collect();
     let refused = place.run(&[&["plan", "tiny.yaml"][..], &large].concat());
     assert_eq!(refused.code, Some(1), "{refused:?}");
 }
