@@ -98,8 +98,10 @@ def of_leanburn(options: argparse.Namespace) -> list[dict]:
     config = pathlib.Path(__file__).resolve().parent / "gpu_autoencoder.yaml"
     sets = [
         f"device.name={options.device}",
+        f"data.phantom.shape={options.shape}",
         f"data.voxel_size={options.shape}",
         f"autoencoder.num_channels={options.channels}",
+        f"autoencoder.attention_levels=[{', '.join(['false'] * len(options.channels))}]",
     ]
     command = [options.leanburn, "measure", "--ladder", "--json", "--steps", str(options.steps), str(config)]
     command += [argument for item in sets for argument in ("--set", item)]

@@ -149,6 +149,17 @@ pub fn gpu_of(name: &str) -> Option<Gpu> {
     quietly(|| Gpu::of(&device)).flatten()
 }
 
+/// The half precision to use on the device called `name`, bfloat16 if it computes in both: as it says if it is here, else as
+/// Burn knows of its kind.
+pub fn half_precision(name: &str) -> Option<Precision> {
+    let halves = [Precision::Bf16, Precision::F16];
+    match device(name) {
+        Ok(device) => quietly(|| halves.into_iter().find(|half| half.is_supported_by(&device))).flatten(),
+        Err(_) if matches!(family(name), Ok((Family { name: "vulkan" | "wgpu", .. }, _))) => Some(Precision::F16),
+        Err(_) => Some(Precision::Bf16),
+    }
+}
+
 /// The device called `name`, which must compute in `precision`.
 ///
 /// # Errors

@@ -118,6 +118,24 @@ fn a_run_that_does_not_fit_steps_down() {
     assert!(place.bytes("limited/weights.safetensors") == place.bytes("plain/weights.safetensors"), "weights differ");
 }
 
+/// Half precision is a rung where the device computes in it.
+#[test]
+fn the_ladder_has_the_rungs_that_the_device_has() {
+    let place = Place::new();
+    let sets = [format!("device.name={}", gpu_name()), "autoencoder.training.discriminator=null".into()];
+    let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let measured =
+        place.succeed(&[&["measure", "tiny.yaml", "--ladder", "--steps", "1", "--json"][..], &sets].concat());
+    let measured: Value = serde_json::from_str(&measured).unwrap();
+    let savers: Vec<&str> =
+        measured["ladder"].as_array().unwrap().iter().map(|row| row["saver"].as_str().unwrap()).collect();
+    let listed = place.succeed(&["devices"]);
+    let computes = listed.lines().find(|line| line.starts_with(&format!("│ {} ", gpu_name()))).unwrap();
+    let half = ["bf16", "f16"].into_iter().find(|half| computes.contains(half));
+    assert!(savers.contains(&"recomputation"), "{savers:?}");
+    assert_eq!(savers.into_iter().find(|saver| saver.ends_with("f16")), half, "{computes}");
+}
+
 /// A plan is held against the device that is here, without being told its memory.
 #[test]
 fn a_plan_is_for_the_device_that_is_here() {

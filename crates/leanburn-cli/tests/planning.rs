@@ -403,6 +403,21 @@ fn a_fit_is_confirmed_by_plan_and_by_measure() {
     assert!(place.text("other.yaml").starts_with("# tiny.yaml, fitted into "));
 }
 
+/// A T4 has no units for bfloat16; Burn has none on Vulkan.
+#[test]
+fn half_precision_is_one_that_the_device_computes_in() {
+    let place = Place::new();
+    let mut cases = vec![(vec![], "bf16"), (vec!["--gpu", "rtx-4090"], "bf16"), (vec!["--gpu", "t4"], "f16")];
+    if cfg!(not(feature = "vulkan")) {
+        cases.push((vec!["--set", "device.name=vulkan"], "f16"));
+        cases.push((vec!["--set", "device.name=vulkan", "--gpu", "rtx-4090"], "f16"));
+    }
+    for (arguments, half) in cases {
+        let printed = run(&place, "plan", &[&["--explain"][..], &arguments].concat()).stdout;
+        assert!(printed.contains(&format!("- numerics: device.precision = {half} saves")), "{arguments:?}: {printed}");
+    }
+}
+
 fn bytes_of(text: &str) -> u64 {
     text.parse::<ByteSize>().unwrap().as_u64()
 }

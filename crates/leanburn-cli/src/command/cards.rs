@@ -6,6 +6,7 @@ use std::path::Path;
 use bytesize::ByteSize;
 use leanburn_plan::catalogue::Device;
 use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plan, Plans, Target, Timeline};
+use leanburn_train::Precision;
 
 use super::plan::load;
 use crate::config::{Config, recipes};
@@ -79,7 +80,7 @@ impl Column {
         let mut config = config.clone();
         (config.data.patch_size, config.data.voxel_size) = (None, Some(extent));
         (config.device.mixed_precision, config.device.precision) = (false, None);
-        let space = ConfigSpace::new(&config, source, Target::Gpu, || Ok(extent))?;
+        let space = ConfigSpace::new(&config, source, Target::Gpu, Some(Precision::Bf16), || Ok(extent))?;
         let machine = Machine { memory: &CubeMemory, rates: rates_for(Device::find("rtx-4090").ok()), beside: 0 };
         let mut search = Plans::new(&space, &machine);
         let mut plans = search.up_to(Class::Lossless)?;

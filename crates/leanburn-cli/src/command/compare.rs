@@ -75,7 +75,7 @@ fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<R
     let mut rows = Vec::new();
     let mut size = [0; 3];
     for (name, config) in ways {
-        let space = ConfigSpace::new(&config, source, budget.target(), || super::plan::extent_of_data(&config))?;
+        let space = ConfigSpace::new(&config, source, budget.target(), None, || super::plan::extent_of_data(&config))?;
         let candidate = space.configured();
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(budget.memory_model());
         let device = burn::tensor::Device::flex().autodiff();

@@ -58,7 +58,8 @@ impl Fit {
         let budget = budget.on(&config.device.name)?;
         let bytes = budget.required()?;
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
-        let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
+        let half = budget.half_precision(&config.device.name);
+        let space = ConfigSpace::new(&config, &source, budget.target(), half, || extent_of_data(&config))?;
         let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), beside: budget.context_bytes() };
         let began = Instant::now();
         let allowed = match self.allow {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::plan::{extent_of_data, load};
 use crate::console::print_line;
-use crate::device::device_of;
+use crate::device::{device_of, half_precision};
 use crate::error::Result;
 use crate::planning::{ConfigSpace, memory_of};
 use crate::progress::Progress;
@@ -53,7 +53,8 @@ impl Measure {
         let source = self.config.display().to_string();
         let config = load(&self.config, &self.set)?;
         let (target, memory) = memory_of(&config.device.name)?;
-        let space = ConfigSpace::new(&config, &source, target, || extent_of_data(&config))?;
+        let half = half_precision(&config.device.name);
+        let space = ConfigSpace::new(&config, &source, target, half, || extent_of_data(&config))?;
         let bench = Bench { space: &space, memory, source: &source, steps: self.steps };
         match self.ladder {
             true => self.climb(&bench),
@@ -217,7 +218,7 @@ fn rungs(space: &ConfigSpace) -> Vec<(String, Class, Candidate)> {
     rungs.push(("recomputation".into(), Class::Lossless, last.clone()));
     if let Some(half) = space.half_precision() {
         last.variant = half;
-        rungs.push(("bf16".into(), Class::Numerics, last));
+        rungs.push((space.config(&last).device.resolved_precision().to_string(), Class::Numerics, last));
     }
     rungs
 }

@@ -56,7 +56,8 @@ impl Plan {
         let source = path.display().to_string();
         let (config, budget) = both(load(path, &self.set), self.budget.resolve())?;
         let budget = budget.on(&config.device.name)?;
-        let space = ConfigSpace::new(&config, &source, budget.target(), || extent_of_data(&config))?;
+        let half = budget.half_precision(&config.device.name);
+        let space = ConfigSpace::new(&config, &source, budget.target(), half, || extent_of_data(&config))?;
         let candidate = space.configured();
         let began = Instant::now();
         let recording = space.record_with(&candidate, candidate.recorded())?;

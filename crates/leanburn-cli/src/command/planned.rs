@@ -28,7 +28,7 @@ impl Planned {
     /// What keeps the configuration from being recorded.
     pub fn of(config: &Config, source: &str, data: &Data) -> Result<Self> {
         let (target, memory) = memory_of(&config.device.name)?;
-        let space = ConfigSpace::new(config, source, target, || data.extent())?;
+        let space = ConfigSpace::new(config, source, target, None, || data.extent())?;
         let candidate = space.configured();
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(memory);
         Ok(Self {

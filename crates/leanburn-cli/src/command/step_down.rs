@@ -24,7 +24,7 @@ impl StepDown {
     /// What keeps the configuration from being recorded.
     pub fn of(config: &Config, source: &str) -> Result<Self> {
         let (target, memory) = memory_of(&config.device.name)?;
-        let space = ConfigSpace::new(config, source, target, || super::plan::extent_of_data(config))?;
+        let space = ConfigSpace::new(config, source, target, None, || super::plan::extent_of_data(config))?;
         let now = space.configured();
         let timeline = space.record_with(&now, now.recorded())?.timeline(memory);
         let planned = memory.needed(&timeline) + space.beside(&now);
@@ -102,7 +102,7 @@ device: {name: flex}
     #[test]
     fn it_goes_down_to_the_smallest_plan_of_the_same_micro_batch() {
         let mut config = Config::parse(TINY, "tiny", &[]).unwrap();
-        let space = ConfigSpace::new(&config, "tiny", leanburn_plan::Target::Cpu, || unreachable!()).unwrap();
+        let space = ConfigSpace::new(&config, "tiny", leanburn_plan::Target::Cpu, None, || unreachable!()).unwrap();
         let machine = Machine { memory: &leanburn_plan::FlexMemory, rates: rates_for(None), beside: 0 };
         let smallest = frontier(&SameBatches(&space), &machine, Class::Lossless).unwrap().plans.remove(0);
         assert_eq!((smallest.candidate.micro_batch, smallest.candidate.accumulation), (4, 1));

@@ -5,9 +5,10 @@ use clap::Args;
 use leanburn_ops::Gpu;
 use leanburn_plan::catalogue::Device;
 use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Rates, Target};
+use leanburn_train::Precision;
 
 use super::rates_for;
-use crate::device::{gpu_of, is_cpu};
+use crate::device::{gpu_of, half_precision, is_cpu};
 use crate::error::{CommandError, Result};
 
 /// What a plan is held against.
@@ -138,6 +139,14 @@ impl Budget {
             mistakes: vec![("--budget".to_string(), "is missing; a fit needs it, or --gpu".to_string())],
             remedy: "such as `--budget 24GiB` or `--gpu rtx-4090`",
         })
+    }
+
+    /// The half precision to use: what the device of the configuration computes in, and the card too.
+    pub fn half_precision(&self, device_name: &str) -> Option<Precision> {
+        match (half_precision(device_name)?, self.gpu) {
+            (Precision::Bf16, Some(gpu)) if gpu.bf16_rate.is_none() => gpu.f16_rate.map(|_| Precision::F16),
+            (half, _) => Some(half),
+        }
     }
 
     /// Bytes of the largest tensor that the device makes, where that is known.

@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use leanburn_ops::largest_attention_block;
 use leanburn_plan::{Candidate, Class, Recording, Space, Target, Timeline, Variant};
-use leanburn_train::{RecordStepError, Trainer, record_step};
+use leanburn_train::{Precision, RecordStepError, Trainer, record_step};
 
 use super::variants::variants;
 use crate::config::Config;
@@ -24,7 +24,8 @@ pub struct ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// The space around `config`, which was read from `source`; `extent` is asked for where the configuration names no size.
+    /// The space around `config`, which was read from `source`, on a device that computes in the half precision `half`; `extent`
+    /// is asked for where the configuration names no size.
     ///
     /// # Errors
     ///
@@ -33,13 +34,14 @@ impl ConfigSpace {
         config: &Config,
         source: &str,
         target: Target,
+        half: Option<Precision>,
         extent: impl FnOnce() -> Result<[usize; 3]>,
     ) -> Result<Self> {
         let extent = match configured_extent(config) {
             Some(_) => None,
             None => Some(extent()?),
         };
-        Ok(Self { variants: variants(config), source: source.to_string(), target, extent })
+        Ok(Self { variants: variants(config, half), source: source.to_string(), target, extent })
     }
 
     /// The system that is trained, as its section is called.

@@ -7,9 +7,13 @@ use crate::config::{AutoencoderSection, Config, ModelType, SystemSection, VaeTyp
 use crate::workload::{BatchShape, multiples};
 
 /// The configuration as it is, then with each change that can be made to it, mildest class first.
-pub fn variants(config: &Config) -> Vec<(Variant, Config)> {
+///
+/// `half` is the half precision that the device computes in.
+pub fn variants(config: &Config, half: Option<Precision>) -> Vec<(Variant, Config)> {
     let as_it_is = variant("", Class::Lossless, "", config, |_| {});
-    [Some(as_it_is), half_precision(config)].into_iter().flatten().chain(model_changes(config)).collect()
+    let halved = half.and_then(|half| half_precision(config, half));
+    let base = halved.as_ref().map_or(config, |(_, halved)| halved).clone();
+    [Some(as_it_is), halved].into_iter().flatten().chain(model_changes(config, &base)).collect()
 }
 
 fn variant(
@@ -24,27 +28,31 @@ fn variant(
     (Variant { change: change.into(), class, cost: cost.to_string() }, changed)
 }
 
-fn half_precision(config: &Config) -> Option<(Variant, Config)> {
-    let cost = "activations are rounded to 8 bits; weights, statistics and sums stay float32";
+fn half_precision(config: &Config, half: Precision) -> Option<(Variant, Config)> {
+    let cost = match half {
+        Precision::F16 => {
+            "activations are rounded to 11 bits and the loss is scaled; weights, statistics and sums stay float32"
+        }
+        _ => "activations are rounded to 8 bits; weights, statistics and sums stay float32",
+    };
     let is_wide = config.device.resolved_precision() == Precision::F32;
     is_wide.then(|| {
-        variant("device.precision = bf16", Class::Numerics, cost, config, |config| {
-            config.device.precision = Some(Precision::Bf16);
+        variant(format!("device.precision = {half}"), Class::Numerics, cost, config, |config| {
+            config.device.precision = Some(half);
             config.device.mixed_precision = false;
         })
     })
 }
 
-/// Changes of the model, each alone and on top of half precision where that is one.
-fn model_changes(config: &Config) -> Vec<(Variant, Config)> {
-    let base = half_precision(config).map_or_else(|| config.clone(), |(_, config)| config);
+/// Changes of the model, each alone and on top of `base`.
+fn model_changes(config: &Config, base: &Config) -> Vec<(Variant, Config)> {
     let mut changes = match &config.system {
-        SystemSection::Autoencoder(section) => autoencoder_changes(section, &base),
-        SystemSection::Vae3d(section) => smaller_vaes(section.vae_type, &base),
-        SystemSection::VqVae(section) => halved_vq_vae(section, &base).into_iter().collect(),
-        SystemSection::Forecaster(section) => smaller_forecasters(section.model_type, &base),
+        SystemSection::Autoencoder(section) => autoencoder_changes(section, base),
+        SystemSection::Vae3d(section) => smaller_vaes(section.vae_type, base),
+        SystemSection::VqVae(section) => halved_vq_vae(section, base).into_iter().collect(),
+        SystemSection::Forecaster(section) => smaller_forecasters(section.model_type, base),
     };
-    changes.extend(halved_resolution(config, &base));
+    changes.extend(halved_resolution(config, base));
     changes
 }
 
