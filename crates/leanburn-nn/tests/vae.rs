@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use burn::prelude::*;
 use burn::tensor::Distribution;
 use common::{state, values};
@@ -10,6 +12,12 @@ use leanburn_nn::losses::{Difference, OccupancyWeight, VaeLoss, voxel_loss};
 use leanburn_nn::models::{Vae3d, Vae3dConfig, VqVae3dConfig};
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{ResidencyPolicy, backward};
+
+/// Tests take turns: the generator is the process's, and a codebook draws the vectors that it restarts.
+fn alone() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn config() -> Vae3dConfig {
     Vae3dConfig::new(8, vec![1, 2], 1).with_strides(vec![[1, 2, 2]]).with_attention(true)
@@ -40,6 +48,7 @@ fn two_steps(model: &Vae3d, device: &Device) -> (Vec<Vec<f32>>, common::Values) 
 
 #[test]
 fn a_codebook_with_restarts_moves_once_a_step_also_when_recomputed() {
+    let _alone = alone();
     let device = Device::flex().autodiff();
     let start = discrete().init(&device);
     let before = state(&start);
@@ -55,6 +64,7 @@ fn a_codebook_with_restarts_moves_once_a_step_also_when_recomputed() {
 
 #[test]
 fn the_latent_of_a_discrete_autoencoder_is_of_the_codebook() {
+    let _alone = alone();
     let device = Device::flex();
     let model = discrete().init(&device);
     let (latent, _) = model.quantize(volume(&device));
@@ -69,11 +79,13 @@ fn the_latent_of_a_discrete_autoencoder_is_of_the_codebook() {
 #[test]
 #[should_panic = "the latent is a codebook; use quantize"]
 fn a_discrete_autoencoder_has_no_gaussian() {
+    let _alone = alone();
     discrete().init(&Device::flex()).encode(volume(&Device::flex()));
 }
 
 #[test]
 fn every_part_of_the_loss_counts() {
+    let _alone = alone();
     let device = Device::flex();
     let (x, model) = (volume(&device), config().init(&device));
     let (mean, sigma) = model.encode(x.clone());
@@ -105,6 +117,7 @@ fn recorded(step: impl FnOnce(&Device) -> usize) -> usize {
 
 #[test]
 fn recorded_steps_show_what_runs_again() {
+    let _alone = alone();
     let vae = |policy: ResidencyPolicy| {
         recorded(move |device| {
             let model = config().init(device).with_residency(policy);
