@@ -17,7 +17,8 @@ if [ $# -gt 0 ]; then shift; fi
 python=${PYTHON:-python3}
 
 if [ -z "$leanburn" ]; then
-  feature=${device:-vulkan}
+  feature=${device%%:*}
+  feature=${feature:-vulkan}
   cargo build --release --locked --features "$feature"
   leanburn=${CARGO_TARGET_DIR:-target}/release/leanburn
 fi
