@@ -4,21 +4,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use burn::tensor::{DType, Device};
-use bytesize::ByteSize;
-use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_ops::{Gpu, use_exclusive_pages};
 use leanburn_train::Precision;
 
-use crate::config::{Allocator, DeviceSection};
-use crate::error::{CommandError, Result};
+use crate::error::{Result, SystemError};
+use crate::shared::{Allocator, DeviceSection};
 
 /// A family of devices, and whether this build has it.
 #[derive(Clone, Copy, Debug)]
-struct Family {
-    name: &'static str,
-    about: &'static str,
+#[non_exhaustive]
+pub struct Family {
+    /// Its name, also that of the cargo feature that adds it to a build.
+    pub name: &'static str,
+    /// What it stands for.
+    pub about: &'static str,
     /// What to install where the build has it and the machine does not.
-    driver: &'static str,
+    pub driver: &'static str,
     /// The devices of the family that the machine has, discrete cards first; if the family is compiled in.
     enumerate: Option<fn() -> Vec<Device>>,
 }
@@ -35,7 +36,7 @@ macro_rules! family {
 }
 
 /// All families, the fastest first; the CPU last.
-fn families() -> [Family; 6] {
+pub fn families() -> [Family; 6] {
     [
         family!("cuda", "NVIDIA GPUs", "install NVIDIA's driver", Cuda),
         family!("rocm", "AMD GPUs", "install AMD's ROCm", Rocm),
@@ -48,16 +49,26 @@ fn families() -> [Family; 6] {
 
 impl Family {
     /// The devices that the machine has; a runtime that finds no driver panics, and has none.
-    fn present(&self) -> Vec<Device> {
+    pub fn present(&self) -> Vec<Device> {
         let Some(enumerate) = self.enumerate else { return Vec::new() };
         quietly(enumerate).unwrap_or_default()
+    }
+
+    /// Whether this build can use it.
+    pub fn is_built(&self) -> bool {
+        self.enumerate.is_some()
     }
 
     /// The first device that is a card.
     fn card(&self) -> Option<Gpu> {
         let device = self.present().into_iter().next()?;
-        quietly(|| Gpu::of(&device)).flatten().filter(|gpu| gpu.is_card)
+        gpu(&device).filter(|gpu| gpu.is_card)
     }
+}
+
+/// What a GPU says of itself; none for the CPU, and where its driver fails.
+pub fn gpu(device: &Device) -> Option<Gpu> {
+    quietly(|| Gpu::of(device)).flatten()
 }
 
 /// What `look` gives; nothing where it panics, which is not printed.
@@ -78,8 +89,8 @@ pub fn best() -> &'static str {
     })
 }
 
-fn refuse(name: &str, reason: String, remedy: String) -> CommandError {
-    CommandError::Device { name: name.to_string(), reason, remedy }
+fn reject(name: &str, reason: String, remedy: String) -> SystemError {
+    SystemError::Device { name: name.to_string(), reason, remedy }
 }
 
 /// The family that a name begins with, and the number behind it.
@@ -90,7 +101,7 @@ fn family(name: &str) -> Result<(Family, usize)> {
             Ok(index) => (family, index),
             Err(_) => {
                 let remedy = format!("write `{family}` for the first device or `{family}:1` for the second");
-                return Err(refuse(name, format!("`{index}` is not the number of a device"), remedy));
+                return Err(reject(name, format!("`{index}` is not the number of a device"), remedy));
             }
         },
     };
@@ -104,10 +115,10 @@ fn family(name: &str) -> Result<(Family, usize)> {
     let Some(family) = families.into_iter().find(|family| family.name == family_name) else {
         let nearest = names.iter().max_by(|a, b| strsim::jaro(a, family_name).total_cmp(&strsim::jaro(b, family_name)));
         let remedy = format!("did you mean `{}`? there are best, {}", nearest.unwrap_or(&"flex"), names.join(", "));
-        return Err(refuse(name, "there is no such kind of device".into(), remedy));
+        return Err(reject(name, "there is no such kind of device".into(), remedy));
     };
     match family.name == "flex" && index > 0 {
-        true => Err(refuse(name, "the CPU is one device".into(), "write `flex`".into())),
+        true => Err(reject(name, "the CPU is one device".into(), "write `flex`".into())),
         false => Ok((family, index)),
     }
 }
@@ -116,7 +127,7 @@ fn family(name: &str) -> Result<(Family, usize)> {
 ///
 /// # Errors
 ///
-/// [`CommandError::Device`] for a name that is unknown.
+/// [`SystemError::Device`] for a name that is unknown.
 pub fn is_cpu(name: &str) -> Result<bool> {
     Ok(family(name)?.0.name == "flex")
 }
@@ -125,28 +136,27 @@ pub fn is_cpu(name: &str) -> Result<bool> {
 ///
 /// # Errors
 ///
-/// [`CommandError::Device`] for a name that is unknown, a family that this build has not, or a device that the machine has
+/// [`SystemError::Device`] for a name that is unknown, a family that this build has not, or a device that the machine has
 /// not.
 pub fn device(name: &str) -> Result<Device> {
     let (family, index) = family(name)?;
-    if family.enumerate.is_none() {
+    if !family.is_built() {
         let remedy = format!("build with `cargo build --release --features {}`, or use `--device flex`", family.name);
-        return Err(refuse(name, "this build does not have it".into(), remedy));
+        return Err(reject(name, "this build does not have it".into(), remedy));
     }
     let devices = family.present();
     devices.get(index).cloned().ok_or_else(|| match devices.len() {
-        0 => refuse(name, "this machine has none".into(), format!("{}, or use `--device flex`", family.driver)),
+        0 => reject(name, "this machine has none".into(), format!("{}, or use `--device flex`", family.driver)),
         count => {
             let remedy = format!("`leanburn devices` lists them; write `{}` for the first", family.name);
-            refuse(name, format!("this machine has {count}"), remedy)
+            reject(name, format!("this machine has {count}"), remedy)
         }
     })
 }
 
 /// What the GPU called `name` says of itself; none if this build or this machine has not got it.
 pub fn gpu_of(name: &str) -> Option<Gpu> {
-    let device = device(name).ok()?;
-    quietly(|| Gpu::of(&device)).flatten()
+    gpu(&device(name).ok()?)
 }
 
 /// The half precision to use on the device called `name`, bfloat16 if it computes in both: as it says if it is here, else as
@@ -164,12 +174,12 @@ pub fn half_precision(name: &str) -> Option<Precision> {
 ///
 /// # Errors
 ///
-/// [`CommandError::Device`], as [`device`], or if it does not.
+/// [`SystemError::Device`], as [`device`], or if it does not.
 pub fn device_for(name: &str, precision: Precision) -> Result<Device> {
     let device = device(name)?;
     match precision.is_supported_by(&device) {
         true => Ok(device),
-        false => Err(CommandError::Device {
+        false => Err(SystemError::Device {
             name: name.to_string(),
             reason: format!("it does not compute in {precision}"),
             remedy: format!("set device.precision to one of {}", precisions(&device)),
@@ -191,42 +201,6 @@ pub fn device_of(section: &DeviceSection) -> Result<Device> {
     Ok(device)
 }
 
-/// The devices of this machine, and the families that this build or this machine has not.
-pub fn table() -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header(["device", "what", "name", "memory", "largest tensor", "computes in"]);
-    for family in families() {
-        let devices = family.present();
-        if devices.is_empty() {
-            let missing = match family.enumerate {
-                None => format!("not in this build: build with --features {}", family.name),
-                Some(_) => format!("none on this machine: {}", family.driver),
-            };
-            table.add_row([family.name, family.about, &missing, "", "", ""]);
-        }
-        for (index, device) in devices.iter().enumerate() {
-            let name = if index == 0 { family.name.to_string() } else { format!("{}:{index}", family.name) };
-            let [what, memory, largest] = match quietly(|| Gpu::of(device)).flatten() {
-                Some(gpu) => {
-                    let memory = gpu.memory.map(|bytes| ByteSize::b(bytes).to_string());
-                    [
-                        format!("{} ({})", gpu.name, gpu.runtime),
-                        memory.unwrap_or_default(),
-                        ByteSize::b(gpu.largest_allocation).to_string(),
-                    ]
-                }
-                None => {
-                    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                    [format!("{cores} threads"), String::new(), String::new()]
-                }
-            };
-            table.add_row([name, family.about.to_string(), what, memory, largest, precisions(device)]);
-        }
-    }
-    table
-}
-
 /// The precisions that a device computes in, and not only stores.
 pub fn precisions(device: &Device) -> String {
     let all = [("f32", DType::F32), ("bf16", DType::BF16), ("f16", DType::F16)];
@@ -241,8 +215,7 @@ mod tests {
 
     fn message(name: &str) -> String {
         let error = device(name).unwrap_err();
-        let help = miette::Diagnostic::help(&error).map(|help| help.to_string()).unwrap_or_default();
-        format!("{error} {help}")
+        format!("{error} {}", error.help().unwrap_or_default())
     }
 
     #[test]
@@ -261,7 +234,6 @@ mod tests {
     #[test]
     fn a_family_that_is_not_built_says_how_to_build_it() {
         assert!(message("cuda:0").contains("--features cuda"));
-        assert!(table().to_string().contains("--features cuda"));
     }
 
     #[cfg(not(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu")))]

@@ -1,12 +1,57 @@
 //! `metrics.jsonl`: one JSON object a line, the record of a run that outlives crashes and resumes.
 
-use super::error::ReportError;
-use super::write_atomic;
+use leanburn_common::atomic;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+/// Name of a step's peak in the metrics.
+pub const PEAK: &str = "memory.peak_bytes";
+
+/// Why a metrics file cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetricsError {
+    /// The file system refused.
+    #[error("cannot {action} {}", path.display())]
+    File {
+        /// What was tried, as a verb: "read", "write", "open".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The reason that the system gives.
+        source: std::io::Error,
+    },
+    /// A new run would overwrite the metrics of an older one.
+    #[error("{} already holds the metrics of a run: resume that run, or choose another run folder", path.display())]
+    MetricsExist {
+        /// The metrics file.
+        path: PathBuf,
+    },
+    /// A line of a metrics file, not its last, is no record.
+    #[error(
+        "{}, line {line}: expected a JSON record {{\"step\", \"phase\", \"seconds\", \"values\"}}; \
+         delete or mend that line",
+        path.display()
+    )]
+    BrokenRecord {
+        /// The metrics file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What the parser found.
+        source: serde_json::Error,
+    },
+}
+
+impl MetricsError {
+    fn of_file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::File { action, path, source }
+    }
+}
 
 /// Which part of a run a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +93,7 @@ pub struct MetricsLog {
 }
 
 impl MetricsLog {
-    /// Opens the log at `path`, for a fresh run with `None` or for one that goes on from a step.
+    /// Opens the log at `path`, for a new run with `None` or for one that goes on from a step.
     ///
     /// A resumed log forgets what it will see again: records after `resume_from_step`, and a last
     /// line that a crash tore. The shortened file replaces the old one in one piece. A resumed run
@@ -56,19 +101,19 @@ impl MetricsLog {
     ///
     /// # Errors
     ///
-    /// When a fresh run finds metrics that are already there, when a line other than the last is
+    /// When a new run finds metrics that are already there, when a line other than the last is
     /// not a record, or when the file cannot be read or written.
-    pub fn open(path: &Path, resume_from_step: Option<u64>) -> Result<Self, ReportError> {
+    pub fn open(path: &Path, resume_from_step: Option<u64>) -> Result<Self, MetricsError> {
         match resume_from_step {
             None if fs::metadata(path).is_ok_and(|found| found.len() > 0) => {
                 let path = path.to_path_buf();
-                return Err(ReportError::MetricsExist { path });
+                return Err(MetricsError::MetricsExist { path });
             }
             Some(step) if path.exists() => forget_after(path, step)?,
             _ => {}
         }
         let opened = OpenOptions::new().create(true).append(true).open(path);
-        let file = opened.map_err(ReportError::file("open", path))?;
+        let file = opened.map_err(MetricsError::of_file("open", path))?;
         let path = path.to_path_buf();
         Ok(Self { path, file })
     }
@@ -78,7 +123,7 @@ impl MetricsLog {
     /// # Errors
     ///
     /// When the line cannot be written; the part of it that was written is taken back.
-    pub fn append(&mut self, record: &Record) -> Result<(), ReportError> {
+    pub fn append(&mut self, record: &Record) -> Result<(), MetricsError> {
         let length = self.file.metadata().map(|found| found.len());
         let written = length.and_then(|length| {
             let mut line = serde_json::to_vec(record)?;
@@ -87,7 +132,7 @@ impl MetricsLog {
                 let _ = self.file.set_len(length);
             })
         });
-        written.map_err(ReportError::file("append to", &self.path))
+        written.map_err(MetricsError::of_file("append to", &self.path))
     }
 }
 
@@ -96,15 +141,15 @@ impl MetricsLog {
 /// # Errors
 ///
 /// When the file cannot be read, or a line other than the last is not a record.
-pub fn read_metrics(path: &Path) -> Result<Vec<Record>, ReportError> {
-    let bytes = fs::read(path).map_err(ReportError::file("read", path))?;
+pub fn read_metrics(path: &Path) -> Result<Vec<Record>, MetricsError> {
+    let bytes = fs::read(path).map_err(MetricsError::of_file("read", path))?;
     let lines = whole_lines(path, &bytes)?;
     Ok(lines.into_iter().map(|(_, record)| record).collect())
 }
 
 /// Rewrites the file without the records after `step`; the lines kept stay as they are.
-fn forget_after(path: &Path, step: u64) -> Result<(), ReportError> {
-    let bytes = fs::read(path).map_err(ReportError::file("read", path))?;
+fn forget_after(path: &Path, step: u64) -> Result<(), MetricsError> {
+    let bytes = fs::read(path).map_err(MetricsError::of_file("read", path))?;
     let mut kept = Vec::with_capacity(bytes.len());
     for (line, record) in whole_lines(path, &bytes)? {
         if record.step <= step {
@@ -115,11 +160,11 @@ fn forget_after(path: &Path, step: u64) -> Result<(), ReportError> {
     if kept == bytes {
         return Ok(());
     }
-    write_atomic(path, &kept).map_err(ReportError::file("write", path))
+    atomic::write(path, &kept).map_err(MetricsError::of_file("write", path))
 }
 
 /// The lines that hold a record, with that record. Only the last line may be torn.
-fn whole_lines<'a>(path: &Path, bytes: &'a [u8]) -> Result<Vec<(&'a [u8], Record)>, ReportError> {
+fn whole_lines<'a>(path: &Path, bytes: &'a [u8]) -> Result<Vec<(&'a [u8], Record)>, MetricsError> {
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if text.is_empty() {
         return Ok(Vec::new());
@@ -132,7 +177,7 @@ fn whole_lines<'a>(path: &Path, bytes: &'a [u8]) -> Result<Vec<(&'a [u8], Record
             Err(_) if lines.peek().is_none() => {}
             Err(source) => {
                 let path = path.to_path_buf();
-                return Err(ReportError::BrokenRecord { path, line, source });
+                return Err(MetricsError::BrokenRecord { path, line, source });
             }
         }
     }

@@ -1,7 +1,5 @@
-//! Mid-planes of a volume beside its reconstruction, as one picture.
+//! Pictures for people: volumes and fields beside what a model makes of them, as pixels.
 
-use super::axis::number_text;
-use super::error::ReportError;
 use image::{ImageFormat, Rgb, RgbImage};
 use std::io::Cursor;
 
@@ -17,6 +15,32 @@ const BACKGROUND: Rgb<u8> = Rgb([24, 24, 27]);
 const INK: Rgb<u8> = Rgb([212, 212, 216]);
 /// NaN and infinity: a colour that neither grey nor magma has.
 const NOT_FINITE: Rgb<u8> = Rgb([0, 229, 255]);
+
+/// Why a picture cannot be drawn or encoded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PictureError {
+    /// A volume does not have the voxels that its shape promises, or is too long to draw.
+    #[error(
+        "cannot draw the {volume}: its shape {shape:?} needs {expected} voxels with sides of \
+         1 to {longest}, found {found} voxels"
+    )]
+    VolumeShape {
+        /// Which of the volumes, such as "original" or "reconstruction".
+        volume: &'static str,
+        /// The shape that was given.
+        shape: [usize; 3],
+        /// The voxels of that shape, or "too many" when their count overflows.
+        expected: String,
+        /// The voxels that were given.
+        found: usize,
+        /// The longest side that is drawn.
+        longest: usize,
+    },
+    /// A picture could not be encoded, or is no PNG.
+    #[error("cannot encode or decode a PNG picture")]
+    Encoding(#[from] image::ImageError),
+}
 
 /// Draws original, reconstruction and their absolute difference side by side.
 ///
@@ -39,14 +63,14 @@ pub fn comparison(
     reconstruction: &[f32],
     shape: [usize; 3],
     range: (f32, f32),
-) -> Result<RgbImage, ReportError> {
+) -> Result<RgbImage, PictureError> {
     check("original", original, shape)?;
     check("reconstruction", reconstruction, shape)?;
     let planes = mid_planes(shape);
     let largest = largest_difference(&planes, original, reconstruction);
     let layout = Layout::new(&planes, shape);
     let mut picture = RgbImage::from_pixel(layout.width(), layout.height(), BACKGROUND);
-    let difference = format!("difference<={}", number_text(f64::from(largest), 3));
+    let difference = format!("difference<={}", short(largest));
     let captions = ["original", "reconstruction", &difference];
     for (column, caption) in captions.into_iter().enumerate() {
         write_text(&mut picture, layout.left(column) + 4, 4, caption);
@@ -80,7 +104,7 @@ pub fn comparison(
 pub fn fields<const N: usize>(
     columns: [(&'static str, &[f32]); N],
     [height, width]: [usize; 2],
-) -> Result<RgbImage, ReportError> {
+) -> Result<RgbImage, PictureError> {
     for (caption, values) in columns {
         check(caption, values, [height, width, 1])?;
     }
@@ -92,7 +116,7 @@ pub fn fields<const N: usize>(
     let column_width = (width * factor).max(SMALLEST_TILE) + SEPARATOR;
     let size = [(N + 1) * column_width - SEPARATOR, CAPTION_HEIGHT + height * factor];
     let mut picture = RgbImage::from_pixel(size[0] as u32, size[1] as u32, BACKGROUND);
-    let caption = format!("difference<={}", number_text(f64::from(largest), 3));
+    let caption = format!("difference<={}", short(largest));
     let columns = columns.into_iter().chain([(caption.as_str(), &differences[..])]);
     for (column, (caption, values)) in columns.enumerate() {
         write_text(&mut picture, column * column_width + 4, 4, caption);
@@ -112,19 +136,28 @@ pub fn fields<const N: usize>(
 /// # Errors
 ///
 /// When the encoder refuses, as it does for a picture without pixels.
-pub fn encode_png(picture: &RgbImage) -> Result<Vec<u8>, ReportError> {
+pub fn encode_png(picture: &RgbImage) -> Result<Vec<u8>, PictureError> {
     let mut bytes = Cursor::new(Vec::new());
     picture.write_to(&mut bytes, ImageFormat::Png)?;
     Ok(bytes.into_inner())
 }
 
-fn check(volume: &'static str, voxels: &[f32], shape: [usize; 3]) -> Result<(), ReportError> {
+/// A value with three significant digits, for a caption.
+fn short(value: f32) -> String {
+    match format!("{value:.2e}").parse::<f64>() {
+        Ok(rounded) if rounded == 0.0 || (1e-3..1e7).contains(&rounded.abs()) => rounded.to_string(),
+        Ok(rounded) if rounded.is_finite() => format!("{rounded:e}"),
+        _ => value.to_string(),
+    }
+}
+
+fn check(volume: &'static str, voxels: &[f32], shape: [usize; 3]) -> Result<(), PictureError> {
     let expected = shape.into_iter().try_fold(1_usize, |product, side| product.checked_mul(side));
     let drawable = shape.iter().all(|side| (1..=LONGEST_SIDE).contains(side));
     if drawable && expected == Some(voxels.len()) {
         return Ok(());
     }
-    Err(ReportError::VolumeShape {
+    Err(PictureError::VolumeShape {
         volume,
         shape,
         expected: expected.map_or("too many".to_string(), |count| count.to_string()),

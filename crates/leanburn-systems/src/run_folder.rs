@@ -5,12 +5,12 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use leanburn_common::atomic;
 use leanburn_train::CheckpointStore;
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::error::{CommandError, Result};
-use crate::report::write_atomic;
+use crate::error::{Result, SystemError};
 
 const CHECKPOINTS: &str = "checkpoints";
 /// Held by the process that trains.
@@ -44,6 +44,11 @@ const MAY_CHANGE: [&str; 16] = [
 ];
 
 impl RunFolder {
+    /// The folder at a path, which need not be there yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
     /// The folder of a run of the configuration at `config`: `out` if given, else `runs/<name>`.
     pub fn locate(config: &Path, out: Option<&Path>) -> Self {
         let name = config.file_stem().unwrap_or_default();
@@ -54,17 +59,17 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// [`CommandError::RunFolder`] if there is a run that was not asked for, or one of another configuration.
+    /// [`SystemError::RunFolder`] if there is a run that was not asked for, or one of another configuration.
     pub fn check(&self, config: &Config, resume: bool) -> Result<()> {
         let traces = [self.config(), self.metrics(), self.path.join(CHECKPOINTS)];
         match fs::read_to_string(self.config()) {
-            _ if !resume && traces.iter().any(|path| path.exists()) => Err(self.refuse(
+            _ if !resume && traces.iter().any(|path| path.exists()) => Err(self.reject(
                 "there is a run in it already",
                 "go on with it by --resume, or choose another folder by --out",
             )),
             Ok(there) => self.compare(&there, config),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(self.refuse(format!("config.yaml: {error}"), "choose another folder with --out")),
+            Err(error) => Err(self.reject(format!("config.yaml: {error}"), "choose another folder with --out")),
         }
     }
 
@@ -73,16 +78,16 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// [`CommandError::RunFolder`] if it cannot be written to, or another process is training in it.
+    /// [`SystemError::RunFolder`] if it cannot be written to, or another process is training in it.
     pub fn begin(&self, config: &Config) -> Result<File> {
-        let refuse = |error: std::io::Error| self.refuse(error, "choose another folder with --out, or make space");
-        fs::create_dir_all(&self.path).map_err(refuse)?;
-        let lock = File::create(self.path.join(LOCK)).map_err(refuse)?;
+        let reject = |error: std::io::Error| self.reject(error, "choose another folder with --out, or make space");
+        fs::create_dir_all(&self.path).map_err(reject)?;
+        let lock = File::create(self.path.join(LOCK)).map_err(reject)?;
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             let remedy = "wait for it or stop it, or choose another folder by --out";
-            return Err(self.refuse("another process is training in it", remedy));
+            return Err(self.reject("another process is training in it", remedy));
         }
-        write_atomic(&self.config(), config.to_yaml().as_bytes()).map_err(refuse)?;
+        atomic::write(&self.config(), config.to_yaml().as_bytes()).map_err(reject)?;
         Ok(lock)
     }
 
@@ -92,7 +97,7 @@ impl RunFolder {
         let [was, is] = match [there, &config.to_yaml()].map(settings) {
             [Ok(was), Ok(is)] => [was, is],
             [Err(error), _] | [_, Err(error)] => {
-                return Err(self.refuse(format!("its config.yaml cannot be read: {error}"), remedy));
+                return Err(self.reject(format!("its config.yaml cannot be read: {error}"), remedy));
             }
         };
         // the section `training` stands in that of the system
@@ -109,12 +114,12 @@ impl RunFolder {
             .collect();
         match differences.is_empty() {
             true => Ok(()),
-            false => Err(self.refuse(differences.join("; "), remedy)),
+            false => Err(self.reject(differences.join("; "), remedy)),
         }
     }
 
-    fn refuse(&self, reason: impl ToString, remedy: &str) -> CommandError {
-        CommandError::RunFolder { path: self.path.clone(), reason: reason.to_string(), remedy: remedy.to_string() }
+    fn reject(&self, reason: impl ToString, remedy: &str) -> SystemError {
+        SystemError::RunFolder { path: self.path.clone(), reason: reason.to_string(), remedy: remedy.to_string() }
     }
 
     /// The folder itself.

@@ -1,137 +1,214 @@
-//! From a configuration to what is trained: the one place that knows which systems there are.
-//!
-//! [`Run`] is the workload of every system; trainer, planner and session see nothing else. [`Data`] is what it is trained
-//! on, [`BatchShape`] what a micro-batch of it looks like.
+//! What a system is: the one trait that a contributor implements.
 
-mod autoencoder;
-mod data;
-mod evaluation;
-mod forecaster;
-mod learner;
-mod perceptual;
-mod shape;
-mod voxels;
+use std::fmt::Debug;
+use std::path::Path;
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor};
-use leanburn_nn::weights::{WeightsError, save_safetensors};
-use leanburn_train::{
-    AnyLearner, AutoencoderWorkload, ForecastWorkload, Losses, Moment, VaeWorkload, VqVaeWorkload, Workload,
-};
+use burn::tensor::Device;
+use image::RgbImage;
+use leanburn_common::ValidationError;
+use leanburn_data::{Progress, SequenceConfig};
+use leanburn_nn::weights::WeightsError;
+use leanburn_train::{Precision, Workload};
+use serde::Serialize;
 
-use crate::config::{Config, SystemSection};
+use crate::batch::Batch;
+use crate::data::Data;
 use crate::error::Result;
-use crate::run_folder::RunFolder;
+use crate::evaluation::{Curves, Metrics, PictureLabel};
+use crate::recipe::Recipe;
+use crate::shared::{Context, PerceptualSection, Source, TrainingSection};
+use crate::yaml::Section;
 
-pub use autoencoder::{Discriminator, model, trained_model};
-pub use data::{Batches, Data};
-pub use evaluation::{L1, Metrics};
-pub use forecaster::AnyForecaster;
-pub use learner::trainer;
-pub use shape::{BatchShape, multiples};
-
-/// The workload of the command: one of the systems.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "a run has one")]
-pub enum Run {
-    /// The KL autoencoder.
-    Autoencoder(AutoencoderWorkload<Discriminator>),
-    /// The voxel autoencoder.
-    Vae3d(VaeWorkload),
-    /// The discrete autoencoder.
-    VqVae(VqVaeWorkload),
-    /// A forecaster.
-    Forecaster(ForecastWorkload<AnyForecaster>),
-}
-
-/// A micro-batch of any system: volumes or fields, and what a forecaster is to tell.
-pub type Batch = (Tensor<5>, Option<Tensor<4>>);
-
-/// Builds the models and their learners, with weights drawn from the configuration's seed.
+/// Something that can be trained: a model with its data, its losses and its evaluation.
 ///
-/// # Errors
+/// The type that implements it is the system's section of a configuration, a plain struct. Everything else (planning,
+/// sessions, checkpoints, resume, the command) works on this trait and on nothing else of a system.
 ///
-/// [`CommandError::Model`](crate::error::CommandError::Model) with everything that keeps a model from being built.
-pub fn build(config: &Config, source: &str, device: &Device) -> Result<Run> {
-    Ok(match &config.system {
-        SystemSection::Autoencoder(section) => Run::Autoencoder(autoencoder::build(config, section, source, device)?),
-        SystemSection::Vae3d(section) => Run::Vae3d(voxels::build_vae(config, section, source, device)?),
-        SystemSection::VqVae(section) => Run::VqVae(voxels::build_vq_vae(config, section, source, device)?),
-        SystemSection::Forecaster(section) => {
-            let sequence = config.sequence.clone().unwrap_or_default();
-            Run::Forecaster(forecaster::build(config, section, &sequence, source, device)?)
-        }
-    })
-}
+/// # Adding a system
+///
+/// 1. A folder of this crate with the section, its `impl System`, its recipes and its pictures.
+/// 2. A line in the table of `table.rs`.
+/// 3. Recipes in `configs/`, keys in `docs/configuration.md`.
+///
+/// The existing ones are the examples: [`vq_vae`](crate::vq_vae) is the smallest, [`autoencoder`](crate::autoencoder) has two
+/// learners, [`forecaster`](crate::forecaster) has batches and data of its own kind.
+pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static {
+    /// A micro-batch.
+    type Batch: Batch;
+    /// The opened data.
+    type Data: Data<Self::Batch>;
+    /// The models with their optimizers, and their losses.
+    type Workload: Workload<Batch = Self::Batch>;
 
-impl Run {
-    /// Numbers that are trained; running statistics and codebooks are not.
-    pub fn parameters(&self) -> usize {
-        match self {
-            Self::Autoencoder(workload) => trained(workload.autoencoder().module()),
-            Self::Vae3d(workload) => trained(workload.vae().module()),
-            Self::VqVae(workload) => trained(workload.vq_vae().module()),
-            Self::Forecaster(workload) => trained(workload.forecaster().module()),
-        }
+    /// The name of the section in YAML.
+    const NAME: &'static str;
+    /// What it is trained on.
+    const SOURCE: Source = Source::Volumes;
+    /// Keys that a guide writes at the top of its file, and where they belong here.
+    const FLAT_KEYS: &'static [FlatKey] = &[];
+    /// Configurations to start from, smallest memory first.
+    const RECIPES: &'static [Recipe];
+    /// How its pictures are called.
+    const PICTURE: PictureLabel;
+    /// Charts of its losses and metrics.
+    const CURVES: &'static [Curves];
+    /// Validation metrics that are the better the nearer to zero.
+    const ERRORS: &'static [&'static str];
+    /// What to change where an evaluation does not fit into memory, in words that follow "with".
+    const SMALLER_EVALUATION: &'static str =
+        "a smaller data.patch_size: validation and pictures take one patch of it at a time";
+    /// The configuration of a guide whose [sizes](Self::sizes) are worth a table, as YAML.
+    const GUIDE: Option<&'static str> = None;
+
+    /// Reads the section; `sequence` is there for systems of [fields](Source::Fields).
+    fn read(section: &mut Section<'_>, sequence: Option<&SequenceConfig>) -> Self;
+
+    /// What is wrong with the section, alone and with the rest of the configuration. Keys are full paths.
+    fn validate(&self, context: &Context<'_>) -> Vec<ValidationError>;
+
+    /// How it is trained.
+    fn training(&self) -> &TrainingSection;
+
+    /// How it is trained, to change.
+    fn training_mut(&mut self) -> &mut TrainingSection;
+
+    /// Channels of a sample.
+    fn in_channels(&self) -> usize;
+
+    /// Its perceptual loss, if it can have one.
+    fn perceptual(&self) -> Option<&PerceptualSection> {
+        None
     }
 
-    /// Writes the trained weights into the folder of the run.
+    /// Has everything take part from the first step, for plans and measurements.
+    fn start_at_once(&mut self) {}
+
+    /// Builds models and learners, with weights drawn from the seed.
     ///
     /// # Errors
     ///
-    /// As [`save_safetensors`].
-    pub fn save_weights(&self, folder: &RunFolder) -> std::result::Result<(), WeightsError> {
-        let path = folder.weights();
-        match self {
-            Self::Autoencoder(workload) => {
-                save_safetensors(&workload.autoencoder().trained(), &path)?;
-                match workload.discriminator() {
-                    Some(discriminator) => discriminator.trained().save(&folder.discriminator_weights()),
-                    None => Ok(()),
-                }
-            }
-            Self::Vae3d(workload) => save_safetensors(&workload.vae().trained(), &path),
-            Self::VqVae(workload) => save_safetensors(&workload.vq_vae().trained(), &path),
-            Self::Forecaster(workload) => workload.forecaster().trained().save(&path),
-        }
+    /// [`SystemError::Model`](crate::SystemError::Model) with everything that keeps a model from being built.
+    fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload>;
+
+    /// Numbers that are trained.
+    fn parameters(workload: &Self::Workload) -> usize;
+
+    /// Writes the trained weights to `path`, and those of other models beside it.
+    ///
+    /// # Errors
+    ///
+    /// As [`save_safetensors`](leanburn_nn::weights::save_safetensors).
+    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError>;
+
+    /// Opens the data, with a call of `progress` after each sample.
+    ///
+    /// # Errors
+    ///
+    /// If a sample cannot be read.
+    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data>;
+
+    /// The shapes of a micro-batch, for samples of an extent: depth, height and width, of fields the days that are seen,
+    /// height and width.
+    fn batch_shape(
+        &self,
+        context: &Context<'_>,
+        micro_batch: usize,
+        extent: [usize; 3],
+    ) -> <Self::Batch as Batch>::Shape;
+
+    /// Checks that the models can take a sample, `[channels, depth, height, width]`; `name` is the sample's.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Shape`](crate::SystemError::Shape), [`SystemError::Input`](crate::SystemError::Input).
+    fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()>;
+
+    /// By how much depth, height and width are divided: sizes of samples must be multiples of it.
+    fn multiples(&self) -> [usize; 3] {
+        [1; 3]
+    }
+
+    /// Means over the validation samples; empty if there are none.
+    ///
+    /// # Errors
+    ///
+    /// If a sample cannot be read.
+    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics>;
+
+    /// Truth beside what the models make of it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no sample, or it cannot be drawn.
+    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage>;
+
+    /// Changes of the model that save memory, each alone.
+    fn smaller(&self) -> Vec<ModelChange<Self>> {
+        Vec::new()
+    }
+
+    /// The sizes of the model that have names, the largest first, for a table side by side.
+    fn sizes(&self) -> Vec<NamedSize<Self>> {
+        Vec::new()
+    }
+
+    /// The most positions that attention takes at a time, where that is configured.
+    fn attention_block(&self) -> Option<usize> {
+        None
+    }
+
+    /// Sets the most positions that attention takes at a time.
+    fn set_attention_block(&mut self, _block: Option<usize>) {}
+
+    /// The most positions that an attention of the model takes at a time by default; none if there is no attention.
+    fn largest_attention_block(&self, _micro_batch: usize, _extent: [usize; 3]) -> Option<usize> {
+        None
     }
 }
 
-/// Numbers of a module that take a gradient.
-fn trained<M: Module>(module: &M) -> usize {
-    struct Count(usize);
-    impl ModuleVisitor for Count {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let tensor = param.val();
-            self.0 += if tensor.is_require_grad() { tensor.shape().num_elements() } else { 0 };
-        }
-    }
-    let mut count = Count(0);
-    module.visit(&mut count);
-    count.0
+/// A key that a guide writes at the top of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlatKey {
+    /// The key.
+    pub key: &'static str,
+    /// The section that it belongs in.
+    pub section: &'static str,
+    /// Whether its presence says that the system is the one that is meant.
+    pub is_telling: bool,
 }
 
-impl Workload for Run {
-    type Batch = Batch;
+/// A change of the model that saves memory.
+#[derive(Debug, Clone)]
+pub struct ModelChange<S> {
+    /// What is changed, such as `vae3d.vae_type = lightweight`.
+    pub text: String,
+    /// What it costs, in words.
+    pub cost: &'static str,
+    /// The section with the change.
+    pub section: S,
+}
 
-    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
-        match self {
-            Self::Autoencoder(workload) => workload.learners(),
-            Self::Vae3d(workload) => workload.learners(),
-            Self::VqVae(workload) => workload.learners(),
-            Self::Forecaster(workload) => workload.learners(),
-        }
+/// A size of the model that has a name.
+#[derive(Debug, Clone)]
+pub struct NamedSize<S> {
+    /// The name.
+    pub name: String,
+    /// The section with that size.
+    pub section: S,
+    /// The precision, where that is part of it.
+    pub precision: Option<Precision>,
+}
+
+impl<S> ModelChange<S> {
+    /// The same of another type of section.
+    pub(crate) fn into<T: From<S>>(self) -> ModelChange<T> {
+        ModelChange { text: self.text, cost: self.cost, section: self.section.into() }
     }
+}
 
-    fn loss(&mut self, turn: usize, (input, target): &Batch, moment: Moment) -> Option<Losses> {
-        match self {
-            Self::Autoencoder(workload) => workload.loss(turn, input, moment),
-            Self::Vae3d(workload) => workload.loss(turn, input, moment),
-            Self::VqVae(workload) => workload.loss(turn, input, moment),
-            Self::Forecaster(workload) => {
-                let target = target.clone().expect("batches of a forecaster have targets");
-                workload.loss(turn, &(input.clone(), target), moment)
-            }
-        }
+impl<S> NamedSize<S> {
+    /// The same of another type of section.
+    pub(crate) fn into<T: From<S>>(self) -> NamedSize<T> {
+        NamedSize { name: self.name, section: self.section.into(), precision: self.precision }
     }
 }

@@ -1,8 +1,9 @@
 //! `leanburn calibrate`.
 
+use leanburn_systems::planning::{measure_rates, save_rates};
+
 use crate::console::print_line;
 use crate::error::Result;
-use crate::planning::{measure_rates, save_rates};
 
 /// Measures what the processor reaches and keeps it for plans.
 pub(super) fn run() -> Result<()> {

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use bytesize::ByteSize;
+use leanburn_common::Bytes;
 use leanburn_plan::catalogue::Device;
 use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plan, Plans, Target, Timeline};
+use leanburn_systems::planning::{ConfigSpace, rates_for};
+use leanburn_systems::{Config, recipes};
 use leanburn_train::Precision;
 
-use super::plan::load;
-use crate::config::{Config, recipes};
+use super::load::load;
 use crate::console::{print_line, seconds_text};
 use crate::error::Result;
-use crate::planning::{ConfigSpace, rates_for};
 use crate::progress::Progress;
 
 /// Sizes of volumes that the table has a column for.
@@ -34,7 +34,7 @@ pub(super) fn print(config: Option<&Path>, set: &[String]) -> Result<()> {
         Some(path) => (load(path, set)?, path.display().to_string()),
         None => {
             let recipe =
-                recipes().iter().find(|recipe| recipe.name == "autoencoder-24gb").expect("it comes with the command");
+                recipes().into_iter().find(|recipe| recipe.name == "autoencoder-24gb").expect("it comes with the command");
             (Config::parse(recipe.text, recipe.name, set)?, recipe.name.to_string())
         }
     };
@@ -57,7 +57,7 @@ pub(super) fn print(config: Option<&Path>, set: &[String]) -> Result<()> {
         print_line(format_args!(
             "| {} | {} | {} |",
             card.full_name,
-            ByteSize::b(card.memory_bytes),
+            Bytes(card.memory_bytes),
             cells.join(" | ")
         ))?;
     }
@@ -97,7 +97,7 @@ impl Column {
         let mut plans = self.plans.plans.iter().filter(computes);
         let least = plans.clone().next().map_or(0, |plan| plan.peak);
         let Some(plan) = plans.rfind(|plan| plan.peak <= available) else {
-            return Ok(format!("needs {}", ByteSize::b(least)));
+            return Ok(format!("needs {}", Bytes(least)));
         };
         let candidate = &plan.candidate;
         if !self.timelines.contains_key(candidate) {
@@ -119,7 +119,7 @@ impl Column {
             "{}x{}, {recomputed}/{tops}, {precision}, {}, {}",
             candidate.micro_batch,
             candidate.accumulation,
-            ByteSize::b(plan.peak),
+            Bytes(plan.peak),
             seconds_text(seconds)
         ))
     }

@@ -6,7 +6,8 @@ use super::memory::size_text;
 use super::moments::{CauseBytes, Stretch, cause_bytes, colour, segment_name, stretches};
 use super::timeline_labels::{BudgetLabel, PEAK_LINE, PeakLabel, SegmentLabel, segment_labels};
 use askama::Template;
-use bytesize::{ByteSize, GIB, KIB, MIB};
+use bytesize::{GIB, KIB, MIB};
+use leanburn_common::Bytes;
 use leanburn_plan::{Cause, Phase, Timeline};
 use std::fmt::Write;
 use std::ops::Range;
@@ -34,7 +35,7 @@ const MOST_PEAKS: u64 = 3;
 /// # Errors
 ///
 /// When the template cannot be rendered.
-pub fn timeline_chart(timeline: &Timeline, budget: Option<ByteSize>) -> Result<String, ReportError> {
+pub fn timeline_chart(timeline: &Timeline, budget: Option<Bytes>) -> Result<String, ReportError> {
     Ok(Drawing::new(timeline, budget).render()?)
 }
 
@@ -148,9 +149,9 @@ struct Hover {
 }
 
 impl Drawing {
-    fn new(timeline: &Timeline, budget: Option<ByteSize>) -> Self {
+    fn new(timeline: &Timeline, budget: Option<Bytes>) -> Self {
         let count = timeline.moments.len();
-        let budget = budget.map(|budget| budget.as_u64());
+        let budget = budget.map(|budget| budget.get());
         let (peak, bytes) = (timeline.peak(), cause_bytes(timeline));
         let near = budget.filter(|budget| *budget <= peak.saturating_mul(MOST_PEAKS));
         let scale = Scale::new(count, peak.max(near.unwrap_or(0)));
@@ -208,8 +209,8 @@ fn areas(columns: &[Column], bytes: &[CauseBytes], peak: usize, scale: &Scale) -
         .filter_map(|(place, cause)| {
             let most = bytes.iter().map(|bytes| bytes[place]).max().filter(|most| *most > 0)?;
             let path = staircase(columns, scale, below(place + 1)) + &staircase_back(columns, scale, below(place));
-            let at_peak = size_text(ByteSize(bytes[peak][place]));
-            Some(Area { colour: colour(cause), path, cause, at_peak, most: size_text(ByteSize(most)) })
+            let at_peak = size_text(Bytes(bytes[peak][place]));
+            Some(Area { colour: colour(cause), path, cause, at_peak, most: size_text(Bytes(most)) })
         })
         .collect()
 }
@@ -245,7 +246,7 @@ impl Hover {
     fn new(column: &Column, timeline: &Timeline, scale: &Scale) -> Self {
         let moment = &timeline.moments[column.highest];
         let segment = segment_name(timeline, moment.segment).map_or(String::new(), |name| format!(" in {name}"));
-        let (place, count, size) = (column.highest + 1, timeline.moments.len(), size_text(ByteSize(moment.during)));
+        let (place, count, size) = (column.highest + 1, timeline.moments.len(), size_text(Bytes(moment.during)));
         let left = scale.x(column.moments.start);
         Self {
             left,
@@ -317,7 +318,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_budget_is_a_dashed_line_unless_it_is_far_above() {
-        let budget = |bytes| Drawing::new(&handmade(), Some(ByteSize(bytes)));
+        let budget = |bytes| Drawing::new(&handmade(), Some(Bytes(bytes)));
         let near = budget(400);
         assert_eq!(near.budget.as_ref().unwrap().y, Some(52.0));
         assert_eq!(near.peak.as_ref().unwrap().y, 209.5);
@@ -354,8 +355,8 @@ pub(super) mod tests {
         assert!(
             !svg.contains("<script>") && !svg.contains("<b>&") && svg.contains("&#60;script&#62; in &#60;b&#62;&#38;")
         );
-        let empty = timeline_chart(&Timeline::default(), Some(ByteSize::gib(1))).unwrap();
+        let empty = timeline_chart(&Timeline::default(), Some(Bytes::gib(1))).unwrap();
         assert!(empty.contains("no operations to draw") && !empty.contains("peak"));
-        assert!(timeline_chart(&of_heights(&[0, u64::MAX, u64::MAX]), Some(ByteSize(u64::MAX))).is_ok());
+        assert!(timeline_chart(&of_heights(&[0, u64::MAX, u64::MAX]), Some(Bytes(u64::MAX))).is_ok());
     }
 }

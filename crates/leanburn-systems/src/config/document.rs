@@ -4,19 +4,35 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{DataConfig, SequenceConfig};
 use serde::Serialize;
 
-use super::device::DeviceSection;
-use super::mistake::{ConfigErrors, Mistake, MistakeKind, Place};
-use super::reader::Reader;
-use super::system::SystemSection;
-use super::training::TrainingSection;
-use super::tree::{MAX_BYTES, Node, too_large};
-use super::{AutoencoderSection, checks, data, flat, overrides};
+use super::flat;
+use crate::error::Result;
+use crate::evaluation::{Curves, PictureLabel};
+use crate::shared::{Context, DeviceSection, Source, TrainingSection, read_data, read_sequence};
+use crate::system::NamedSize;
+use crate::table::{NAMES, SYSTEMS, SystemSection};
+use crate::yaml::{ConfigErrors, MAX_BYTES, Mistake, MistakeKind, Node, Place, Reader, apply, too_large};
 
 /// All that a training run is configured by, defaults filled in.
+///
+/// # Example
+///
+/// ```
+/// use leanburn_data::{DataConfig, PhantomConfig};
+/// use leanburn_systems::{AutoencoderSection, Config, TrainingSection};
+///
+/// let training = TrainingSection::default().with_max_steps(20);
+/// let model = AutoencoderSection::new(vec![8, 16]).with_norm_num_groups(4).with_training(training);
+/// let data = DataConfig { phantom: Some(PhantomConfig::default()), ..DataConfig::default() };
+/// let config = Config::new(model).with_data(data);
+/// assert!(config.validate().is_empty());
+/// assert!(config.to_yaml().contains("num_channels"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Config {
     /// The seed of all randomness. Default: 42.
     pub seed: u64,
@@ -33,13 +49,47 @@ pub struct Config {
     pub device: DeviceSection,
 }
 
+/// The seed where none is given.
+const SEED: u64 = 42;
+
 impl Config {
+    /// A system with every default beside it, and no data yet.
+    pub fn new(system: impl Into<SystemSection>) -> Self {
+        let (system, data) = (system.into(), DataConfig::default());
+        let sequence = (system.any().source() == Source::Fields).then(SequenceConfig::default);
+        Self { seed: SEED, data, sequence, system, device: DeviceSection::default() }
+    }
+
+    /// The same on other volumes.
+    #[must_use]
+    pub fn with_data(self, data: DataConfig) -> Self {
+        Self { data, ..self }
+    }
+
+    /// The same on other fields, for systems that are trained on fields.
+    #[must_use]
+    pub fn with_sequence(self, sequence: SequenceConfig) -> Self {
+        Self { sequence: Some(sequence), ..self }
+    }
+
+    /// The same on another device, or in another precision.
+    #[must_use]
+    pub fn with_device(self, device: DeviceSection) -> Self {
+        Self { device, ..self }
+    }
+
+    /// The same with another seed.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
     /// Reads a YAML file and sets the overrides, each `section.key=value`.
     ///
     /// # Errors
     ///
     /// All mistakes of the file and of the overrides at once.
-    pub fn load(path: &Path, overrides: &[String]) -> Result<Self, ConfigErrors> {
+    pub fn load(path: &Path, overrides: &[String]) -> std::result::Result<Self, ConfigErrors> {
         let name = path.display().to_string();
         match read_text(path) {
             Ok(text) => Self::parse(&text, &name, overrides),
@@ -52,10 +102,10 @@ impl Config {
     /// # Errors
     ///
     /// All mistakes of the text and of the overrides at once.
-    pub fn parse(text: &str, source_name: &str, overrides: &[String]) -> Result<Self, ConfigErrors> {
+    pub fn parse(text: &str, source_name: &str, overrides: &[String]) -> std::result::Result<Self, ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut mistakes = Vec::new();
-        let mut reader = Reader::default();
+        let mut reader = Reader::new(NAMES);
         let parsed = Node::parse(text);
         let readable = parsed.is_ok();
         let mut root = parsed.unwrap_or_else(|mistake| {
@@ -65,12 +115,12 @@ impl Config {
         reader.report_duplicates(&root, "");
         flat::settle(&mut root);
         for text in overrides {
-            mistakes.extend(overrides::apply(&mut root, text).err().map(|mistake| *mistake));
+            mistakes.extend(apply(&mut root, text).err().map(|mistake| *mistake));
         }
         flat::settle(&mut root);
         let config = Self::read(&mut reader, &root);
         if readable {
-            checks::check(&mut reader, &config);
+            config.validate().into_iter().for_each(|error| reader.reject(error));
             mistakes.extend(reader.finish());
         }
         if mistakes.is_empty() { Ok(config) } else { Err(ConfigErrors::new(source_name, text, mistakes)) }
@@ -78,48 +128,123 @@ impl Config {
 
     fn read(reader: &mut Reader, root: &Node) -> Self {
         let mut section = reader.root(root);
-        let seed = section.get("seed", 42);
-        let (system, sequence) = SystemSection::read(&mut section);
-        let data = match sequence {
-            None => section.section("data", data::read),
-            Some(_) => DataConfig::default(),
+        let seed = section.get("seed", SEED);
+        let entry = SYSTEMS.iter().find(|entry| section.has(entry.name)).unwrap_or(&SYSTEMS[0]);
+        let (data, sequence) = match entry.source {
+            Source::Volumes => (section.section("data", read_data), None),
+            Source::Fields => (DataConfig::default(), Some(section.section("sequence", read_sequence))),
         };
+        let system = section.section(entry.name, |section| (entry.read)(section, sequence.as_ref()));
         let config = Self { seed, data, sequence, system, device: section.section("device", DeviceSection::read) };
         section.close();
         config
     }
 
+    /// What contradicts itself or cannot be: every error, with its key as a path such as `autoencoder.training.batch_size`.
+    ///
+    /// [`Config::parse`] and [`Config::load`] have done it. What shows only on the data or the device is not among it.
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let below = |section: &str, errors: Vec<ValidationError>| {
+            let mut validation = Validation::default();
+            validation.extend_below(section, errors);
+            validation.errors()
+        };
+        let (system, context) = (self.system.any(), self.context("the configuration"));
+        let data = match &self.sequence {
+            None => below("data", described(self.data.mistakes())),
+            Some(sequence) => below("sequence", described(sequence.mistakes())),
+        };
+        let training = below(&format!("{}.training", system.name()), system.training().validate());
+        [data, system.validate(&context), training, below("device", self.device.validate())].concat()
+    }
+
+    /// All but the system; messages call the configuration `name`.
+    pub fn context<'a>(&'a self, name: &'a str) -> Context<'a> {
+        let Self { seed, data, sequence, device, .. } = self;
+        Context { name, seed: *seed, data, sequence: sequence.as_ref(), device }
+    }
+
+    /// Names the device that is the best of this machine, where the configuration leaves that open.
+    pub fn resolve_device(&mut self) {
+        if self.device.name == "best" {
+            self.device.name = crate::device::best().to_owned();
+        }
+    }
+
     /// How the system is trained.
     pub fn training(&self) -> &TrainingSection {
-        self.system.training()
+        self.system.any().training()
     }
 
     /// How the system is trained, to change.
     pub fn training_mut(&mut self) -> &mut TrainingSection {
-        self.system.training_mut()
+        self.system.any_mut().training_mut()
     }
 
-    /// The autoencoder, if that is what is trained.
-    pub fn autoencoder(&self) -> Option<&AutoencoderSection> {
-        match &self.system {
-            SystemSection::Autoencoder(section) => Some(section),
-            _ => None,
-        }
+    /// The name of the system: that of its section.
+    pub fn system_name(&self) -> &'static str {
+        self.system.any().name()
     }
 
-    /// The autoencoder to change, if that is what is trained.
-    pub fn autoencoder_mut(&mut self) -> Option<&mut AutoencoderSection> {
-        match &mut self.system {
-            SystemSection::Autoencoder(section) => Some(section),
-            _ => None,
-        }
+    /// What the system is trained on.
+    pub fn source(&self) -> Source {
+        self.system.any().source()
+    }
+
+    /// How the system's pictures are called.
+    pub fn picture_label(&self) -> PictureLabel {
+        self.system.any().picture_label()
+    }
+
+    /// Charts of the system's losses and metrics.
+    pub fn curves(&self) -> &'static [Curves] {
+        self.system.any().curves()
+    }
+
+    /// Whether a validation metric is the better the nearer to zero.
+    pub fn is_error(&self, metric: &str) -> bool {
+        self.system.any().errors().contains(&metric)
+    }
+
+    /// Channels of a sample.
+    pub fn in_channels(&self) -> usize {
+        self.system.any().in_channels()
+    }
+
+    /// Numbers that are trained. The models are built on the CPU for it.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the models from being built.
+    pub fn parameters(&self, name: &str) -> Result<usize> {
+        self.system.any().parameters(&self.context(name))
+    }
+
+    /// Size of a training sample, read from the data: depth, height and width; of fields the days that are seen, height and
+    /// width.
+    ///
+    /// # Errors
+    ///
+    /// If the first sample cannot be read.
+    pub fn extent_of_data(&self, name: &str) -> Result<[usize; 3]> {
+        self.system.any().extent(&self.context(name))
+    }
+
+    /// The sizes of the system's model that have names, each as a configuration; empty if there are none.
+    pub fn sizes(&self) -> Vec<(String, Config)> {
+        let sized = |size: NamedSize<SystemSection>| {
+            let mut config = Self { system: size.section, ..self.clone() };
+            if let Some(precision) = size.precision {
+                (config.device.precision, config.device.mixed_precision) = (Some(precision), false);
+            }
+            (size.name, config)
+        };
+        self.system.sizes().into_iter().map(sized).collect()
     }
 
     /// Has everything take part from the first step: for plans and measurements.
-    pub fn begin_at_once(&mut self) {
-        if let Some(section) = self.autoencoder_mut() {
-            section.training.objective.adversarial_start_step = 0;
-        }
+    pub fn start_at_once(&mut self) {
+        self.system.any_mut().start_at_once();
     }
 
     /// Batches that may wait.
@@ -134,13 +259,24 @@ impl Config {
     }
 }
 
+/// The errors of `leanburn-data`, which says "expected ..., found ...; remedy" of a key.
+fn described(errors: Vec<(String, String)>) -> Vec<ValidationError> {
+    let describe = |(key, what): (String, String)| {
+        let (expected, found) = what.split_once(", found ").unwrap_or((&what, "another value"));
+        let (found, help) = found.split_once("; ").unwrap_or((found, "correct this value"));
+        let expected = expected.trim_start_matches("expected ").to_owned();
+        ValidationError { key, with: Vec::new(), expected, found: found.to_owned(), help: help.to_owned() }
+    };
+    errors.into_iter().map(describe).collect()
+}
+
 /// Whether nothing is said of volumes, as for a system of other data.
 fn is_default(data: &DataConfig) -> bool {
     *data == DataConfig::default()
 }
 
 /// Reads a file of a sane size as UTF-8.
-fn read_text(path: &Path) -> Result<String, Box<Mistake>> {
+fn read_text(path: &Path) -> std::result::Result<String, Box<Mistake>> {
     let mistake = |found: String, expected: &str, help: &str| {
         Mistake::without_key(MistakeKind::File, Place::Document, found, expected, help)
     };

@@ -1,17 +1,10 @@
 //! The guides' flat keys: what stands at the top there, moved to the sections here.
 
-use super::mistake::Place;
-use super::system::SYSTEMS;
-use super::tree::{Entry, Node, Value};
+use crate::table::SYSTEMS;
+use crate::yaml::{Entry, Node, Place, Value};
 
-/// Keys at the top, and where they belong; `*` is the section of the system.
-const HOMES: [(&str, &str, &str); 11] = [
-    ("vae_type", "vae3d", ""),
-    ("model_type", "forecaster", ""),
-    ("hidden_channels", "forecaster", ""),
-    ("input_days", "sequence", ""),
-    ("predict_days", "sequence", ""),
-    ("use_channels", "sequence", ""),
+/// Keys of every guide, the section that each belongs in (`*` is that of the system), and its path or name there.
+const SHARED: [(&str, &str, &str); 5] = [
     ("use_amp", "device", "mixed_precision"),
     ("batch_size", "*", "training"),
     ("gradient_accumulation_steps", "*", "training"),
@@ -23,31 +16,31 @@ const HOMES: [(&str, &str, &str); 11] = [
 ///
 /// A key stays where it is if its section has it already, unless it is an override, which wins.
 pub(super) fn settle(root: &mut Node) {
-    let Value::Section(entries) = &root.value else { return };
-    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
-    let system = match (has("vae_type"), has("model_type") || has("input_days")) {
-        _ if has("autoencoder") => return,
-        (true, _) => "vae3d",
-        (_, true) => "forecaster",
-        _ => match SYSTEMS.into_iter().find(|system| has(system)) {
-            Some(system) => system,
-            None => return,
-        },
-    };
     let Value::Section(entries) = &mut root.value else { return };
-    for (key, section, below) in HOMES {
-        let Some(at) = entries.iter().rposition(|entry| entry.key == key) else { continue };
-        let section = if section == "*" { system } else { section };
-        let (path, name) = match (section, below) {
-            ("device", name) => (vec![section], name),
-            (_, "") => (vec![section], key),
-            (_, below) => (vec![section, below], key),
-        };
-        let mut entry = entries[at].clone();
-        entry.key = name.to_string();
-        if put(entries, &path, entry) {
-            entries.remove(at);
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    if has("autoencoder") {
+        return;
+    }
+    let is_told = |system: &&crate::table::Entry| system.flat_keys.iter().any(|flat| flat.is_telling && has(flat.key));
+    let Some(system) = SYSTEMS.iter().find(is_told).or(SYSTEMS.iter().find(|system| has(system.name))) else { return };
+    for flat in SYSTEMS.iter().flat_map(|system| system.flat_keys) {
+        relocate(entries, flat.key, &[flat.section], flat.key);
+    }
+    for (key, section, below) in SHARED {
+        match section {
+            "*" => relocate(entries, key, &[system.name, below], key),
+            section => relocate(entries, key, &[section], below),
         }
+    }
+}
+
+/// Moves a key at the top, if it is there, into a section under another name.
+fn relocate(entries: &mut Vec<Entry>, key: &str, path: &[&str], name: &str) {
+    let Some(at) = entries.iter().rposition(|entry| entry.key == key) else { return };
+    let mut entry = entries[at].clone();
+    entry.key = name.to_string();
+    if put(entries, path, entry) {
+        entries.remove(at);
     }
 }
 

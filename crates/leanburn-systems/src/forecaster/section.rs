@@ -1,13 +1,11 @@
-//! The `forecaster` section, and `sequence`, what it is trained on; `leanburn-data` documents the keys of the latter.
+//! The `forecaster` section.
 
-use leanburn_data::{AdvectionConfig, SequenceConfig};
+use leanburn_data::SequenceConfig;
 use leanburn_nn::losses::Difference;
 use serde::{Deserialize, Serialize};
 
-use super::limits::{MANY, POSITIVE};
-use super::reader::Section;
-use super::training::Training;
-use super::values::PerPlane;
+use crate::shared::{Training, TrainingSection, with_methods};
+use crate::yaml::{MANY, Section};
 
 /// The forecasters of the climate guide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +41,7 @@ impl ModelType {
 
 /// The forecaster and its training.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ForecasterSection {
     /// The model. Default: convlstm.
     pub model_type: ModelType,
@@ -58,59 +57,61 @@ pub struct ForecasterSection {
 
 /// The loss of a forecaster.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ForecastObjectiveSection {
     /// The loss between forecast and truth. Default: l2.
     pub forecast_loss: Difference,
 }
 
+impl Default for ForecastObjectiveSection {
+    fn default() -> Self {
+        Self { forecast_loss: Difference::L2 }
+    }
+}
+
+impl Default for ForecasterSection {
+    fn default() -> Self {
+        Self::new(ModelType::ConvLstm)
+    }
+}
+
+with_methods! { ForecasterSection {
+    with_in_channels => in_channels: usize,
+    with_hidden_channels => hidden_channels: usize,
+    with_truncate_steps => truncate_steps: Option<usize>,
+    with_training => training.common: TrainingSection,
+    with_forecast_loss => training.objective.forecast_loss: Difference,
+} }
+
 impl ForecasterSection {
-    pub(super) fn read(section: &mut Section<'_>, sequence: &SequenceConfig) -> Self {
+    /// A model for fields of four channels, with every default.
+    pub fn new(model_type: ModelType) -> Self {
+        Self {
+            model_type,
+            in_channels: 4,
+            hidden_channels: 16,
+            truncate_steps: None,
+            training: Training::default(),
+        }
+    }
+
+    pub(super) fn read_keys(section: &mut Section<'_>, sequence: &SequenceConfig) -> Self {
+        let default = Self::default();
         let channels = match sequence.use_channels.len() {
-            0 => 4,
+            0 => default.in_channels,
             named => named,
         };
+        let objective = default.training.objective;
         Self {
-            model_type: section.choice("model_type", ModelType::ConvLstm),
+            model_type: section.choice("model_type", default.model_type),
             in_channels: section.number("in_channels", channels, 1..=MANY),
-            hidden_channels: section.number("hidden_channels", 16, 1..=MANY),
-            truncate_steps: section.number("truncate_steps", None, 1..),
+            hidden_channels: section.number("hidden_channels", default.hidden_channels, 1..=MANY),
+            truncate_steps: section.number("truncate_steps", default.truncate_steps, 1..),
             training: section.section("training", |section| {
                 Training::read(section, |section| ForecastObjectiveSection {
-                    forecast_loss: section.choice("forecast_loss", Difference::L2),
+                    forecast_loss: section.choice("forecast_loss", objective.forecast_loss),
                 })
             }),
         }
-    }
-}
-
-pub(super) fn read_sequence(section: &mut Section<'_>) -> SequenceConfig {
-    let default = SequenceConfig::default();
-    let use_channels: Vec<usize> = section.get("use_channels", default.use_channels);
-    let target = use_channels.first().copied().unwrap_or(0);
-    SequenceConfig {
-        paths: section.get("paths", default.paths),
-        advection: section.optional("advection", read_advection),
-        input_days: section.number("input_days", default.input_days, 1..),
-        predict_days: section.number("predict_days", default.predict_days, 1..),
-        target_channel: Some(section.get("target_channel", target)),
-        use_channels,
-        downsample: section.number("downsample", default.downsample, 1..=MANY),
-        normalize: section.choice("normalize", default.normalize),
-        percentiles: section.number("percentiles", default.percentiles, 0..=100),
-        val_fraction: section.number("val_fraction", default.val_fraction, 0..1),
-        num_workers: section.number("num_workers", default.num_workers, 0..=MANY),
-        prefetch: section.number("prefetch", default.prefetch, 0..=MANY),
-    }
-}
-
-fn read_advection(section: &mut Section<'_>) -> AdvectionConfig {
-    let default = AdvectionConfig::default();
-    AdvectionConfig {
-        steps: section.number("steps", default.steps, 1..),
-        shape: section.number("shape", PerPlane(default.shape), 1..=MANY).0,
-        flow: section.choice("flow", default.flow),
-        speed: section.get("speed", default.speed),
-        turn_steps: section.number("turn_steps", default.turn_steps, POSITIVE),
-        forcing: section.get("forcing", default.forcing),
     }
 }

@@ -2,8 +2,6 @@
 
 use serde_json::Value;
 
-use super::figures::Figure;
-
 /// A parsed file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Document<'a>(pub &'a Value);
@@ -22,21 +20,6 @@ impl<'a> Document<'a> {
     /// The text under the first of the keys that has any.
     pub(super) fn text(self, keys: &[&str]) -> Option<&'a str> {
         keys.iter().find_map(|key| self.at(key)?.as_str())
-    }
-
-    /// The number under the first of the keys that is there.
-    pub(super) fn number(self, keys: &[&str]) -> Figure {
-        let key = keys.iter().find(|key| self.has(key));
-        key.map_or(Figure::Missing, |key| Figure::read(self.at(key), key))
-    }
-
-    /// An entry of a list; one number stands for all.
-    pub(super) fn entry(self, key: &str, index: usize) -> Figure {
-        match self.at(key) {
-            None => Figure::Missing,
-            Some(Value::Array(items)) => Figure::read(items.get(index), &format!("{key}[{index}]")),
-            value => Figure::read(value, key),
-        }
     }
 
     /// How many entries a list has; one number has one.

@@ -79,11 +79,11 @@ impl Figures {
         let size = either("data.patch_size", "data.voxel_size");
         let channels = either("autoencoder.num_channels", "autoencoder.channels");
         Self {
-            batch: document.number(&["autoencoder.training.batch_size"]).or(1, "the default"),
-            seq_len: document.entry(size, 2),
-            height: document.entry(size, 0),
-            width: document.entry(size, 1),
-            hidden_dim: document.entry(channels, 0),
+            batch: number(document, &["autoencoder.training.batch_size"]).or(1, "the default"),
+            seq_len: entry(document, size, 2),
+            height: entry(document, size, 0),
+            width: entry(document, size, 1),
+            hidden_dim: entry(document, channels, 0),
             num_layers: autoencoder_layers(document, document.count(channels)),
         }
     }
@@ -91,40 +91,55 @@ impl Figures {
     fn super_resolution(document: Document<'_>, architecture: Architecture) -> Self {
         // the last two axes are height and width, one before them is time or depth; one number is both sides
         let axes = document.count("data.shape");
-        let axis = |from_end: usize| document.entry("data.shape", axes.saturating_sub(from_end));
+        let axis = |from_end: usize| entry(document, "data.shape", axes.saturating_sub(from_end));
         let layers = ["model.n_layers", "model.num_layers"];
         let blocks = ["model.num_res_blocks", "model.res_blocks", "model.unet.res_blocks"];
         Self {
-            batch: document.number(&["data.train_batchsize", "data.batch_size", "train.batch_size"]),
+            batch: number(document, &["data.train_batchsize", "data.batch_size", "train.batch_size"]),
             seq_len: if axes < 3 { Figure::Missing.or(1, "`data.shape` has no third axis") } else { axis(3) },
             height: axis(2),
             width: axis(1),
-            hidden_dim: document.number(&WIDTHS),
+            hidden_dim: number(document, &WIDTHS),
             num_layers: match architecture {
-                Architecture::Fno => document.number(&layers).or(4, "the default of an FNO"),
+                Architecture::Fno => number(document, &layers).or(4, "the default of an FNO"),
                 Architecture::UNet | Architecture::Diffusion => {
-                    document.number(&blocks).or(2, "the default of a U-Net").times(4, "x 4 stages")
+                    number(document, &blocks).or(2, "the default of a U-Net").times(4, "x 4 stages")
                 }
-                Architecture::Transformer | Architecture::Other => document.number(&["model.num_layers", layers[0]]),
+                Architecture::Transformer | Architecture::Other => number(document, &["model.num_layers", layers[0]]),
             },
         }
     }
 
     /// The numbers by their own names, at the top or in a section.
     fn anywhere(document: Document<'_>) -> Self {
-        let number = |names: &[&str]| {
+        let first = |names: &[&str]| {
             let keys = SECTIONS.iter().flat_map(|section| names.iter().map(move |name| format!("{section}{name}")));
             let key = keys.into_iter().find(|key| document.has(key));
-            key.map_or(Figure::Missing, |key| document.number(&[&key]))
+            key.map_or(Figure::Missing, |key| number(document, &[&key]))
         };
         Self {
-            batch: number(&["batch_size", "train_batch_size", "train_batchsize", "train_micro_batch_size_per_gpu"]),
-            seq_len: number(&["input_days", "seq_len"]).or(1, "the file names no sequence"),
-            height: number(&["height", "image_size"]),
-            width: number(&["width", "image_size"]),
-            hidden_dim: number(&["hidden_dim", "hidden_channels"]),
-            num_layers: number(&["num_layers", "n_layers"]),
+            batch: first(&["batch_size", "train_batch_size", "train_batchsize", "train_micro_batch_size_per_gpu"]),
+            seq_len: first(&["input_days", "seq_len"]).or(1, "the file names no sequence"),
+            height: first(&["height", "image_size"]),
+            width: first(&["width", "image_size"]),
+            hidden_dim: first(&["hidden_dim", "hidden_channels"]),
+            num_layers: first(&["num_layers", "n_layers"]),
         }
+    }
+}
+
+/// The number under the first of the keys that is there.
+fn number(document: Document<'_>, keys: &[&str]) -> Figure {
+    let key = keys.iter().find(|key| document.has(key));
+    key.map_or(Figure::Missing, |key| Figure::read(document.at(key), key))
+}
+
+/// An entry of a list; one number stands for all.
+fn entry(document: Document<'_>, key: &str, index: usize) -> Figure {
+    match document.at(key) {
+        None => Figure::Missing,
+        Some(Value::Array(items)) => Figure::read(items.get(index), &format!("{key}[{index}]")),
+        value => Figure::read(value, key),
     }
 }
 
@@ -133,7 +148,7 @@ fn autoencoder_layers(document: Document<'_>, levels: usize) -> Figure {
     const KEY: &str = "autoencoder.num_res_blocks";
     let Some(levels) = u32::try_from(levels).ok().filter(|levels| *levels > 0) else { return Figure::Missing };
     let Some(list) = document.at(KEY).and_then(Value::as_array) else {
-        return document.number(&[KEY]).or(2, "MONAI's default").times(levels, "a level").times(2, "x 2");
+        return number(document, &[KEY]).or(2, "MONAI's default").times(levels, "a level").times(2, "x 2");
     };
     let sum = list.iter().try_fold(0, |sum: u64, blocks| sum.checked_add(blocks.as_u64()?));
     Figure::read(sum.map(Value::from).as_ref().or(document.at(KEY)), KEY).times(2, "in all x 2")

@@ -2,7 +2,7 @@
 
 use super::document::Document;
 use super::precision;
-use crate::config::ModelType;
+use crate::forecaster::ModelType;
 
 /// The kinds of configuration that are recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -29,7 +29,7 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{NonFiniteFloatPolicy, Options};
 
 use self::document::Document;
-use crate::config::LossScale;
+use crate::shared::LossScale;
 
 pub use figures::{Figure, Figures};
 pub use kind::{Architecture, GuideKind};

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::document::Document;
-use crate::config::LossScale;
+use crate::shared::LossScale;
 
 /// Where the switch may stand.
 const SWITCHES: [&str; 7] =

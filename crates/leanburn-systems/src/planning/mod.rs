@@ -5,6 +5,6 @@ mod rates;
 mod space;
 mod variants;
 
-pub use budget::{Budget, BudgetArguments, memory_of};
+pub use budget::{Budget, memory_of};
 pub use rates::{measure_rates, rates_for, save_rates};
 pub use space::{ConfigSpace, SMALLEST_BLOCK};

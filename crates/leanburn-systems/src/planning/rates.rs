@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::tensor::{DType, Device, Tensor, TensorData, ops::ConvOptions};
+use leanburn_common::atomic;
 use leanburn_ops::{Activation, Convolution, activate, conv3d};
 use leanburn_plan::{Rates, catalogue};
 
-use crate::error::{CommandError, Result};
-use crate::report::write_atomic;
+use crate::error::{Result, SystemError};
 
 /// Shares of a card's peak rates that a training step of this kind is taken to reach until it is measured.
 const SHARE_OF_FLOPS: f64 = 0.4;
@@ -49,12 +49,12 @@ fn read_rates(path: &Path) -> Option<Rates> {
 ///
 /// # Errors
 ///
-/// [`CommandError::Write`].
+/// [`SystemError::Write`].
 pub fn save_rates(rates: &Rates) -> Result<PathBuf> {
     let path = rates_path();
     let text = serde_json::to_vec_pretty(rates).expect("numbers serialise");
-    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(CommandError::writing(&path))?;
-    write_atomic(&path, &text).map_err(CommandError::writing(&path))?;
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(SystemError::writing(&path))?;
+    atomic::write(&path, &text).map_err(SystemError::writing(&path))?;
     Ok(path)
 }
 

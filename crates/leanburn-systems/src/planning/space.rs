@@ -1,14 +1,13 @@
 //! What can be planned about a configuration.
 
-use burn::tensor::Device;
-use leanburn_ops::largest_attention_block;
+use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, Recording, Space, Target, Timeline, Variant};
-use leanburn_train::{Precision, RecordStepError, Trainer, record_step};
+use leanburn_train::Precision;
 
 use super::variants::variants;
 use crate::config::Config;
-use crate::error::{CommandError, Result};
-use crate::workload::{self, BatchShape};
+use crate::error::{Result, SystemError};
+use crate::shared::Recompute;
 
 /// Blocks of attention are not made smaller: their scores are fewer than what else attention holds.
 pub const SMALLEST_BLOCK: usize = 16;
@@ -46,19 +45,16 @@ impl ConfigSpace {
 
     /// The system that is trained, as its section is called.
     pub fn system(&self) -> &'static str {
-        self.variants[0].1.system.name()
+        self.variants[0].1.system_name()
     }
 
     /// The configuration as it stands.
     pub fn configured(&self) -> Candidate {
         let config = &self.variants[0].1;
         let training = config.training();
-        let attention_block = config.autoencoder().and_then(|section| section.training.objective.attention_block);
-        let recompute = match training.use_gradient_checkpointing {
-            true => vec!["*".to_string()],
-            false => training.recompute.clone(),
-        };
         let (micro_batch, accumulation) = (training.batch_size, training.gradient_accumulation_steps as u64);
+        let recompute = training.recompute.patterns().to_vec();
+        let attention_block = config.system.any().attention_block();
         Candidate { variant: 0, micro_batch, accumulation, recompute, attention_block }
     }
 
@@ -68,14 +64,8 @@ impl ConfigSpace {
         let training = config.training_mut();
         training.batch_size = candidate.micro_batch;
         training.gradient_accumulation_steps = candidate.accumulation as usize;
-        training.use_gradient_checkpointing = candidate.recompute == ["*"];
-        training.recompute = match training.use_gradient_checkpointing {
-            true => Vec::new(),
-            false => candidate.recompute.clone(),
-        };
-        if let Some(section) = config.autoencoder_mut() {
-            section.training.objective.attention_block = candidate.attention_block;
-        }
+        training.recompute = Recompute::segments(candidate.recompute.iter().cloned());
+        config.system.any_mut().set_attention_block(candidate.attention_block);
         config
     }
 
@@ -85,28 +75,18 @@ impl ConfigSpace {
         configured_extent(config).or(self.extent).expect("asked for where the configuration does not say")
     }
 
-    /// Bytes of one micro-batch.
-    pub fn batch_bytes(&self, candidate: &Candidate) -> u64 {
-        self.batch_shape(candidate).bytes()
-    }
-
-    /// Shape of a micro-batch.
-    pub fn batch_shape(&self, candidate: &Candidate) -> BatchShape {
-        BatchShape::of(&self.variants[candidate.variant].1, candidate.micro_batch, self.extent(candidate))
+    /// Size of one micro-batch.
+    pub fn batch_bytes(&self, candidate: &Candidate) -> Bytes {
+        let config = &self.variants[candidate.variant].1;
+        let context = config.context(&self.source);
+        Bytes(config.system.any().batch_bytes(&context, candidate.micro_batch, self.extent(candidate)))
     }
 
     /// The most queries that an attention of the model takes at a time; none if there is no attention.
     pub fn attention_block(&self, candidate: &Candidate) -> Option<usize> {
-        let section = self.variants[candidate.variant].1.autoencoder()?;
-        let last = section.num_channels.len() - 1;
-        let in_the_middle = section.with_encoder_nonlocal_attn || section.with_decoder_nonlocal_attn;
-        let attends = |level: &usize| section.attention_levels[*level] || (*level == last && in_the_middle);
-        let block = |level: usize| {
-            let positions = self.extent(candidate).map(|length| length >> level).into_iter().product();
-            largest_attention_block(candidate.micro_batch, 1, positions).min(positions)
-        };
-        let block = (0..=last).filter(attends).map(block).max();
-        block.map(|block| candidate.attention_block.unwrap_or(block).min(block))
+        let system = self.variants[candidate.variant].1.system.any();
+        let block = system.largest_attention_block(candidate.micro_batch, self.extent(candidate))?;
+        Some(candidate.attention_block.unwrap_or(block).min(block))
     }
 
     /// Index of the variant that changes nothing but the precision, if there is one.
@@ -123,24 +103,9 @@ impl ConfigSpace {
         let mut config = self.config(candidate);
         config.training_mut().gradient_accumulation_steps = micro_batches as usize;
         config.device.memory_limit = None; // what recording takes is not what the step takes
-        config.begin_at_once(); // the step with everything in it
-        let [depth, height, width] = self.extent(candidate);
-        let shape = self.batch_shape(candidate);
-        shape.check(&config, &format!("a volume of {depth}x{height}x{width}"))?;
-        let build = |device: &Device| {
-            let run = workload::build(&config, &self.source, device)?;
-            Ok(Trainer::new(run, workload::trainer(&config), device))
-        };
-        record_step(self.target, build, |device| shape.zeros(device)).map_err(|error| match error {
-            RecordStepError::Build(error) => error,
-            RecordStepError::Step(error) => error.into(),
-            error => CommandError::Input {
-                subject: self.source.clone(),
-                expected: "a training step that can be recorded".into(),
-                found: error.to_string(),
-                remedy: "this is a defect of leanburn: please report it with the configuration".into(),
-            },
-        })
+        config.start_at_once(); // the step with everything in it
+        let context = config.context(&self.source);
+        config.system.any().record(&context, self.target, candidate.micro_batch, self.extent(candidate))
     }
 }
 
@@ -154,7 +119,7 @@ fn configured_extent(config: &Config) -> Option<[usize; 3]> {
 }
 
 impl Space for ConfigSpace {
-    type Error = CommandError;
+    type Error = SystemError;
 
     fn variants(&self) -> Vec<Variant> {
         self.variants.iter().map(|(variant, _)| variant.clone()).collect()
@@ -184,7 +149,7 @@ impl Space for ConfigSpace {
     /// On the CPU the batches that wait; a card has only the one that it works on.
     fn beside(&self, candidate: &Candidate) -> u64 {
         match self.target {
-            Target::Cpu => self.batch_bytes(candidate) * self.variants[candidate.variant].1.prefetch() as u64,
+            Target::Cpu => self.batch_bytes(candidate).get() * self.variants[candidate.variant].1.prefetch() as u64,
             Target::Gpu => 0,
         }
     }

@@ -1,78 +1,67 @@
 //! Where the memory of a run went: its peak, by cause.
 
-use bytesize::ByteSize;
-use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use leanburn_common::Bytes;
 use leanburn_train::LearnerMemory;
 
-use crate::report::MemoryRow;
+use crate::shared::Source;
 
 /// What a run held at its peak. The causes add up to the peak.
-#[derive(Debug, Default)]
-pub(super) struct Account {
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct MemoryAccount {
     /// Each learner's name and what it holds between steps.
     pub learners: Vec<(&'static str, LearnerMemory)>,
+    /// What the run is trained on.
+    pub source: Source,
     /// Volumes or fields held in memory.
-    pub data: u64,
-    /// Whether it is fields.
-    pub is_sequence: bool,
-    /// Batches that wait for their turn.
-    pub batches: u64,
-    /// The most that was held at once; 0 where nothing counts it.
-    pub peak: u64,
+    pub data: Bytes,
+    /// Batches that wait for their step.
+    pub batches: Bytes,
+    /// The most that was held at once, if it was measured.
+    pub peak: Option<Bytes>,
     /// The step's peak as it was planned.
-    pub planned_step: u64,
+    pub planned_step: Bytes,
 }
 
-impl Account {
-    /// A row a cause; the last is what is left of the peak: activations, and whatever operations need on the way.
-    pub fn rows(&self) -> Vec<MemoryRow> {
-        let sum = |part: fn(&LearnerMemory) -> u64| self.learners.iter().map(|(_, memory)| part(memory)).sum::<u64>();
+/// One cause of memory use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryCause {
+    /// What takes the memory, such as "weights".
+    pub cause: String,
+    /// How much it takes at the peak.
+    pub size: Bytes,
+    /// More about it, such as how to make it smaller.
+    pub note: String,
+}
+
+impl MemoryAccount {
+    /// The causes; the last is what is left of the peak: activations, and workspace of operations.
+    pub fn causes(&self) -> Vec<MemoryCause> {
+        let sum =
+            |part: fn(&LearnerMemory) -> u64| Bytes(self.learners.iter().map(|(_, memory)| part(memory)).sum::<u64>());
         let learners = self.learners.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" and ");
-        let (section, in_memory, to_save) = match self.is_sequence {
-            false => ("data", "volumes in memory", "data.cache_rate makes it smaller"),
-            true => ("sequence", "fields in memory", "sequence.downsample makes it smaller"),
-        };
+        let in_memory = format!("{} in memory", self.source.noun());
         let causes = [
             ("weights", sum(|memory| memory.weights), format!("f32 masters of {learners}")),
             ("gradients", sum(|memory| memory.gradients), "accumulated over the micro-batches".to_string()),
             ("optimizer states", sum(|memory| memory.optimizer), "two moments a weight".to_string()),
             ("average of weights", sum(|memory| memory.average), "for validation and export".to_string()),
-            (in_memory, self.data, to_save.to_string()),
-            ("batches in flight", self.batches, format!("{section}.prefetch makes it smaller")),
+            (&in_memory, self.data, format!("{} makes it smaller", self.source.cache_key())),
+            ("batches in flight", self.batches, format!("{}.prefetch makes it smaller", self.source.section())),
         ];
-        let known: u64 = causes.iter().map(|(_, bytes, _)| bytes).sum();
-        let rest =
-            ("activations", self.peak.saturating_sub(known), "and workspace: what is left of the peak".to_string());
-        let rows = causes.into_iter().chain([rest]).filter(|(_, bytes, _)| *bytes > 0);
-        rows.map(|(cause, bytes, note)| MemoryRow { cause: cause.into(), bytes: ByteSize::b(bytes), note }).collect()
+        let known: Bytes = causes.iter().map(|(_, size, _)| *size).sum();
+        let rest = (
+            "activations",
+            self.peak.unwrap_or_default().saturating_sub(known),
+            "and workspace: what is left of the peak".to_string(),
+        );
+        let causes = causes.into_iter().chain([rest]).filter(|(_, size, _)| *size > Bytes(0));
+        causes.map(|(cause, size, note)| MemoryCause { cause: cause.into(), size, note }).collect()
     }
 
-    /// The peak as it was planned: the step's, volumes in memory, and batches that wait.
-    pub fn planned(&self) -> u64 {
+    /// The peak as it was planned: the step's, data in memory, and batches that wait.
+    pub fn planned(&self) -> Bytes {
         self.planned_step + self.data + self.batches
-    }
-
-    /// The peak, if it was measured.
-    pub fn peak(&self) -> Option<ByteSize> {
-        (self.peak > 0).then(|| ByteSize::b(self.peak))
-    }
-
-    /// The rows as a table for the terminal.
-    pub fn table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED).set_header(["memory at the peak", "size", "share", ""]);
-        for row in self.rows() {
-            let share = 100.0 * row.bytes.as_u64() as f64 / self.peak.max(1) as f64;
-            table.add_row([row.cause, row.bytes.to_string(), format!("{share:.1} %"), row.note]);
-        }
-        let peak = self.peak().map_or("not measured".to_string(), |peak| peak.to_string());
-        table.add_row(["peak, measured".to_string(), peak, String::new(), String::new()]);
-        let planned = ByteSize::b(self.planned()).to_string();
-        table.add_row(["peak, planned".to_string(), planned, String::new(), String::new()]);
-        for column in [1, 2] {
-            table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        }
-        table
     }
 }
 
@@ -83,18 +72,18 @@ mod tests {
     #[test]
     fn causes_add_up_to_the_peak() {
         let memory = LearnerMemory { weights: 10, gradients: 10, optimizer: 20, average: 0 };
-        let account = Account {
+        let account = MemoryAccount {
             learners: vec![("a", memory), ("b", memory)],
-            data: 5,
-            is_sequence: false,
-            batches: 6,
-            peak: 1000,
-            planned_step: 900,
+            source: Source::Volumes,
+            data: Bytes(5),
+            batches: Bytes(6),
+            peak: Some(Bytes(1000)),
+            planned_step: Bytes(900),
         };
-        let rows = account.rows();
-        assert_eq!(rows.iter().map(|row| row.bytes.as_u64()).sum::<u64>(), 1000);
-        assert!(rows.iter().any(|row| row.cause == "optimizer states" && row.bytes.as_u64() == 40));
-        assert!(rows.iter().all(|row| row.cause != "average of weights"), "nothing is said of what is not there");
-        assert!(account.table().to_string().contains("1000 B"));
+        let causes = account.causes();
+        assert_eq!(causes.iter().map(|cause| cause.size).sum::<Bytes>(), Bytes(1000));
+        assert!(causes.iter().any(|cause| cause.cause == "optimizer states" && cause.size == Bytes(40)));
+        assert!(causes.iter().all(|cause| cause.cause != "average of weights"), "nothing is said of what is not there");
+        assert_eq!(account.planned(), Bytes(911));
     }
 }

@@ -1,15 +1,16 @@
-//! One notch less memory for a training whose step did not fit.
+//! One level less memory for a training whose step did not fit.
 
-use bytesize::ByteSize;
+use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, Machine, Plan, Recording, Space, Timeline, Variant, frontier};
 
 use crate::config::Config;
-use crate::error::{CommandError, Result};
-use crate::planning::{ConfigSpace, memory_of, rates_for};
+use crate::error::{Result, SystemError};
+use crate::planning::{Budget, ConfigSpace};
 
 /// What the planner has to say to a step that did not fit.
 #[derive(Debug)]
-pub(super) struct StepDown {
+#[non_exhaustive]
+pub struct StepDown {
     /// The operation at the peak of the plan, and the segment that it is in.
     pub peak: Option<String>,
     /// The configuration with the next smaller peak and the same mathematics, and what is changed; none if there is none.
@@ -17,23 +18,25 @@ pub(super) struct StepDown {
 }
 
 impl StepDown {
-    /// The next plan below the one that `config` comes to: the same micro-batches, more of the segments recomputed.
+    /// The next plan below the one that `config` comes to: the same micro-batches, more of the segments recomputed. Plans are
+    /// ranked by the rates of the device that the configuration names.
     ///
     /// # Errors
     ///
     /// What keeps the configuration from being recorded.
-    pub fn of(config: &Config, source: &str) -> Result<Self> {
-        let (target, memory) = memory_of(&config.device.name)?;
-        let space = ConfigSpace::new(config, source, target, None, || super::plan::extent_of_data(config))?;
+    pub fn of(config: &Config, name: &str) -> Result<Self> {
+        let budget = Budget::default().on(&config.device.name)?;
+        let memory = budget.memory_model();
+        let space = ConfigSpace::new(config, name, budget.target(), None, || config.extent_of_data(name))?;
         let now = space.configured();
         let timeline = space.record_with(&now, now.recorded())?.timeline(memory);
         let planned = memory.needed(&timeline) + space.beside(&now);
 
-        let machine = Machine { memory, rates: rates_for(None), beside: 0 };
+        let machine = Machine { memory, rates: budget.rates(), beside: 0 };
         let plans = frontier(&SameBatches(&space), &machine, Class::Lossless)?.plans;
         let next = plans.into_iter().rev().find(|plan| plan.peak < planned);
         let lower = next.map(|plan| {
-            let [from, to] = [planned, plan.peak].map(ByteSize::b);
+            let [from, to] = [planned, plan.peak].map(Bytes);
             (space.config(&plan.candidate), format!("{}, planned {from} -> {to}", change(&now, &plan)))
         });
         Ok(Self { peak: peak_of(&timeline), config: lower })
@@ -45,7 +48,7 @@ impl StepDown {
 struct SameBatches<'a>(&'a ConfigSpace);
 
 impl Space for SameBatches<'_> {
-    type Error = CommandError;
+    type Error = SystemError;
 
     fn variants(&self) -> Vec<Variant> {
         self.0.variants()
@@ -103,7 +106,7 @@ device: {name: flex}
     fn it_goes_down_to_the_smallest_plan_of_the_same_micro_batch() {
         let mut config = Config::parse(TINY, "tiny", &[]).unwrap();
         let space = ConfigSpace::new(&config, "tiny", leanburn_plan::Target::Cpu, None, || unreachable!()).unwrap();
-        let machine = Machine { memory: &leanburn_plan::FlexMemory, rates: rates_for(None), beside: 0 };
+        let machine = Machine { memory: &leanburn_plan::FlexMemory, rates: Budget::default().rates(), beside: 0 };
         let smallest = frontier(&SameBatches(&space), &machine, Class::Lossless).unwrap().plans.remove(0);
         assert_eq!((smallest.candidate.micro_batch, smallest.candidate.accumulation), (4, 1));
         let among_all = frontier(&space, &machine, Class::Lossless).unwrap();
@@ -116,7 +119,7 @@ device: {name: flex}
             (config, steps) = (lower, steps + 1);
             assert!(steps < 20, "each step is lower than the one before");
         }
-        assert_eq!(config.training().recompute, smallest.candidate.recompute);
+        assert_eq!(config.training().recompute.patterns(), smallest.candidate.recompute);
     }
 
     #[test]

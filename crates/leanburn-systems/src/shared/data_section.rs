@@ -2,11 +2,9 @@
 
 use leanburn_data::{DataConfig, PhantomConfig, RadarConfig};
 
-use super::limits::{MANY, POSITIVE};
-use super::reader::Section;
-use super::values::PerAxis;
+use crate::yaml::{MANY, POSITIVE, PerAxis, Section};
 
-pub(super) fn read(section: &mut Section<'_>) -> DataConfig {
+pub(crate) fn read_data(section: &mut Section<'_>) -> DataConfig {
     let default = DataConfig::default();
     DataConfig {
         paths: section.get("paths", default.paths),

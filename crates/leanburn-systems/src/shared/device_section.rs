@@ -1,17 +1,15 @@
 //! The `device` section.
 
-use bytesize::ByteSize;
+use leanburn_common::{Bytes, Validation, ValidationError};
 use leanburn_train::Precision;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::choice::Choice;
-use super::limits::{Limits, POSITIVE};
-use super::reader::Section;
-use super::tree::{Node, Value};
-use super::values::{Read, Wrong};
+use super::builders::with_methods;
+use crate::yaml::{Choice, Limits, Node, POSITIVE, Read, Section, Value, Wrong};
 
 /// What computes, and in which precision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct DeviceSection {
     /// The device, as `--device` names it. Default: best, a graphics card where there is one, else the CPU.
     pub name: String,
@@ -25,7 +23,8 @@ pub struct DeviceSection {
     /// How memory is taken from a GPU. Default: adaptive.
     pub allocator: Allocator,
     /// What the run may hold, such as 20GiB, where that is less than the device has. Default: unset.
-    pub memory_limit: Option<ByteSize>,
+    #[serde(serialize_with = "as_text")]
+    pub memory_limit: Option<Bytes>,
 }
 
 /// How memory is taken from a GPU. Vulkan, WebGPU and Metal; CUDA and ROCm are adaptive.
@@ -48,18 +47,64 @@ pub enum LossScale {
     Static(f64),
 }
 
-impl DeviceSection {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
+impl Default for DeviceSection {
+    fn default() -> Self {
         Self {
-            name: match section.get("name", "best".to_owned()) {
-                name if name == "best" => crate::device::best().to_owned(),
-                name => name,
-            },
-            mixed_precision: section.get("mixed_precision", false),
+            name: "best".into(),
+            mixed_precision: false,
+            precision: None,
+            loss_scale: LossScale::Dynamic,
+            allocator: Allocator::Adaptive,
+            memory_limit: None,
+        }
+    }
+}
+
+with_methods! { DeviceSection {
+    with_mixed_precision => mixed_precision: bool,
+    with_precision => precision: Option<Precision>,
+    with_loss_scale => loss_scale: LossScale,
+    with_allocator => allocator: Allocator,
+    with_memory_limit => memory_limit: Option<Bytes>,
+} }
+
+impl DeviceSection {
+    /// The device of this name, as `leanburn devices` lists them; it is looked for when a run begins.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// What contradicts itself: keys of this section.
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.check_together(
+            !(self.mixed_precision && self.precision == Some(Precision::F32)),
+            &["device.mixed_precision"],
+            "precision",
+            "settings that agree",
+            "`mixed_precision: true` with `precision: f32`",
+            "remove `precision` for f16, or set `mixed_precision: false`",
+        );
+        validation.check_together(
+            self.loss_scale == LossScale::Dynamic || self.resolved_precision() == Precision::F16,
+            &["device.precision", "device.mixed_precision"],
+            "loss_scale",
+            "`precision: f16` or `mixed_precision: true`",
+            "a loss scale without f16",
+            "remove `loss_scale`: only f16 needs one",
+        );
+        validation.errors()
+    }
+
+    pub(crate) fn read(section: &mut Section<'_>) -> Self {
+        let default = Self::default();
+        Self {
+            name: section.get("name", default.name),
+            mixed_precision: section.get("mixed_precision", default.mixed_precision),
             precision: section.get("precision", None).map(|Choice(precision)| precision),
-            loss_scale: section.number("loss_scale", LossScale::Dynamic, POSITIVE),
-            allocator: section.get("allocator", Choice(Allocator::Adaptive)).0,
-            memory_limit: section.get("memory_limit", None),
+            loss_scale: section.number("loss_scale", default.loss_scale, POSITIVE),
+            allocator: section.choice("allocator", default.allocator),
+            memory_limit: section.get("memory_limit", default.memory_limit),
         }
     }
 
@@ -68,6 +113,11 @@ impl DeviceSection {
         let amp = if self.mixed_precision { Precision::F16 } else { Precision::F32 };
         self.precision.unwrap_or(amp)
     }
+}
+
+/// A size as people write it.
+fn as_text<S: Serializer>(size: &Option<Bytes>, serializer: S) -> Result<S::Ok, S::Error> {
+    size.map(|size| size.to_string()).serialize(serializer)
 }
 
 impl Read for LossScale {

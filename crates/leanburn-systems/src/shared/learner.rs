@@ -1,17 +1,19 @@
 //! What all systems share: learners, the trainer, which segments are recomputed.
 
-use burn::module::Module;
-use burn::tensor::Device;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor};
 use leanburn_nn::weights::moved;
 use leanburn_ops::{Residency, ResidencyPolicy, is_gpu};
 use leanburn_train::{LearnerConfig, LossScale, OptimizerConfig, Precision, ScheduleConfig, TrainerConfig};
 
-use super::perceptual;
-use crate::config::{self, Config, DeviceSection};
-use crate::error::{CommandError, Result};
+use super::device_section::{self, DeviceSection};
+use super::recompute::Recompute;
+use super::source::Context;
+use super::training::TrainingSection;
+use crate::error::{Result, SystemError};
 
 /// A model whose weights the CPU has drawn: a seed gives the same weights on every device.
-pub(super) fn drawn<M: Module>(device: &Device, init: impl FnOnce(&Device) -> M) -> M {
+pub(crate) fn drawn<M: Module>(device: &Device, init: impl FnOnce(&Device) -> M) -> M {
     match is_gpu(device) {
         true => moved(init(&Device::flex().autodiff()), device),
         false => init(device),
@@ -19,62 +21,72 @@ pub(super) fn drawn<M: Module>(device: &Device, init: impl FnOnce(&Device) -> M)
 }
 
 /// How the trainer runs the workload.
-pub fn trainer(config: &Config) -> TrainerConfig {
-    let training = config.training();
+pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> TrainerConfig {
     TrainerConfig {
-        seed: config.seed,
+        seed: context.seed,
         accumulation_steps: training.gradient_accumulation_steps as u64,
         max_bad_steps: training.max_bad_steps,
-        memory_limit: config.device.memory_limit.map(|limit| limit.as_u64()),
+        memory_limit: context.device.memory_limit.map(u64::from),
     }
 }
 
-/// Which segments are recomputed; a pattern that names none is a mistake.
+/// Which segments of the system `system` are recomputed; a pattern that names none is rejected.
 ///
-/// To know their names, `segments` builds models that are thrown away: call it before the weights' seed is set.
-pub(super) fn policy(
-    config: &Config,
-    source: &str,
+/// To know their names, `segments` builds models that are thrown away: call it before the weights' seed is set. `is_known`
+/// says which patterns name segments that are not listed.
+///
+/// # Errors
+///
+/// [`SystemError::Model`], and those of `segments`.
+pub(crate) fn policy(
+    context: &Context<'_>,
+    system: &str,
+    recompute: &Recompute,
+    is_known: impl Fn(&str) -> bool,
     segments: impl FnOnce() -> Result<Vec<String>>,
 ) -> Result<ResidencyPolicy> {
-    let training = config.training();
-    if training.use_gradient_checkpointing {
-        return Ok(ResidencyPolicy::recompute_all());
-    }
-    let recompute = |policy: ResidencyPolicy, pattern: &String| policy.with_rule(pattern, Residency::Recompute);
-    let policy = training.recompute.iter().fold(ResidencyPolicy::keep(), recompute);
+    let policy = recompute.policy();
     if policy.rules.is_empty() {
         return Ok(policy);
     }
     let segments = segments()?;
-    let perceptual = config.system.perceptual();
     let names_none = |pattern: &&String| {
-        if perceptual::names_slices(perceptual, pattern) {
-            return false;
-        }
-        let alone = recompute(ResidencyPolicy::keep(), pattern);
-        segments.iter().all(|name| alone.of(name) == Residency::Keep)
+        let alone = Recompute::segments([pattern.as_str()]).policy();
+        !is_known(pattern) && segments.iter().all(|name| alone.of(name) == Residency::Keep)
     };
-    let mistakes = training.recompute.iter().filter(names_none).map(|pattern| {
+    let errors = recompute.patterns().iter().filter(names_none).map(|pattern| {
         let text = format!("`{pattern}` names no segment; there are {}", segments.join(", "));
         ("training.recompute", text)
     });
-    refuse(source, config.system.name(), mistakes.collect())?;
+    reject(context, system, errors.collect())?;
     Ok(policy)
 }
 
-/// Refuses a model with everything that is wrong with it.
-pub(super) fn refuse(source: &str, section: &str, mistakes: Vec<(&'static str, String)>) -> Result<()> {
-    if mistakes.is_empty() {
+/// Rejects a model with everything that is wrong with it; keys are those of `section`.
+pub(crate) fn reject(context: &Context<'_>, section: &str, errors: Vec<(&'static str, String)>) -> Result<()> {
+    if errors.is_empty() {
         return Ok(());
     }
-    let mistakes = mistakes.into_iter().map(|(key, text)| (format!("{section}.{key}"), text)).collect();
-    Err(CommandError::Model { path: source.to_string(), mistakes })
+    let errors = errors.into_iter().map(|(key, text)| (format!("{section}.{key}"), text)).collect();
+    Err(SystemError::Model { path: context.name.to_string(), errors })
+}
+
+/// Numbers of a module that take a gradient; running statistics and codebooks do not.
+pub(crate) fn trained_parameters<M: Module>(module: &M) -> usize {
+    struct Count(usize);
+    impl ModuleVisitor for Count {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let tensor = param.val();
+            self.0 += if tensor.is_require_grad() { tensor.shape().num_elements() } else { 0 };
+        }
+    }
+    let mut count = Count(0);
+    module.visit(&mut count);
+    count.0
 }
 
 /// How a learner learns, at a rate before any scaling.
-pub(super) fn learner(config: &Config, learning_rate: f64) -> LearnerConfig {
-    let training = config.training();
+pub(crate) fn learner(context: &Context<'_>, training: &TrainingSection, learning_rate: f64) -> LearnerConfig {
     let schedule = ScheduleConfig {
         learning_rate,
         kind: training.lr_schedule,
@@ -93,7 +105,7 @@ pub(super) fn learner(config: &Config, learning_rate: f64) -> LearnerConfig {
             Some(base) => schedule.scaled_to_batch(effective_batch, base),
             None => schedule,
         },
-        loss_scale: loss_scale(&config.device),
+        loss_scale: loss_scale(context.device),
         max_grad_norm: training.max_grad_norm,
         average_decay: training.ema_decay,
     }
@@ -101,8 +113,8 @@ pub(super) fn learner(config: &Config, learning_rate: f64) -> LearnerConfig {
 
 fn loss_scale(section: &DeviceSection) -> LossScale {
     match (section.resolved_precision(), section.loss_scale) {
-        (Precision::F16, config::LossScale::Dynamic) => LossScale::DYNAMIC,
-        (Precision::F16, config::LossScale::Static(scale)) => LossScale::Static(scale),
+        (Precision::F16, device_section::LossScale::Dynamic) => LossScale::DYNAMIC,
+        (Precision::F16, device_section::LossScale::Static(scale)) => LossScale::Static(scale),
         _ => LossScale::NONE,
     }
 }

@@ -10,7 +10,7 @@ use super::values::{Read, Wrong};
 
 /// One of the names of an enum without fields; serde knows the names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Choice<T>(pub T);
+pub struct Choice<T>(pub T);
 
 impl<T: DeserializeOwned> Choice<T> {
     fn parse(text: &str) -> Result<T, Names> {

@@ -3,38 +3,38 @@
 use std::ops::{Bound, RangeBounds};
 
 /// The largest count of anything (voxels on an axis, channels, steps kept) that makes sense.
-pub(super) const MANY: i32 = 1 << 16;
+pub const MANY: i32 = 1 << 16;
 
 /// Limits of numbers that must be above zero.
-pub(super) const POSITIVE: (Bound<i32>, Bound<i32>) = (Bound::Excluded(0), Bound::Unbounded);
+pub const POSITIVE: (Bound<i32>, Bound<i32>) = (Bound::Excluded(0), Bound::Unbounded);
 
 /// The range that numbers must lie in; whole bounds are all that a configuration needs.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub struct Limits {
     low: Bound<f64>,
     high: Bound<f64>,
 }
 
 impl Limits {
     /// From a range such as `1..`, `0..=1` or [`POSITIVE`].
-    pub(super) fn new(range: impl RangeBounds<i32>) -> Self {
+    pub fn new(range: impl RangeBounds<i32>) -> Self {
         let number = |bound: Bound<&i32>| bound.map(|limit| f64::from(*limit));
         Self { low: number(range.start_bound()), high: number(range.end_bound()) }
     }
 
     /// These limits for a type without negative numbers, where no lower limit means zero.
-    pub(super) fn not_negative(&self) -> Self {
+    pub fn not_negative(&self) -> Self {
         let low = if self.low == Bound::Unbounded { Bound::Included(0.0) } else { self.low };
         Self { low, high: self.high }
     }
 
     /// Whether a number lies in the range; none that is not finite does.
-    pub(super) fn admits(&self, value: f64) -> bool {
+    pub fn admits(&self, value: f64) -> bool {
         value.is_finite() && (self.low, self.high).contains(&value)
     }
 
     /// The range in words, as in "an integer from 1 to 8".
-    pub(super) fn describe(&self, noun: &str) -> String {
+    pub fn describe(&self, noun: &str) -> String {
         use Bound::{Excluded, Included, Unbounded};
         if let (Included(low), Included(high)) = (self.low, self.high) {
             return format!("{noun} from {low} to {high}");

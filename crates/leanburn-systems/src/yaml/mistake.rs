@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use leanburn_common::ValidationError;
 use thiserror::Error;
 
 /// Where a value, or a mistake, stands.
@@ -73,7 +73,7 @@ pub struct Mistake {
 
 impl Mistake {
     /// A mistake that belongs to no key.
-    pub(super) fn without_key(
+    pub(crate) fn without_key(
         kind: MistakeKind,
         place: Place,
         found: impl Into<String>,
@@ -107,27 +107,13 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-impl Diagnostic for Mistake {
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(&self.help))
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let Place::Text { offset, length, .. } = self.place else {
-            return None;
-        };
-        let label = LabeledSpan::new(Some(self.kind.to_string()), offset, length);
-        Some(Box::new(std::iter::once(label)))
-    }
-}
-
 /// Every mistake of a configuration, in the order of the file.
 ///
-/// `{}` is a headline, `{:#}` the whole list with lines and columns as plain text; as a
-/// [`Diagnostic`] it shows each mistake in the text.
+/// `{}` is a headline, `{:#}` the whole list with lines and columns as plain text.
 #[derive(Debug, Clone)]
 pub struct ConfigErrors {
-    source: NamedSource<String>,
+    name: String,
+    text: String,
     mistakes: Vec<Mistake>,
     total: usize,
 }
@@ -137,12 +123,20 @@ const MOST: usize = 100;
 
 impl ConfigErrors {
     /// Sorts the mistakes of a text; `source_name` is usually its path.
-    pub(super) fn new(source_name: &str, text: &str, mut mistakes: Vec<Mistake>) -> Self {
+    pub(crate) fn new(source_name: &str, text: &str, mut mistakes: Vec<Mistake>) -> Self {
         mistakes.sort_by(|one, other| one.place.cmp(&other.place));
         let total = mistakes.len();
         mistakes.truncate(MOST);
-        let source = NamedSource::new(source_name, text.to_owned()).with_language("yaml");
-        Self { source, mistakes, total }
+        Self { name: source_name.to_owned(), text: text.to_owned(), mistakes, total }
+    }
+
+    /// The errors of a configuration that stands in no file.
+    pub(crate) fn of(name: &str, errors: Vec<ValidationError>) -> Self {
+        let mistake = |error: ValidationError| {
+            let ValidationError { key, expected, found, help, .. } = error;
+            Mistake { kind: MistakeKind::Contradiction, key, place: Place::Document, found, expected, help }
+        };
+        Self::new(name, "", errors.into_iter().map(mistake).collect())
     }
 
     /// The mistakes: those of the file as a whole, by line and column, then those of overrides.
@@ -150,11 +144,21 @@ impl ConfigErrors {
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
     }
+
+    /// What the text is called, usually the path of its file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text that the mistakes stand in.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, total) = (self.source.name(), self.total);
+        let (name, total) = (&self.name, self.total);
         let plural = if total == 1 { "" } else { "s" };
         write!(out, "{total} mistake{plural} in {name}")?;
         if total > MOST {
@@ -175,13 +179,3 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
-
-impl Diagnostic for ConfigErrors {
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&self.source)
-    }
-
-    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        Some(Box::new(self.mistakes.iter().map(|mistake| mistake as &dyn Diagnostic)))
-    }
-}

@@ -6,7 +6,7 @@ use super::tree::{Entry, Node, Value};
 /// Sets `section.key=value`, the value being YAML, in the tree; sections are made as needed.
 ///
 /// A later override wins over an earlier one and over the file.
-pub(super) fn apply(root: &mut Node, text: &str) -> Result<(), Box<Mistake>> {
+pub(crate) fn apply(root: &mut Node, text: &str) -> Result<(), Box<Mistake>> {
     let place = Place::Override(text.to_owned());
     let help = "write the key with its sections and a YAML value, as in autoencoder.training.batch_size=2";
     let wrong = |found: String, expected: &str| {

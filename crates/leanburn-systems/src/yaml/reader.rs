@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
 
+use leanburn_common::ValidationError;
+
 use super::choice::Choice;
 use super::limits::Limits;
 use super::mistake::{Mistake, MistakeKind, Place};
@@ -12,7 +14,9 @@ use super::values::Read;
 
 /// Collects the mistakes of a whole configuration.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
+    /// The names of the systems' sections, of which a configuration has one.
+    systems: &'static [&'static str],
     /// The path of every key that the schema knows, present or not.
     known: BTreeSet<String>,
     /// Where the keys that are present stand.
@@ -25,13 +29,18 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// A reader of configurations that have one of the sections `systems`.
+    pub(crate) fn new(systems: &'static [&'static str]) -> Self {
+        Self { systems, ..Self::default() }
+    }
+
     /// The top level of a document.
-    pub(super) fn root<'a>(&'a mut self, node: &'a Node) -> Section<'a> {
+    pub(crate) fn root<'a>(&'a mut self, node: &'a Node) -> Section<'a> {
         Section::open(self, String::new(), Some(node), true)
     }
 
     /// Reports each key that a section has twice.
-    pub(super) fn report_duplicates(&mut self, node: &Node, path: &str) {
+    pub(crate) fn report_duplicates(&mut self, node: &Node, path: &str) {
         match &node.value {
             Value::Section(entries) => {
                 let mut seen = BTreeMap::new();
@@ -56,15 +65,25 @@ impl Reader {
         self.report(MistakeKind::DuplicateKey, path, place.clone(), line, "each key once", "keep one of them");
     }
 
-    /// Reports that values do not go together, unless one of the keys (full paths) is wrong by
-    /// itself. The mistake is the first key's, and stands at the first that is present.
-    pub(super) fn check(&mut self, holds: bool, keys: &[&str], found: String, expected: &str, help: &str) {
-        if holds || !keys.iter().all(|key| self.is_sound(key)) {
+    /// Reports what a library finds wrong, at the first of its keys that is present, unless one of them is wrong by itself.
+    ///
+    /// A key that the schema does not have (a field that is computed) stands for the section above it.
+    pub(crate) fn reject(&mut self, error: ValidationError) {
+        let known = |mut key: &str| loop {
+            match key.is_empty() || self.known.contains(key) {
+                true => break key.to_owned(),
+                false => key = parent(key),
+            }
+        };
+        let keys: Vec<String> = std::iter::once(error.key.as_str()).chain(error.with).map(known).collect();
+        if !keys.iter().all(|key| self.is_sound(key)) {
             return;
         }
-        debug_assert!(keys.iter().all(|key| self.known.contains(*key)), "unknown key in {keys:?}");
-        let place = keys.iter().find_map(|key| self.places.get(*key)).cloned().unwrap_or(Place::Document);
-        self.report(MistakeKind::Contradiction, keys[0], place, found, expected, help);
+        let above = || std::iter::successors(Some(keys[0].as_str()), |key| (!key.is_empty()).then(|| parent(key)));
+        let place = keys.iter().map(String::as_str).chain(above()).find_map(|key| self.places.get(key));
+        let place = place.cloned().unwrap_or(Place::Document);
+        let kind = MistakeKind::Contradiction;
+        self.report(kind, &error.key, place, error.found, &error.expected, &error.help);
     }
 
     /// Whether neither a key nor any section above it is wrong.
@@ -73,9 +92,9 @@ impl Reader {
     }
 
     /// The mistakes, unknown keys among them.
-    pub(super) fn finish(mut self) -> Vec<Mistake> {
+    pub(crate) fn finish(mut self) -> Vec<Mistake> {
         for (section, key, place, found) in std::mem::take(&mut self.unknown) {
-            let help = for_key(&section, &key, &self.known);
+            let help = for_key(&section, &key, &self.known, self.systems);
             let path = join(&section, &key);
             self.report(MistakeKind::UnknownKey, &path, place, found, "a key of this section", &help);
         }
@@ -97,7 +116,7 @@ impl Reader {
 
 /// One section being read. An absent section reads as one without keys.
 #[derive(Debug)]
-pub(super) struct Section<'a> {
+pub struct Section<'a> {
     reader: &'a mut Reader,
     path: String,
     place: Place,
@@ -126,22 +145,22 @@ impl<'a> Section<'a> {
     }
 
     /// Whether a key is there, whatever its value.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
     /// The value of a key, or its default.
-    pub(super) fn get<T: Read>(&mut self, key: &'static str, default: T) -> T {
+    pub fn get<T: Read>(&mut self, key: &'static str, default: T) -> T {
         self.number(key, default, ..)
     }
 
     /// The value of a key whose numbers must lie in a range, or its default.
-    pub(super) fn number<T: Read>(&mut self, key: &'static str, default: T, range: impl RangeBounds<i32>) -> T {
+    pub fn number<T: Read>(&mut self, key: &'static str, default: T, range: impl RangeBounds<i32>) -> T {
         self.read(key, &Limits::new(range)).unwrap_or(default)
     }
 
     /// The name a key chooses, or its default.
-    pub(super) fn choice<T>(&mut self, key: &'static str, default: T) -> T
+    pub fn choice<T>(&mut self, key: &'static str, default: T) -> T
     where
         Choice<T>: Read,
     {
@@ -149,7 +168,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key that must be there.
-    pub(super) fn required<T: Read + Default>(&mut self, key: &'static str, range: impl RangeBounds<i32>) -> T {
+    pub fn required<T: Read + Default>(&mut self, key: &'static str, range: impl RangeBounds<i32>) -> T {
         let limits = Limits::new(range);
         if self.find(key).is_none() && self.wanted {
             let path = join(&self.path, key);
@@ -168,7 +187,7 @@ impl<'a> Section<'a> {
     }
 
     /// Gives a key another name, under which it is found as well; both together are a mistake.
-    pub(super) fn alias(&mut self, alias: &'static str, key: &'static str) {
+    pub fn alias(&mut self, alias: &'static str, key: &'static str) {
         let place_of = |name| self.find(name).map(|entry| entry.place.clone());
         // An override wins over the file under either name.
         if let (Some(place @ Place::Text { .. }), Some(Place::Text { .. })) = (place_of(alias), place_of(key)) {
@@ -181,13 +200,13 @@ impl<'a> Section<'a> {
     }
 
     /// Reads a section below this one; if it is absent, its defaults.
-    pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+    pub fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let wanted = self.wanted;
         self.below(key, wanted, read)
     }
 
     /// Reads a section below this one, if it is there.
-    pub(super) fn optional<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> Option<T> {
+    pub fn optional<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> Option<T> {
         let present = self.find(key).is_some_and(|entry| !matches!(entry.node.value, Value::Null));
         // An absent one is read as well, so that its keys are known.
         let value = self.below(key, present, read);
@@ -207,7 +226,7 @@ impl<'a> Section<'a> {
     }
 
     /// Ends the reading: whatever was not asked for is unknown.
-    pub(super) fn close(self) {
+    pub fn close(self) {
         for entry in self.entries.iter().filter(|entry| !self.asked.contains(entry.key.as_str())) {
             let found = format!("`{}`", entry.key.escape_debug());
             self.reader.unknown.push((self.path.clone(), entry.key.clone(), entry.place.clone(), found));

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::system::SYSTEMS;
-
 /// How alike two names must be, of 1, to be taken for a slip of the pen.
 const ALIKE: f64 = 0.7;
 
 /// The candidate nearest to a name, if any is near. Letter case, `-` and blanks do not count.
-pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
     // Names are short; a long one is no slip, and comparing it would be slow.
     let name = plain(name.get(..name.len().min(64)).unwrap_or(""));
@@ -20,11 +18,11 @@ pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// What to do about an unknown `key` of `section`, given all paths that the schema knows.
-pub(super) fn for_key(section: &str, key: &str, known: &BTreeSet<String>) -> String {
+/// What to do about an unknown `key` of `section`, given all paths that the schema knows and the sections of the systems.
+pub(crate) fn for_key(section: &str, key: &str, known: &BTreeSet<String>, systems: &[&str]) -> String {
     let path = join(section, key);
-    if section.is_empty() && SYSTEMS.contains(&key) {
-        return format!("a run trains one system: keep one of the sections {}", SYSTEMS.join(", "));
+    if section.is_empty() && systems.contains(&key) {
+        return format!("a run trains one system: keep one of the sections {}", systems.join(", "));
     }
     if section.is_empty() && key == "sequence" {
         return "it is what a forecaster is trained on: add `forecaster:`, or use `data:` for volumes".to_owned();
@@ -62,12 +60,12 @@ fn foreign(key: &str) -> Option<&'static str> {
 }
 
 /// `section.key`, or the key alone at the top.
-pub(super) fn join(section: &str, key: &str) -> String {
+pub(crate) fn join(section: &str, key: &str) -> String {
     if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") }
 }
 
 /// The path of the section that a key stands in.
-pub(super) fn parent(path: &str) -> &str {
+pub(crate) fn parent(path: &str) -> &str {
     path.rsplit_once('.').map_or("", |(parent, _)| parent)
 }
 

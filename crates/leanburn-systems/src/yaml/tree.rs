@@ -11,42 +11,54 @@ use serde_saphyr::{
 use super::mistake::{Mistake, MistakeKind, Place};
 
 /// The most bytes a configuration may have; ours have a few thousand.
-pub(super) const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// The most bytes a line may have: mistakes are shown with their lines.
 const MAX_LINE_BYTES: usize = 10_000;
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub struct Node {
+    /// Where it stands.
     pub place: Place,
+    /// The value.
     pub value: Value,
 }
 
 /// The values of YAML that a configuration is made of.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub enum Value {
+    /// Nothing.
     Null,
+    /// `true` or `false`.
     Boolean(bool),
+    /// A whole number.
     Integer(i128),
+    /// Another number.
     Number(f64),
+    /// Text.
     Text(String),
+    /// A list.
     List(Vec<Node>),
+    /// Keys and values.
     Section(Vec<Entry>),
 }
 
 /// One `key: value` of a section. A key that is given twice has two entries.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub struct Entry {
+    /// The key.
     pub key: String,
+    /// Where the key stands.
     pub place: Place,
+    /// The value.
     pub node: Node,
 }
 
 impl Node {
     /// Parses one YAML document. Anything but UTF-8 text of a sane size, depth and expansion is
     /// refused with one mistake.
-    pub(super) fn parse(text: &str) -> Result<Self, Box<Mistake>> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Box<Mistake>> {
         const HELP: &str = "correct the YAML here: indent with spaces, close brackets and quotes, \
             and quote text that holds special characters";
         if text.len() > MAX_BYTES {
@@ -66,12 +78,12 @@ impl Node {
     }
 
     /// A document without content.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self { place: Place::Document, value: Value::Null }
     }
 
     /// Moves this node and all it holds to one place, such as an override.
-    pub(super) fn relocate(&mut self, place: &Place) {
+    pub(crate) fn relocate(&mut self, place: &Place) {
         self.place = place.clone();
         match &mut self.value {
             Value::List(items) => items.iter_mut().for_each(|item| item.relocate(place)),
@@ -85,7 +97,7 @@ impl Node {
 }
 
 /// The mistake of a file past [`MAX_BYTES`].
-pub(super) fn too_large(found: String) -> Box<Mistake> {
+pub(crate) fn too_large(found: String) -> Box<Mistake> {
     let expected = format!("a configuration of at most {MAX_BYTES} bytes");
     let help = "check that this is the configuration and not a data file";
     Mistake::without_key(MistakeKind::File, Place::Document, found, expected, help)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bytesize::ByteSize;
+use leanburn_common::Bytes;
 
 use super::limits::Limits;
 use super::mistake::Place;
@@ -10,16 +10,20 @@ use super::tree::{Node, Value};
 
 /// A value that is not what was expected.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub struct Wrong {
+    /// Where it stands.
     pub place: Place,
+    /// What was found.
     pub found: String,
+    /// What was expected.
     pub expected: String,
+    /// What to do, where there is more to say than what was expected.
     pub help: Option<String>,
 }
 
 impl Wrong {
     /// The one mistake that a node is not what was expected.
-    pub(super) fn new(node: &Node, expected: String) -> Vec<Self> {
+    pub fn new(node: &Node, expected: String) -> Vec<Self> {
         let help = match &node.value {
             Value::Text(text) if text.parse::<f64>().is_ok() => Some("remove the quotes".into()),
             Value::Null => Some("write a value after the colon, or remove the key".into()),
@@ -30,7 +34,7 @@ impl Wrong {
 }
 
 /// Reads a value; every wrong part of it is reported.
-pub(super) trait Read: Sized {
+pub trait Read: Sized {
     /// What is expected, in words, as in "an integer of at least 1".
     fn expected(limits: &Limits) -> String;
 
@@ -86,7 +90,7 @@ impl Read for f32 {
     }
 }
 
-impl Read for ByteSize {
+impl Read for Bytes {
     fn expected(_: &Limits) -> String {
         "a size in bytes such as 20GiB".into()
     }
@@ -96,7 +100,7 @@ impl Read for ByteSize {
             Value::Text(text) => text.parse().ok(),
             _ => None,
         }
-        .filter(|size: &Self| size.as_u64() > 0)
+        .filter(|size: &Self| size.get() > 0)
         .ok_or_else(|| Wrong::new(node, Self::expected(limits)))
     }
 }
@@ -184,7 +188,7 @@ impl<T: Read, const N: usize> Read for [T; N] {
 
 /// One value for all axes, or one for each: `32` or `[32, 32, 16]`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PerAxis<T>(pub [T; 3]);
+pub struct PerAxis<T>(pub [T; 3]);
 
 impl<T: Read + Copy> Read for PerAxis<T> {
     fn expected(limits: &Limits) -> String {
@@ -204,7 +208,7 @@ impl<T: Read + Copy> Read for PerAxis<T> {
 
 /// One value for height and width, or one for each: `32` or `[32, 48]`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PerPlane<T>(pub [T; 2]);
+pub struct PerPlane<T>(pub [T; 2]);
 
 impl<T: Read + Copy> Read for PerPlane<T> {
     fn expected(limits: &Limits) -> String {
@@ -224,14 +228,16 @@ impl<T: Read + Copy> Read for PerPlane<T> {
 
 /// One value for all levels of a network, or one for each.
 #[derive(Debug, Clone)]
-pub(super) enum PerLevel<T> {
+pub enum PerLevel<T> {
+    /// One for all.
     All(T),
+    /// One for each.
     Each(Vec<T>),
 }
 
 impl<T: Clone> PerLevel<T> {
     /// A value for each of the levels; a list is left as it is.
-    pub(super) fn resolve(self, levels: usize) -> Vec<T> {
+    pub fn resolve(self, levels: usize) -> Vec<T> {
         match self {
             Self::All(value) => vec![value; levels],
             Self::Each(values) => values,

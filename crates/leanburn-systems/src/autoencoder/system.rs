@@ -1,0 +1,268 @@
+//! The autoencoder as a system.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor};
+use image::RgbImage;
+use leanburn_common::{Validation, ValidationError};
+use leanburn_data::{Dataset, Progress, SequenceConfig};
+use leanburn_nn::weights::{WeightsError, save_safetensors};
+use leanburn_ops::largest_attention_block;
+use leanburn_train::AutoencoderWorkload;
+
+use super::build::build;
+use super::discriminator::Discriminator;
+use super::section::AutoencoderSection;
+use super::smaller::smaller;
+use crate::error::{Result, SystemError};
+use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
+use crate::picture::comparison;
+use crate::recipe::Recipe;
+use crate::shared::{Context, PerceptualSection, TrainingSection, exhibit, trained_parameters, validate_volumes};
+use crate::system::{ModelChange, System};
+use crate::yaml::Section;
+
+impl System for AutoencoderSection {
+    type Batch = Tensor<5>;
+    type Data = Arc<Dataset>;
+    type Workload = AutoencoderWorkload<Discriminator>;
+
+    const NAME: &'static str = "autoencoder";
+    const RECIPES: &'static [Recipe] = &[
+        Recipe {
+            name: "mni152-autoencoder",
+            about: "a small autoencoder on one public brain scan: minutes on a CPU",
+            text: include_str!("../../../../configs/mni152-autoencoder.yaml"),
+        },
+        Recipe {
+            name: "autoencoder-24gb",
+            about: "256x256x64 volumes on a 24 GB card: every memory saver on",
+            text: include_str!("../../../../configs/autoencoder-24gb.yaml"),
+        },
+        Recipe {
+            name: "autoencoder-32gb",
+            about: "256x256x64 volumes on a 32 GB card: wider, with a perceptual loss",
+            text: include_str!("../../../../configs/autoencoder-32gb.yaml"),
+        },
+        Recipe {
+            name: "autoencoder-40gb",
+            about: "256x256x64 volumes on a card of 40 GB or more: the best quality",
+            text: include_str!("../../../../configs/autoencoder-40gb.yaml"),
+        },
+    ];
+    const PICTURE: PictureLabel = PictureLabel {
+        name: "reconstruction",
+        caption: "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes",
+    };
+    const CURVES: &'static [Curves] = &[
+        Curves {
+            title: "Reconstruction",
+            y_label: "loss",
+            log_y: true,
+            train: &[("training", "reconstruction")],
+            validation: &[L1],
+        },
+        Curves {
+            title: "Perceptual",
+            y_label: "loss",
+            log_y: true,
+            train: &[("training", "perceptual")],
+            validation: &[],
+        },
+        Curves {
+            title: "Kullback-Leibler divergence",
+            y_label: "nats",
+            log_y: true,
+            train: &[("training", "kl")],
+            validation: &[],
+        },
+        Curves {
+            title: "Adversarial losses",
+            y_label: "loss",
+            log_y: false,
+            train: &[("generator", "generator"), ("discriminator", "discriminator")],
+            validation: &[],
+        },
+    ];
+    const ERRORS: &'static [&'static str] = &[L1];
+
+    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+        Self::read_keys(section)
+    }
+
+    fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        check_levels(self, &mut validation);
+        check_groups(self, &mut validation);
+        check_grid(self, context, &mut validation);
+        let objective = &self.training.objective;
+        validation.check(
+            objective.discriminator.is_some() || objective.adversarial_start_step == 0,
+            "autoencoder.training.adversarial_start_step",
+            "a `discriminator` section",
+            "a start of the adversarial loss, but no `discriminator`",
+            "add `discriminator:` to the training section, or remove `adversarial_start_step`",
+        );
+        validation.errors()
+    }
+
+    fn training(&self) -> &TrainingSection {
+        &self.training.common
+    }
+
+    fn training_mut(&mut self) -> &mut TrainingSection {
+        &mut self.training.common
+    }
+
+    fn in_channels(&self) -> usize {
+        self.in_channels
+    }
+
+    fn perceptual(&self) -> Option<&PerceptualSection> {
+        Some(&self.training.objective.perceptual)
+    }
+
+    fn start_at_once(&mut self) {
+        self.training.objective.adversarial_start_step = 0;
+    }
+
+    fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
+        build(self, context, device)
+    }
+
+    fn parameters(workload: &Self::Workload) -> usize {
+        trained_parameters(workload.autoencoder().module())
+    }
+
+    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
+        save_safetensors(&workload.autoencoder().trained(), path)?;
+        match workload.discriminator() {
+            Some(discriminator) => discriminator.trained().save(&path.with_file_name("discriminator.safetensors")),
+            None => Ok(()),
+        }
+    }
+
+    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
+        Ok(Arc::new(Dataset::open_with(context.data, context.seed, progress)?))
+    }
+
+    fn batch_shape(&self, _: &Context<'_>, micro_batch: usize, [depth, height, width]: [usize; 3]) -> [usize; 5] {
+        [micro_batch, self.in_channels, depth, height, width]
+    }
+
+    fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
+        let [channels, depth, height, width] = shape;
+        let extent = [depth, height, width];
+        self.training.objective.perceptual.check_sample(name, extent)?;
+        if let Some(discriminator) = &self.training.objective.discriminator {
+            discriminator.check_sample(name, extent)?;
+        }
+        let input = [1, channels, depth, height, width];
+        self.model().check_input(input).map_err(|reason| SystemError::Shape { volume: name.to_string(), reason })
+    }
+
+    fn multiples(&self) -> [usize; 3] {
+        [self.model().downsampling(); 3]
+    }
+
+    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
+        validate_volumes(data, device, |volumes| workload.reconstruct(volumes), |_, _, _| Ok(Vec::new()))
+    }
+
+    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
+        let exhibit = exhibit(data, self.model().downsampling(), device, |volumes| workload.reconstruct(volumes))?;
+        Ok(comparison(&exhibit.original, &exhibit.reconstruction, exhibit.extent, exhibit.range())?)
+    }
+
+    fn smaller(&self) -> Vec<ModelChange<Self>> {
+        smaller(self)
+    }
+
+    fn attention_block(&self) -> Option<usize> {
+        self.training.objective.attention_block
+    }
+
+    fn set_attention_block(&mut self, block: Option<usize>) {
+        self.training.objective.attention_block = block;
+    }
+
+    fn largest_attention_block(&self, micro_batch: usize, extent: [usize; 3]) -> Option<usize> {
+        let last = self.num_channels.len() - 1;
+        let attends =
+            |level: &usize| self.attention_levels[*level] || (*level == last && self.attends_in_the_middle());
+        let block = |level: usize| {
+            let positions = extent.map(|length| length >> level).into_iter().product();
+            largest_attention_block(micro_batch, 1, positions).min(positions)
+        };
+        (0..=last).filter(attends).map(block).max()
+    }
+}
+
+/// As many levels as can halve the largest volume.
+const MAX_LEVELS: usize = 16;
+const CHANNELS: &str = "autoencoder.num_channels";
+
+fn check_levels(section: &AutoencoderSection, validation: &mut Validation) {
+    let levels = section.num_channels.len();
+    validation.check(
+        (1..=MAX_LEVELS).contains(&levels),
+        CHANNELS,
+        &format!("1 to {MAX_LEVELS} levels"),
+        format!("{levels} levels"),
+        "list the channels of each level, as in [16, 32, 64]",
+    );
+    for (key, length) in [
+        ("autoencoder.num_res_blocks", section.num_res_blocks.len()),
+        ("autoencoder.attention_levels", section.attention_levels.len()),
+    ] {
+        validation.check_together(
+            length == levels,
+            &[CHANNELS],
+            key,
+            &format!("{levels}, one for each entry of `num_channels`"),
+            format!("{length} entries"),
+            "make the two lists equally long",
+        );
+    }
+}
+
+fn check_groups(section: &AutoencoderSection, validation: &mut Validation) {
+    let (groups, channels) = (section.norm_num_groups, &section.num_channels);
+    let common = channels.iter().copied().reduce(greatest_common_divisor).unwrap_or(groups);
+    validation.check_together(
+        groups > 0 && common.is_multiple_of(groups),
+        &[CHANNELS],
+        "autoencoder.norm_num_groups",
+        "groups that divide every channel count",
+        format!("{groups} groups for channels {channels:?}"),
+        format!("set `norm_num_groups` to {common} or a divisor of it"),
+    );
+}
+
+fn check_grid(section: &AutoencoderSection, context: &Context<'_>, validation: &mut Validation) {
+    let levels = section.num_channels.len();
+    if !(1..=MAX_LEVELS).contains(&levels) {
+        return;
+    }
+    let factor = 1_usize << (levels - 1);
+    // the model sees patches where there are any
+    let (key, size) = match (context.data.patch_size, context.data.voxel_size) {
+        (Some(patch), _) => ("data.patch_size", patch),
+        (None, Some(grid)) => ("data.voxel_size", grid),
+        (None, None) => return,
+    };
+    let nearest = size.map(|length| length.next_multiple_of(factor));
+    validation.check_together(
+        size == nearest,
+        &[CHANNELS],
+        key,
+        &format!("multiples of {factor}, since {levels} levels halve the resolution {} times", levels - 1),
+        format!("{size:?}"),
+        format!("use {nearest:?}, or fewer levels in `num_channels`"),
+    );
+}
+
+fn greatest_common_divisor(one: usize, other: usize) -> usize {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
+}

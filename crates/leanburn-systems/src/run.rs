@@ -1,0 +1,141 @@
+//! A system in training: its trainer, its data and its batches, behind one pointer.
+
+use burn::tensor::Device;
+use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
+use image::RgbImage;
+
+use crate::data::{Batches, Data};
+use crate::error::Result;
+use crate::evaluation::Metrics;
+use crate::run_folder::RunFolder;
+use crate::system::System;
+
+/// A system in training, whatever its types.
+pub(crate) trait AnyRun {
+    /// Steps taken so far.
+    fn steps(&self) -> u64;
+
+    /// Takes a step.
+    fn step(&mut self) -> std::result::Result<StepReport, TrainError>;
+
+    /// Has the memory of a GPU read after each operation.
+    fn watch_memory(&mut self);
+
+    /// Goes on from the newest checkpoint; the steps that it had taken, if there is one.
+    fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>>;
+
+    /// Saves a checkpoint, and the trained weights.
+    fn save(&mut self, store: &CheckpointStore, folder: &RunFolder) -> Result<()>;
+
+    /// The metrics over the validation samples; what is not finite (the distance to nothing) is left out.
+    ///
+    /// The outer error says that the evaluation did not fit into memory.
+    fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError>;
+
+    /// What the models make of a sample. The outer error says that it did not fit into memory.
+    fn picture(&self) -> std::result::Result<Result<RgbImage>, TrainError>;
+
+    /// What each learner holds between steps.
+    fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)>;
+
+    /// Bytes of the data that are held in memory.
+    fn cached_bytes(&self) -> u64;
+
+    /// The extent of a sample.
+    fn extent(&self) -> Result<[usize; 3]>;
+}
+
+/// A system in training.
+pub(crate) struct Run<S: System> {
+    system: S,
+    /// None where batches are made of noise.
+    data: Option<S::Data>,
+    /// Opened with the first step, when it is known where the run begins.
+    batches: Option<Batches<S::Batch>>,
+    trainer: Trainer<S::Workload>,
+    /// Where it trains.
+    device: Device,
+    /// Where it evaluates: the device without autodiff.
+    plain_device: Device,
+}
+
+impl<S: System> Run<S> {
+    /// On opened data.
+    pub fn on_data(system: S, data: S::Data, trainer: Trainer<S::Workload>, device: &Device) -> Self {
+        let plain_device = device.clone().inner();
+        Self { system, data: Some(data), batches: None, trainer, device: device.clone(), plain_device }
+    }
+
+    /// On batches that are made elsewhere; there is nothing to evaluate on.
+    pub fn on_batches(
+        system: S,
+        batches: Batches<S::Batch>,
+        trainer: Trainer<S::Workload>,
+        device: &Device,
+    ) -> Self {
+        let plain_device = device.clone().inner();
+        Self { system, data: None, batches: Some(batches), trainer, device: device.clone(), plain_device }
+    }
+
+    fn data(&self) -> &S::Data {
+        self.data.as_ref().expect("runs on noise are not evaluated")
+    }
+}
+
+impl<S: System> AnyRun for Run<S> {
+    fn steps(&self) -> u64 {
+        self.trainer.steps()
+    }
+
+    fn step(&mut self) -> std::result::Result<StepReport, TrainError> {
+        let batches = match &mut self.batches {
+            Some(batches) => batches,
+            none => {
+                let data = self.data.as_ref().expect("a run has data or batches");
+                let batch_size = self.system.training().batch_size;
+                none.insert(data.batches(batch_size, self.trainer.micro_batches(), &self.device))
+            }
+        };
+        self.trainer.step(batches)
+    }
+
+    fn watch_memory(&mut self) {
+        self.trainer.watch_memory();
+    }
+
+    fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>> {
+        let Some((step, checkpoint)) = store.latest() else { return Ok(None) };
+        self.trainer.resume(&checkpoint)?;
+        Ok(Some(step))
+    }
+
+    fn save(&mut self, store: &CheckpointStore, folder: &RunFolder) -> Result<()> {
+        self.trainer.save(store)?;
+        Ok(S::save_weights(self.trainer.workload(), &folder.weights())?)
+    }
+
+    fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError> {
+        let evaluate = |workload: &S::Workload| {
+            let mut metrics = self.system.evaluate(workload, self.data(), &self.plain_device)?;
+            metrics.retain(|(_, value)| value.is_finite());
+            Ok(metrics)
+        };
+        self.trainer.look("validation", evaluate)
+    }
+
+    fn picture(&self) -> std::result::Result<Result<RgbImage>, TrainError> {
+        self.trainer.look("pictures", |workload| self.system.picture(workload, self.data(), &self.plain_device))
+    }
+
+    fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)> {
+        self.trainer.memory()
+    }
+
+    fn cached_bytes(&self) -> u64 {
+        self.data.as_ref().map_or(0, Data::cached_bytes)
+    }
+
+    fn extent(&self) -> Result<[usize; 3]> {
+        self.data().extent()
+    }
+}
