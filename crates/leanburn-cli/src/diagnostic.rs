@@ -105,16 +105,41 @@ mod tests {
     use super::*;
     use leanburn_systems::Config;
 
-    #[test]
-    fn every_mistake_is_shown_in_its_line() {
-        let text = "data: {paths: [a]}\nautoencoder:\n  num_chanels: [8]\n  seed: x\n";
-        let errors = Config::parse(text, "test.yaml", &[]).unwrap_err();
+    /// What the terminal shows of a text that is no configuration.
+    fn shown(text: &str) -> Option<String> {
+        let errors = Config::parse(text, "test.yaml", &[]).err()?;
         let mut shown = String::new();
         miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor())
             .render_report(&mut shown, &Shown::from(CommandError::from(errors)))
             .unwrap();
+        Some(shown)
+    }
+
+    #[test]
+    fn every_mistake_is_shown_in_its_line() {
+        let shown = shown("data: {paths: [a]}\nautoencoder:\n  num_chanels: [8]\n  seed: x\n").unwrap();
         for part in ["3 mistakes in test.yaml", "test.yaml:3:3", "num_chanels: [8]", "missing key"] {
             assert!(shown.contains(part), "{part} in {shown}");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_shifts_nothing() {
+        let shown = shown("\u{feff}sead: 1\ndata: {paths: [a]}\nautoencoder: {num_channels: [32]}\n").unwrap();
+        assert!(shown.contains("1 │ sead: 1"), "{shown:?}");
+    }
+
+    #[test]
+    fn hostile_text_is_shown() {
+        for text in ["[".repeat(9_000), "k".repeat(9_000) + ": 1", format!("seed: \"{}\"", "\\e[2J".repeat(1_000))] {
+            assert!(shown(&text).unwrap().len() < 3_000_000);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "[a-z:\\[\\]{}#&*!|>'\"%@`\\-?, \n\t0-9.\u{e4}]{0,200}") {
+            let _ = shown(&text);
         }
     }
 }

@@ -20,7 +20,7 @@
 //!
 //! struct Losses(Vec<f64>);
 //!
-//! impl Observer for &mut Losses {
+//! impl Observer for Losses {
 //!     fn stepped(&mut self, report: &StepReport) -> Observed {
 //!         self.0.push(report.losses["reconstruction"]);
 //!         Ok(())

@@ -1,5 +1,7 @@
 //! A system in training: its trainer, its data and its batches, behind one pointer.
 
+use std::path::Path;
+
 use burn::tensor::Device;
 use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
 use image::RgbImage;
@@ -7,7 +9,6 @@ use image::RgbImage;
 use crate::data::{Batches, Data};
 use crate::error::Result;
 use crate::evaluation::Metrics;
-use crate::run_folder::RunFolder;
 use crate::system::System;
 
 /// A system in training, whatever its types.
@@ -24,8 +25,8 @@ pub(crate) trait AnyRun {
     /// Goes on from the newest checkpoint; the steps that it had taken, if there is one.
     fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>>;
 
-    /// Saves a checkpoint, and the trained weights.
-    fn save(&mut self, store: &CheckpointStore, folder: &RunFolder) -> Result<()>;
+    /// Saves a checkpoint, and the trained weights to a file of their own.
+    fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()>;
 
     /// The metrics over the validation samples; what is not finite (the distance to nothing) is left out.
     ///
@@ -109,9 +110,9 @@ impl<S: System> AnyRun for Run<S> {
         Ok(Some(step))
     }
 
-    fn save(&mut self, store: &CheckpointStore, folder: &RunFolder) -> Result<()> {
+    fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()> {
         self.trainer.save(store)?;
-        Ok(S::save_weights(self.trainer.workload(), &folder.weights())?)
+        Ok(S::save_weights(self.trainer.workload(), weights)?)
     }
 
     fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError> {

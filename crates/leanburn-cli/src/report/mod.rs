@@ -19,6 +19,7 @@ mod perfetto;
 mod plan_page;
 mod timeline_chart;
 mod timeline_labels;
+mod timeline_scale;
 
 pub use chart::{Chart, Series};
 pub use error::ReportError;

@@ -1,24 +1,19 @@
 //! The memory of a step over its operations, drawn as SVG.
 
-use super::axis::{Axis, number_text};
 use super::error::ReportError;
 use super::memory::size_text;
 use super::moments::{CauseBytes, Stretch, cause_bytes, colour, segment_name, stretches};
 use super::timeline_labels::{BudgetLabel, PEAK_LINE, PeakLabel, SegmentLabel, segment_labels};
+use super::timeline_scale::{BOTTOM, LEFT, RIGHT, Scale, TOP, Tick};
 use askama::Template;
-use bytesize::{GIB, KIB, MIB};
 use leanburn_common::Bytes;
 use leanburn_plan::{Cause, Phase, Timeline};
 use std::fmt::Write;
 use std::ops::Range;
 
 const WIDTH: f64 = 1040.0;
-pub(super) const LEFT: f64 = 84.0;
-pub(super) const RIGHT: f64 = 1028.0;
 /// Phases stand above this line, the name of the peak below it.
 const PHASES: f64 = 22.0;
-pub(super) const TOP: f64 = 52.0;
-const BOTTOM: f64 = 352.0;
 /// Segments stand between the bottom and this line, their names below it.
 const SEGMENTS: f64 = 364.0;
 /// A step of more operations than this is drawn in columns of several, each as high as its highest.
@@ -60,45 +55,6 @@ fn columns(timeline: &Timeline, limit: usize) -> Vec<Column> {
         .collect()
 }
 
-/// Where moments and bytes lie in the drawing.
-pub(super) struct Scale {
-    moments: usize,
-    axis: Axis,
-    unit: u64,
-}
-
-impl Scale {
-    pub fn new(moments: usize, highest: u64) -> Self {
-        let unit = [GIB, MIB, KIB].into_iter().find(|unit| highest >= *unit).unwrap_or(1);
-        Self { moments, axis: Axis::linear(0.0, highest as f64 / unit as f64), unit }
-    }
-
-    fn unit_name(&self) -> &'static str {
-        match self.unit {
-            GIB => "GiB",
-            MIB => "MiB",
-            KIB => "KiB",
-            _ => "bytes",
-        }
-    }
-
-    /// Where a moment begins.
-    pub fn x(&self, moment: usize) -> f64 {
-        LEFT + moment as f64 / self.moments.max(1) as f64 * (RIGHT - LEFT)
-    }
-
-    /// Where the top of so many bytes lies.
-    pub fn y(&self, bytes: u64) -> f64 {
-        BOTTOM - self.axis.share(bytes as f64 / self.unit as f64) * (BOTTOM - TOP)
-    }
-
-    fn ticks(&self) -> Vec<Tick> {
-        let ticks = self.axis.ticks.iter();
-        let at = |value: f64| BOTTOM - self.axis.share(value) * (BOTTOM - TOP);
-        ticks.map(|value| Tick { at: at(*value), label: number_text(*value, 6) }).collect()
-    }
-}
-
 /// The drawing in the coordinates of its SVG.
 #[derive(Template)]
 #[template(path = "timeline.svg")]
@@ -115,11 +71,6 @@ struct Drawing {
     peak: Option<PeakLabel>,
     budget: Option<BudgetLabel>,
     height: f64,
-}
-
-struct Tick {
-    at: f64,
-    label: String,
 }
 
 /// A stretch of moments above or below the areas.

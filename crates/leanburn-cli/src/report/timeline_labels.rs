@@ -2,7 +2,7 @@
 
 use super::memory::size_text;
 use super::moments::{Stretch, segment_name};
-use super::timeline_chart::{LEFT, RIGHT, Scale, TOP};
+use super::timeline_scale::{LEFT, RIGHT, Scale, TOP};
 use leanburn_common::Bytes;
 use leanburn_plan::Timeline;
 use std::cmp::Reverse;

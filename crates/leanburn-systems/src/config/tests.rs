@@ -6,6 +6,21 @@ use std::time::{Duration, Instant};
 use leanburn_train::Precision;
 
 use super::*;
+use crate::autoencoder::AutoencoderSection;
+use crate::forecaster::ModelType;
+use crate::shared::{LossScale, Recompute};
+use crate::table::{SystemSection, recipes};
+use crate::vae3d::VaeType;
+use crate::yaml::{ConfigErrors, Mistake, MistakeKind, Place};
+
+impl Config {
+    fn autoencoder(&self) -> Option<&AutoencoderSection> {
+        match &self.system {
+            SystemSection::Autoencoder(section) => Some(section),
+            _ => None,
+        }
+    }
+}
 
 const MINIMAL: &str = "data: {paths: [data/scans]}\nautoencoder: {num_channels: [32, 64]}\n";
 
@@ -40,7 +55,7 @@ fn defaults_are_those_of_the_documentation() {
     assert_eq!((training.batch_size, training.max_steps, training.learning_rate), (1, 1000, 1e-4));
     assert_eq!((training.betas, training.epsilon, training.keep_checkpoints), ([0.9, 0.999], 1e-8, 2));
     assert_eq!(autoencoder.training.objective.discriminator, None);
-    assert_eq!(config.device.name, "flex");
+    assert_eq!(config.device.name, "best", "no device is looked for");
     assert_eq!((config.device.resolved_precision(), config.device.loss_scale), (Precision::F32, LossScale::Dynamic));
 }
 
@@ -94,7 +109,7 @@ device:
 }
 
 #[test]
-fn plain_text_and_miette_show_every_mistake() {
+fn plain_text_shows_every_mistake() {
     let errors = parse("data: {paths: [a]}\nautoencoder:\n  num_chanels: [8]\n  seed: x\n").unwrap_err();
     assert_eq!(errors.to_string(), "3 mistakes in test.yaml");
     let plain = format!("{errors:#}");
@@ -102,14 +117,6 @@ fn plain_text_and_miette_show_every_mistake() {
         "test.yaml:3:3: autoencoder.num_chanels: unknown key: expected a key of this section, found `num_chanels`";
     assert!(plain.contains(line), "{plain}");
     assert!(plain.contains("did you mean `num_channels`?"), "{plain}");
-    let mut shown = String::new();
-    miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor())
-        .render_report(&mut shown, &errors)
-        .unwrap();
-    assert!(shown.contains("3 mistakes in test.yaml"), "{shown}");
-    assert!(shown.contains("test.yaml:3:3"), "{shown}");
-    assert!(shown.contains("num_chanels: [8]"), "{shown}");
-    assert!(shown.contains("missing key"), "{shown}");
 }
 
 #[test]
@@ -465,7 +472,7 @@ fn the_guides_flat_keys_are_read() {
 
 #[test]
 fn yaml_that_is_written_reads_back_as_the_same() {
-    let recipes = recipes().iter().map(|recipe| parse(recipe.text).unwrap());
+    let recipes = recipes().into_iter().map(|recipe| parse(recipe.text).unwrap());
     for config in recipes.chain(other_systems()).chain([
         all_keys_set("voxel_size: [64, 64, 32]"),
         all_keys_set("spacing: [1.5, 2, 2.5]"),
@@ -480,7 +487,7 @@ fn yaml_that_is_written_reads_back_as_the_same() {
 #[test]
 fn recipes_are_those_of_the_guide() {
     let read = |name: &str| {
-        let recipe = recipes().iter().find(|recipe| recipe.name == name).unwrap();
+        let recipe = recipes().into_iter().find(|recipe| recipe.name == name).unwrap();
         parse(recipe.text).unwrap_or_else(|errors| panic!("{name}: {errors:#}"))
     };
     for (name, channels, groups, batch, steps, recompute, perceptual) in [
@@ -493,7 +500,7 @@ fn recipes_are_those_of_the_guide() {
         assert_eq!((autoencoder.num_channels.as_slice(), autoencoder.norm_num_groups), (&channels[..], groups));
         assert_eq!((training.batch_size, training.gradient_accumulation_steps), (batch, steps));
         let uses_perceptual_loss = autoencoder.training.objective.perceptual.use_perceptual_loss;
-        assert_eq!((training.use_gradient_checkpointing, uses_perceptual_loss), (recompute, perceptual));
+        assert_eq!((training.recompute == Recompute::all(), uses_perceptual_loss), (recompute, perceptual));
         assert_eq!(config.device.resolved_precision(), Precision::F16);
         assert_eq!(config.data.voxel_size, Some([256, 256, 64]));
     }
@@ -540,8 +547,7 @@ fn hostile_text_is_an_error_and_soon() {
     for text in texts {
         let start = Instant::now();
         let errors = parse(&text).unwrap_err();
-        let mut shown = format!("{errors:#}");
-        miette::GraphicalReportHandler::new().render_report(&mut shown, &errors).unwrap();
+        let shown = format!("{errors:#}");
         let head: String = text.chars().take(30).collect();
         assert!(start.elapsed() < Duration::from_secs(5), "{head:?}: {:?}", start.elapsed());
         assert!(!errors.mistakes().is_empty(), "{head:?}");
@@ -581,14 +587,10 @@ fn limits_are_named_before_the_text_is_parsed() {
 fn a_byte_order_mark_shifts_nothing() {
     let errors = Config::parse(&format!("\u{feff}sead: 1\n{MINIMAL}"), "test.yaml", &[]).unwrap_err();
     assert!(matches!(errors.mistakes()[0].place, Place::Text { line: 1, column: 1, offset: 0, length: 4 }));
-    let mut shown = String::new();
-    let theme = miette::GraphicalTheme::unicode_nocolor();
-    miette::GraphicalReportHandler::new_themed(theme).render_report(&mut shown, &errors).unwrap();
-    assert!(shown.contains("1 │ sead: 1"), "{shown:?}");
 }
 
 #[test]
-fn places_count_characters_and_miette_gets_bytes() {
+fn places_count_characters_and_bytes() {
     let errors = parse("data: {paths: [\"größe\"], seed: 1}\nautoencoder: {num_channels: [32]}\n").unwrap_err();
     let mistake = &errors.mistakes()[0];
     assert_eq!(mistake.position(), Some((1, 26)));
@@ -599,8 +601,7 @@ proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic(text in "[a-z:\\[\\]{}#&*!|>'\"%@`\\-?, \n\t0-9.\u{e4}]{0,200}") {
         if let Err(errors) = Config::parse(&text, "test.yaml", std::slice::from_ref(&text)) {
-            let mut shown = String::new();
-            miette::GraphicalReportHandler::new().render_report(&mut shown, &errors).unwrap();
+            assert!(!format!("{errors:#}").is_empty());
         }
     }
 }

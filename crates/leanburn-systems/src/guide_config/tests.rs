@@ -237,7 +237,7 @@ fn files_that_are_no_yaml() {
 
 #[test]
 fn every_recipe_of_an_autoencoder_is_one() {
-    for recipe in crate::config::recipes().iter().filter(|recipe| recipe.name.contains("autoencoder")) {
+    for recipe in crate::table::recipes().into_iter().filter(|recipe| recipe.name.contains("autoencoder")) {
         let config = parse(recipe.text);
         assert_eq!(config.kind, GuideKind::Autoencoder, "{}", recipe.name);
         assert!(config.not_modelled.is_empty());

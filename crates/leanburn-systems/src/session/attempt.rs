@@ -199,7 +199,7 @@ impl<'a> Attempt<'a> {
 
     /// A checkpoint to go on from, and weights to use.
     fn save(&mut self) -> Result<()> {
-        self.run.save(&self.store, self.folder)?;
+        self.run.save(&self.store, &self.folder.weights())?;
         self.tell(|observer, snapshot| observer.saved(snapshot))
     }
 

@@ -110,3 +110,50 @@ pub struct Snapshot<'a> {
 
 /// Nobody.
 impl Observer for () {}
+
+/// A reference observes as what it refers to, so that this is there when the run is over.
+impl<O: Observer + ?Sized> Observer for &mut O {
+    fn reading(&mut self, progress: Progress<'_>) {
+        (**self).reading(progress);
+    }
+
+    fn resumed(&mut self, step: Option<u64>) -> Observed {
+        (**self).resumed(step)
+    }
+
+    fn began(&mut self, beginning: &Beginning<'_>) -> Observed {
+        (**self).began(beginning)
+    }
+
+    fn stepped(&mut self, report: &StepReport) -> Observed {
+        (**self).stepped(report)
+    }
+
+    fn recorded(&mut self, record: &Record) -> Observed {
+        (**self).recorded(record)
+    }
+
+    fn evaluated(&mut self, step: u64, metrics: &Metrics, seconds: f64) -> Observed {
+        (**self).evaluated(step, metrics, seconds)
+    }
+
+    fn pictured(&mut self, step: u64, label: PictureLabel, png: &[u8]) -> Observed {
+        (**self).pictured(step, label, png)
+    }
+
+    fn saved(&mut self, snapshot: &Snapshot<'_>) -> Observed {
+        (**self).saved(snapshot)
+    }
+
+    fn did_not_fit(&mut self, step: u64, reason: &str) -> Observed {
+        (**self).did_not_fit(step, reason)
+    }
+
+    fn stepped_down(&mut self, error: &str, step_down: &StepDown, continues: bool) -> Observed {
+        (**self).stepped_down(error, step_down, continues)
+    }
+
+    fn finished(&mut self, snapshot: &Snapshot<'_>) -> Observed {
+        (**self).finished(snapshot)
+    }
+}

@@ -24,12 +24,16 @@ impl Recompute {
 
     /// Every segment: gradient checkpointing.
     pub fn all() -> Self {
-        Self::segments([EVERYTHING])
+        Self(vec![EVERYTHING.into()])
     }
 
     /// The segments whose names match one of the patterns, as in `decoder.level_0.*`.
     pub fn segments<P: Into<String>>(patterns: impl IntoIterator<Item = P>) -> Self {
-        Self(patterns.into_iter().map(Into::into).collect())
+        let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
+        match patterns.iter().any(|pattern| pattern == EVERYTHING) {
+            true => Self::all(),
+            false => Self(patterns),
+        }
     }
 
     /// The patterns.
@@ -39,7 +43,7 @@ impl Recompute {
 
     /// Whether every segment is recomputed.
     pub fn is_all(&self) -> bool {
-        self.0.iter().any(|pattern| pattern == EVERYTHING)
+        *self == Self::all()
     }
 
     /// The policy for models.
@@ -54,7 +58,7 @@ impl Recompute {
 
     pub(crate) fn read(section: &mut Section<'_>) -> Self {
         let all = section.get("use_gradient_checkpointing", false);
-        let listed = Self(section.get("recompute", Vec::new()));
+        let listed = Self::segments(section.get("recompute", Vec::<String>::new()));
         if all { Self::all() } else { listed }
     }
 }
