@@ -130,7 +130,7 @@ fn sizes_are_compared_side_by_side() {
     assert!(printed.contains("4 days of 2 x 8 x 10 fields") && printed.contains("fits"), "{printed}");
     let refused = place.run(&["plan", "--compare", "tiny.yaml"]);
     assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("`forecaster` or `vae3d`"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("`vae3d` or `forecaster`"), "{}", refused.stderr);
 }
 
 #[test]

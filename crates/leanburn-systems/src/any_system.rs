@@ -1,7 +1,7 @@
 //! A system behind a pointer: what planner and session ask of it, whatever its types.
 
 use burn::tensor::Device;
-use leanburn_common::ValidationError;
+use leanburn_common::{Bytes, ValidationError};
 use leanburn_data::Progress;
 use leanburn_plan::{Recording, Target};
 use leanburn_train::{RecordStepError, TrainError, Trainer, record_step};
@@ -31,7 +31,7 @@ pub(crate) trait AnySystem {
     fn attention_block(&self) -> Option<usize>;
     fn set_attention_block(&mut self, block: Option<usize>);
     fn largest_attention_block(&self, micro_batch: usize, extent: [usize; 3]) -> Option<usize>;
-    fn batch_bytes(&self, context: &Context<'_>, micro_batch: usize, extent: [usize; 3]) -> u64;
+    fn batch_size_in_memory(&self, context: &Context<'_>, micro_batch: usize, extent: [usize; 3]) -> Bytes;
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()>;
     /// The extent of a sample, read from the data.
     fn extent(&self, context: &Context<'_>) -> Result<[usize; 3]>;
@@ -117,8 +117,8 @@ impl<S: System> AnySystem for S {
         System::largest_attention_block(self, micro_batch, extent)
     }
 
-    fn batch_bytes(&self, context: &Context<'_>, micro_batch: usize, extent: [usize; 3]) -> u64 {
-        S::Batch::bytes(&self.batch_shape(context, micro_batch, extent))
+    fn batch_size_in_memory(&self, context: &Context<'_>, micro_batch: usize, extent: [usize; 3]) -> Bytes {
+        S::Batch::size(&self.batch_shape(context, micro_batch, extent))
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use burn::tensor::{Device, Distribution, Tensor};
+use leanburn_common::Bytes;
 use leanburn_ops::Tensors;
 
 /// A micro-batch of one kind: a tensor, or a few that belong together.
@@ -18,8 +19,8 @@ pub trait Batch: Tensors + Clone + 'static {
     /// A batch of noise, of values that the data could have.
     fn random(shape: &Self::Shape, device: &Device) -> Self;
 
-    /// Its size in bytes, as it waits for its step.
-    fn bytes(shape: &Self::Shape) -> u64;
+    /// Its size, as it waits for its step.
+    fn size(shape: &Self::Shape) -> Bytes;
 }
 
 /// Volumes `[batch_size, channels, depth, height, width]`.
@@ -34,8 +35,8 @@ impl Batch for Tensor<5> {
         Tensor::random(*shape, Distribution::Uniform(0.0, 1.0), device)
     }
 
-    fn bytes(shape: &Self::Shape) -> u64 {
-        4 * elements(shape)
+    fn size(shape: &Self::Shape) -> Bytes {
+        Bytes(4 * elements(shape))
     }
 }
 
@@ -52,8 +53,8 @@ impl Batch for (Tensor<5>, Tensor<4>) {
         (Tensor::random(*input, uniform, device), Tensor::random(*target, uniform, device))
     }
 
-    fn bytes((input, target): &Self::Shape) -> u64 {
-        4 * (elements(input) + elements(target))
+    fn size((input, target): &Self::Shape) -> Bytes {
+        Bytes(4 * (elements(input) + elements(target)))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
+use leanburn_common::Bytes;
 use leanburn_data::{Dataset, Loader, Sample, SequenceDataset, Window};
 use leanburn_train::{TrainError, volumes, windows};
 
@@ -31,8 +32,8 @@ pub trait Data<B> {
     /// If a sample cannot be read.
     fn samples(&self) -> Result<Vec<(String, [usize; 4])>>;
 
-    /// Bytes of what is held in memory.
-    fn cached_bytes(&self) -> u64;
+    /// What of it is held in memory.
+    fn cached(&self) -> Bytes;
 }
 
 impl Data<Tensor<5>> for Arc<Dataset> {
@@ -56,8 +57,8 @@ impl Data<Tensor<5>> for Arc<Dataset> {
         Ok(samples)
     }
 
-    fn cached_bytes(&self) -> u64 {
-        Dataset::cached_bytes(self)
+    fn cached(&self) -> Bytes {
+        Bytes(self.cached_bytes())
     }
 }
 
@@ -78,7 +79,7 @@ impl Data<(Tensor<5>, Tensor<4>)> for Arc<SequenceDataset> {
         Ok(vec![("the sequence".into(), [channels, days, height, width])])
     }
 
-    fn cached_bytes(&self) -> u64 {
-        size_of_val(self.sequence().data()) as u64
+    fn cached(&self) -> Bytes {
+        Bytes(size_of_val(self.sequence().data()) as u64)
     }
 }

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
 use image::RgbImage;
+use leanburn_common::Bytes;
+use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
 
 use crate::data::{Batches, Data};
 use crate::error::Result;
@@ -39,8 +40,8 @@ pub(crate) trait AnyRun {
     /// What each learner holds between steps.
     fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)>;
 
-    /// Bytes of the data that are held in memory.
-    fn cached_bytes(&self) -> u64;
+    /// What of the data is held in memory.
+    fn cached(&self) -> Bytes;
 
     /// The extent of a sample.
     fn extent(&self) -> Result<[usize; 3]>;
@@ -68,12 +69,7 @@ impl<S: System> Run<S> {
     }
 
     /// On batches that are made elsewhere; there is nothing to evaluate on.
-    pub fn on_batches(
-        system: S,
-        batches: Batches<S::Batch>,
-        trainer: Trainer<S::Workload>,
-        device: &Device,
-    ) -> Self {
+    pub fn on_batches(system: S, batches: Batches<S::Batch>, trainer: Trainer<S::Workload>, device: &Device) -> Self {
         let plain_device = device.clone().inner();
         Self { system, data: None, batches: Some(batches), trainer, device: device.clone(), plain_device }
     }
@@ -132,8 +128,8 @@ impl<S: System> AnyRun for Run<S> {
         self.trainer.memory()
     }
 
-    fn cached_bytes(&self) -> u64 {
-        self.data.as_ref().map_or(0, Data::cached_bytes)
+    fn cached(&self) -> Bytes {
+        self.data.as_ref().map_or(Bytes(0), Data::cached)
     }
 
     fn extent(&self) -> Result<[usize; 3]> {

@@ -65,7 +65,6 @@ impl BudgetArguments {
     }
 }
 
-
 /// The memory of a budget, which must be known.
 ///
 /// # Errors

@@ -8,7 +8,6 @@ use leanburn_systems::LossScale;
 use leanburn_systems::guide_config::{Figure, GuideConfig};
 use serde::{Serialize, Serializer};
 
-
 /// What `leanburn plan` does.
 const PLAN: &str = " traces the real training step and says what it needs";
 

@@ -33,8 +33,10 @@ pub(super) fn print(config: Option<&Path>, set: &[String]) -> Result<()> {
     let (config, source) = match config {
         Some(path) => (load(path, set)?, path.display().to_string()),
         None => {
-            let recipe =
-                recipes().into_iter().find(|recipe| recipe.name == "autoencoder-24gb").expect("it comes with the command");
+            let recipe = recipes()
+                .into_iter()
+                .find(|recipe| recipe.name == "autoencoder-24gb")
+                .expect("it comes with the command");
             (Config::parse(recipe.text, recipe.name, set)?, recipe.name.to_string())
         }
     };
@@ -54,12 +56,7 @@ pub(super) fn print(config: Option<&Path>, set: &[String]) -> Result<()> {
         for column in &mut columns {
             cells.push(column.cell(card)?);
         }
-        print_line(format_args!(
-            "| {} | {} | {} |",
-            card.full_name,
-            Bytes(card.memory_bytes),
-            cells.join(" | ")
-        ))?;
+        print_line(format_args!("| {} | {} | {} |", card.full_name, Bytes(card.memory_bytes), cells.join(" | ")))?;
     }
     Ok(())
 }

@@ -43,9 +43,10 @@ pub(super) fn print(config: Option<(&Config, &str)>, budget: &Budget, as_json: b
 fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<Row>)> {
     let sizes = config.sizes();
     if sizes.is_empty() {
+        let names: Vec<String> = guides().into_iter().map(|(name, _)| format!("`{name}`")).collect();
         let error = SystemError::Input {
             subject: source.to_string(),
-            expected: "a system whose sizes have names: `forecaster` or `vae3d`".into(),
+            expected: format!("a system whose sizes have names: {}", names.join(" or ")),
             found: format!("`{}`", config.system_name()),
             remedy: "`leanburn plan --explain` tries changes of one configuration; without CONFIG, --compare shows the guides' tables"
                 .into(),
@@ -78,12 +79,7 @@ fn print_table(heading: &str, rows: &[Row], budget: &Budget) -> Result<()> {
     head.extend(budget.size.map(|_| "fits"));
     table.load_style(UTF8_FULL_CONDENSED).set_header(head);
     for row in rows {
-        let mut cells = vec![
-            row.name.clone(),
-            row.parameters.to_string(),
-            row.kept.to_string(),
-            row.peak.to_string(),
-        ];
+        let mut cells = vec![row.name.clone(), row.parameters.to_string(), row.kept.to_string(), row.peak.to_string()];
         cells.extend(budget.size.map(|bytes| if row.need <= bytes { "yes" } else { "no" }.to_string()));
         table.add_row(cells);
     }

@@ -60,7 +60,7 @@ impl Fit {
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
         let half = budget.half_precision(&config.device.name);
         let space = ConfigSpace::new(&config, &source, budget.target(), half, || config.extent_of_data(&source))?;
-        let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), beside: budget.context_bytes() };
+        let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), beside: budget.context().get() };
         let began = Instant::now();
         let allowed = match self.allow {
             Allow::Lossless => Class::Lossless,
@@ -106,7 +106,8 @@ impl Fit {
             print_line(format_args!("  {name} = {value}"))?;
         }
         let slower = |fastest: &Plan| 100.0 * (plan.seconds / fastest.seconds - 1.0);
-        if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes.get() && slower(fastest) >= 1.0) {
+        if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes.get() && slower(fastest) >= 1.0)
+        {
             let share = slower(fastest);
             print_line(format_args!(
                 "{share:.0} % slower than with {}, where nothing is gained by more",

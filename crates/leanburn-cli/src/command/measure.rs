@@ -6,10 +6,10 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, MemoryModel, Moment, Phase, Timeline};
+use leanburn_systems::Recompute;
 use leanburn_systems::device::half_precision;
 use leanburn_systems::measure::{Measured, measure};
 use leanburn_systems::planning::{ConfigSpace, memory_of};
-use leanburn_systems::Recompute;
 use serde_json::json;
 
 use super::load::load;

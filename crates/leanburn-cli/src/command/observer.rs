@@ -96,7 +96,9 @@ impl Observer for Terminal {
     fn recorded(&mut self, record: &Record) -> Observed {
         let prefix = if record.phase == Phase::Train { "train" } else { "val" };
         for (name, value) in &record.values {
-            self.events.iter_mut().try_for_each(|events| events.scalar(record.step, &format!("{prefix}/{name}"), *value))?;
+            self.events
+                .iter_mut()
+                .try_for_each(|events| events.scalar(record.step, &format!("{prefix}/{name}"), *value))?;
         }
         Ok(())
     }

@@ -54,7 +54,11 @@ impl<'a> Outcome<'a> {
             .filter_map(|key| {
                 let points = validation(&self.records, &key);
                 let (first, last) = (points.first()?.1, points.last()?.1);
-                let share = if self.snapshot.config.is_error(&key) { format!(" ({:.0} %)", 100.0 * last / first) } else { String::new() };
+                let share = if self.snapshot.config.is_error(&key) {
+                    format!(" ({:.0} %)", 100.0 * last / first)
+                } else {
+                    String::new()
+                };
                 Some((title(&key), format!("{first:.4} → {last:.4}{share}")))
             })
             .collect();

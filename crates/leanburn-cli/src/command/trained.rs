@@ -54,8 +54,9 @@ impl ModelArguments {
                 subject: name,
                 expected: "a configuration of an autoencoder, with a section `autoencoder`".into(),
                 found: format!("a section `{}`", config.system_name()),
-                remedy: "volumes go through autoencoders alone so far; a run's pictures show what other models make of them"
-                    .into(),
+                remedy:
+                    "volumes go through autoencoders alone so far; a run's pictures show what other models make of them"
+                        .into(),
             };
             return Err(error.into());
         };
@@ -81,10 +82,10 @@ pub(super) fn check_output(path: &Path, inputs: [&Path; 2]) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let reject = |found: String| -> CommandError {
         let error = SystemError::Input {
-        subject: path.display().to_string(),
-        expected: "the name of a file in a folder that may be written to".into(),
-        found,
-        remedy: "make the folder, or name another file".into(),
+            subject: path.display().to_string(),
+            expected: "the name of a file in a folder that may be written to".into(),
+            found,
+            remedy: "make the folder, or name another file".into(),
         };
         error.into()
     };

@@ -350,8 +350,7 @@ mod tests {
     fn causes_add_up_to_what_the_step_needs() {
         let page = PlanPage { beyond: vec![("context".to_string(), Bytes(10))], ..plain() };
         let (rows, colours) = page.causes();
-        let causes: Vec<_> =
-            rows.iter().map(|row| (row.cause.as_str(), row.bytes.get(), row.note.as_str())).collect();
+        let causes: Vec<_> = rows.iter().map(|row| (row.cause.as_str(), row.bytes.get(), row.note.as_str())).collect();
         let expected = [
             ("weights", 100, "50.0 %"),
             ("kept for backward", 60, "30.0 %"),

@@ -102,22 +102,18 @@ impl AutoencoderSection {
 
     /// The configuration of the model.
     pub fn model(&self) -> AutoencoderKlConfig {
-        AutoencoderKlConfig::new(
-            self.num_channels.clone(),
-            self.num_res_blocks.clone(),
-            self.attention_levels.clone(),
-        )
-        .with_in_channels(self.in_channels)
-        .with_out_channels(self.out_channels)
-        .with_latent_channels(self.latent_channels)
-        .with_norm_num_groups(self.norm_num_groups)
-        .with_norm_eps(self.norm_eps)
-        .with_encoder_nonlocal_attn(self.with_encoder_nonlocal_attn)
-        .with_decoder_nonlocal_attn(self.with_decoder_nonlocal_attn)
-        .with_use_convtranspose(self.use_convtranspose)
-        .with_include_fc(self.include_fc)
-        .with_use_combined_linear(self.use_combined_linear)
-        .with_attention_block(self.training.objective.attention_block)
+        AutoencoderKlConfig::new(self.num_channels.clone(), self.num_res_blocks.clone(), self.attention_levels.clone())
+            .with_in_channels(self.in_channels)
+            .with_out_channels(self.out_channels)
+            .with_latent_channels(self.latent_channels)
+            .with_norm_num_groups(self.norm_num_groups)
+            .with_norm_eps(self.norm_eps)
+            .with_encoder_nonlocal_attn(self.with_encoder_nonlocal_attn)
+            .with_decoder_nonlocal_attn(self.with_decoder_nonlocal_attn)
+            .with_use_convtranspose(self.use_convtranspose)
+            .with_include_fc(self.include_fc)
+            .with_use_combined_linear(self.use_combined_linear)
+            .with_attention_block(self.training.objective.attention_block)
     }
 
     /// Whether the model has attention anywhere.

@@ -189,8 +189,7 @@ impl System for AutoencoderSection {
 
     fn largest_attention_block(&self, micro_batch: usize, extent: [usize; 3]) -> Option<usize> {
         let last = self.num_channels.len() - 1;
-        let attends =
-            |level: &usize| self.attention_levels[*level] || (*level == last && self.attends_in_the_middle());
+        let attends = |level: &usize| self.attention_levels[*level] || (*level == last && self.attends_in_the_middle());
         let block = |level: usize| {
             let positions = extent.map(|length| length >> level).into_iter().product();
             largest_attention_block(micro_batch, 1, positions).min(positions)

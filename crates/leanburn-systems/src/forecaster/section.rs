@@ -86,13 +86,7 @@ with_methods! { ForecasterSection {
 impl ForecasterSection {
     /// A model for fields of four channels, with every default.
     pub fn new(model_type: ModelType) -> Self {
-        Self {
-            model_type,
-            in_channels: 4,
-            hidden_channels: 16,
-            truncate_steps: None,
-            training: Training::default(),
-        }
+        Self { model_type, in_channels: 4, hidden_channels: 16, truncate_steps: None, training: Training::default() }
     }
 
     pub(super) fn read_keys(section: &mut Section<'_>, sequence: &SequenceConfig) -> Self {

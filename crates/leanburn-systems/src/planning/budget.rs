@@ -8,7 +8,7 @@ use leanburn_train::Precision;
 
 use super::rates_for;
 use crate::device::{gpu_of, half_precision, is_cpu};
-use crate::error::{SystemError, Result};
+use crate::error::Result;
 
 /// A budget in bytes, and what it is the memory of.
 #[derive(Debug, Clone, Default)]

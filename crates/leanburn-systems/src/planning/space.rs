@@ -76,10 +76,10 @@ impl ConfigSpace {
     }
 
     /// Size of one micro-batch.
-    pub fn batch_bytes(&self, candidate: &Candidate) -> Bytes {
+    pub fn batch_size_in_memory(&self, candidate: &Candidate) -> Bytes {
         let config = &self.variants[candidate.variant].1;
         let context = config.context(&self.source);
-        Bytes(config.system.any().batch_bytes(&context, candidate.micro_batch, self.extent(candidate)))
+        config.system.any().batch_size_in_memory(&context, candidate.micro_batch, self.extent(candidate))
     }
 
     /// The most queries that an attention of the model takes at a time; none if there is no attention.
@@ -149,7 +149,9 @@ impl Space for ConfigSpace {
     /// On the CPU the batches that wait; a card has only the one that it works on.
     fn beside(&self, candidate: &Candidate) -> u64 {
         match self.target {
-            Target::Cpu => self.batch_bytes(candidate).get() * self.variants[candidate.variant].1.prefetch() as u64,
+            Target::Cpu => {
+                self.batch_size_in_memory(candidate).get() * self.variants[candidate.variant].1.prefetch() as u64
+            }
             Target::Gpu => 0,
         }
     }

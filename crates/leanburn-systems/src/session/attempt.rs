@@ -61,7 +61,8 @@ impl<'a> Attempt<'a> {
         let before = records.last().map_or(0.0, |record| record.seconds);
         let peak = records.iter().filter_map(|record| record.values.get(PEAK)).fold(0.0, |a: f64, &b| a.max(b)) as u64;
         let store = folder.checkpoints(config.training().keep_checkpoints);
-        let memory = MemoryAccount { peak: (peak > 0).then_some(Bytes(peak)), ..at_rest(config, &*run, device, &planned) };
+        let memory =
+            MemoryAccount { peak: (peak > 0).then_some(Bytes(peak)), ..at_rest(config, &*run, device, &planned) };
         let warnings = planned.warnings(planned.reserved.unwrap_or(memory.planned()), config, device);
         let beginning = Beginning {
             config,
@@ -231,19 +232,22 @@ impl<'a> Attempt<'a> {
 
 /// What a run holds besides its learners. Of a GPU's memory the data takes nothing.
 fn at_rest(config: &Config, run: &dyn AnyRun, device: &Device, planned: &Planned) -> MemoryAccount {
-    let batch_bytes = |extent| {
+    let batch_size = |extent| {
         let context = config.context("the configuration");
-        config.system.any().batch_bytes(&context, config.training().batch_size, extent)
+        config.system.any().batch_size_in_memory(&context, config.training().batch_size, extent)
     };
     let (data, batches) = match is_gpu(device) {
-        true => (0, 0),
-        false => (run.cached_bytes(), run.extent().map_or(0, batch_bytes) * (config.prefetch() + 1) as u64),
+        true => (Bytes(0), Bytes(0)),
+        false => {
+            let batch = run.extent().map_or(Bytes(0), batch_size);
+            (run.cached(), Bytes(batch.get() * (config.prefetch() + 1) as u64))
+        }
     };
     MemoryAccount {
         learners: Vec::new(),
         source: config.source(),
-        data: Bytes(data),
-        batches: Bytes(batches),
+        data,
+        batches,
         peak: None,
         planned_step: planned.peak,
     }

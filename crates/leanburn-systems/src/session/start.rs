@@ -178,10 +178,9 @@ impl<'a> Session<'a> {
                 self.config = lower;
                 Ok(())
             }
-            lower => Err(SystemError::OutOfMemory {
-                reason: error.to_string(),
-                remedy: advice(lower.map(|(_, what)| what)),
-            }),
+            lower => {
+                Err(SystemError::OutOfMemory { reason: error.to_string(), remedy: advice(lower.map(|(_, what)| what)) })
+            }
         }
     }
 }

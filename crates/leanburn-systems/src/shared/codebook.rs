@@ -71,10 +71,7 @@ impl CodeUse {
         if self.0.is_empty() {
             return Vec::new();
         }
-        vec![
-            ("codes_used", self.0.len() as f64 / num_embeddings as f64),
-            ("perplexity", perplexity(self.0.values())),
-        ]
+        vec![("codes_used", self.0.len() as f64 / num_embeddings as f64), ("perplexity", perplexity(self.0.values()))]
     }
 }
 

@@ -25,5 +25,5 @@ pub(crate) use builders::with_methods;
 pub(crate) use codebook::CodeUse;
 pub(crate) use data_section::read_data;
 pub(crate) use learner::{drawn, learner, policy, reject, trained_parameters, trainer};
+pub(crate) use reconstruction::{exhibit, validate_volumes};
 pub(crate) use sequence_section::read_sequence;
-pub(crate) use reconstruction::{Means, exhibit, validate_volumes};

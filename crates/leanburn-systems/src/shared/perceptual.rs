@@ -44,12 +44,7 @@ pub struct LpipsSection {
 impl LpipsSection {
     /// LPIPS with the weights of a file and every default.
     pub fn new(weights: impl Into<PathBuf>) -> Self {
-        Self {
-            weights: weights.into(),
-            network: LpipsNetwork::Squeeze,
-            planes: Plane::ALL.to_vec(),
-            slice_share: 0.5,
-        }
+        Self { weights: weights.into(), network: LpipsNetwork::Squeeze, planes: Plane::ALL.to_vec(), slice_share: 0.5 }
     }
 
     fn read(section: &mut Section<'_>) -> Self {
@@ -59,11 +54,7 @@ impl LpipsSection {
             weights: default.weights,
             network: section.choice("network", default.network),
             planes: planes.into_iter().map(|Choice(plane)| plane).collect(),
-            slice_share: section.number(
-                "slice_share",
-                default.slice_share,
-                (Bound::Excluded(0), Bound::Included(1)),
-            ),
+            slice_share: section.number("slice_share", default.slice_share, (Bound::Excluded(0), Bound::Included(1))),
         }
     }
 
@@ -132,36 +123,36 @@ impl PerceptualSection {
     pub(crate) fn is_segment(&self, pattern: &str) -> bool {
         self.use_perceptual_loss && self.lpips.is_some() && pattern.starts_with("perceptual.")
     }
-/// Checks that the slices of a volume are large enough for the network.
-///
-/// # Errors
-///
-/// [`SystemError::Input`].
+    /// Checks that the slices of a volume are large enough for the network.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Input`].
     pub(crate) fn check_sample(&self, name: &str, extent: [usize; 3]) -> Result<()> {
-    let Some(lpips) = self.lpips.as_ref().filter(|_| self.use_perceptual_loss) else {
-        return Ok(());
-    };
-    let smallest = lpips.network.smallest_side();
-    let is_enough = |plane: Plane| (0..3).all(|axis| axis == plane as usize || extent[axis] >= smallest);
-    if lpips.planes.iter().all(|plane| is_enough(*plane)) {
-        return Ok(());
-    }
-    let enough: Vec<_> = Plane::ALL.into_iter().filter(|plane| is_enough(*plane)).map(Plane::name).collect();
-    Err(SystemError::Input {
-        subject: name.to_string(),
-        expected: format!("slices of {smallest} x {smallest} at least, for {} to look at", lpips.network.name()),
-        found: format!("{extent:?}, depth, height and width"),
-        remedy: match enough.is_empty() {
-            false => format!("set lpips.planes to [{}]", enough.join(", ")),
-            true => format!(
-                "enlarge data.patch_size or data.voxel_size, or leave `lpips` out: features of the whole volume take any \
+        let Some(lpips) = self.lpips.as_ref().filter(|_| self.use_perceptual_loss) else {
+            return Ok(());
+        };
+        let smallest = lpips.network.smallest_side();
+        let is_enough = |plane: Plane| (0..3).all(|axis| axis == plane as usize || extent[axis] >= smallest);
+        if lpips.planes.iter().all(|plane| is_enough(*plane)) {
+            return Ok(());
+        }
+        let enough: Vec<_> = Plane::ALL.into_iter().filter(|plane| is_enough(*plane)).map(Plane::name).collect();
+        Err(SystemError::Input {
+            subject: name.to_string(),
+            expected: format!("slices of {smallest} x {smallest} at least, for {} to look at", lpips.network.name()),
+            found: format!("{extent:?}, depth, height and width"),
+            remedy: match enough.is_empty() {
+                false => format!("set lpips.planes to [{}]", enough.join(", ")),
+                true => format!(
+                    "enlarge data.patch_size or data.voxel_size, or leave `lpips` out: features of the whole volume take any \
                  size ({} is content with {})",
-                LpipsNetwork::Vgg.name(),
-                LpipsNetwork::Vgg.smallest_side()
-            ),
-        },
-    })
-}
+                    LpipsNetwork::Vgg.name(),
+                    LpipsNetwork::Vgg.smallest_side()
+                ),
+            },
+        })
+    }
 }
 
 /// LPIPS with the weights of its file; where nothing is computed, without, so that a plan needs no file.

@@ -50,9 +50,10 @@ impl Recompute {
     pub fn policy(&self) -> ResidencyPolicy {
         match self.is_all() {
             true => ResidencyPolicy::recompute_all(),
-            false => self.0.iter().fold(ResidencyPolicy::keep(), |policy, pattern| {
-                policy.with_rule(pattern, Residency::Recompute)
-            }),
+            false => self
+                .0
+                .iter()
+                .fold(ResidencyPolicy::keep(), |policy, pattern| policy.with_rule(pattern, Residency::Recompute)),
         }
     }
 
