@@ -12,8 +12,8 @@ use burn::tensor::{Device, Tensor};
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use leanburn::nn::losses::{kl_divergence, l1_loss};
 use leanburn::nn::models::AutoencoderKlConfig;
-use leanburn::ops::recording::step_begins;
 use leanburn::ops::backward;
+use leanburn::ops::recording::step_begins;
 use leanburn::plan::{
     Candidate, Class, FlexMemory, Machine, Rates, RecordError, Recording, Space, Target, frontier, record,
 };

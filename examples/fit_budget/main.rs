@@ -1,7 +1,6 @@
 //! Six residual blocks of plain Burn layers and a batch of four: the fastest way to train them in each of five budgets, found
 //! without running anything, then run and measured: `cargo run --release --example fit_budget`
-use burn::nn::conv::{Conv3d, Conv3dConfig};
-use burn::nn::{GroupNorm, GroupNormConfig, PaddingConfig3d};
+use burn::nn::{GroupNorm, GroupNormConfig, PaddingConfig3d, conv::*};
 use burn::{prelude::*, tensor::activation::silu};
 use leanburn::{prelude::*, train::planning::measure};
 
@@ -9,11 +8,14 @@ use leanburn::{prelude::*, train::planning::measure};
 static HEAP: CountingAllocator = CountingAllocator;
 
 #[derive(Module, Debug)]
-struct Block(GroupNorm, Conv3d);
+struct Block {
+    norm: GroupNorm,
+    conv: Conv3d,
+}
 
 impl Block {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        self.1.forward(silu(self.0.forward(x.clone()))) + x
+        self.conv.forward(silu(self.norm.forward(x.clone()))) + x
     }
 }
 
@@ -36,8 +38,11 @@ impl Workload for Training {
 
 fn trainer(setup: &StepSetup, device: &Device) -> Result<Trainer<Training>, TrainError> {
     let conv = || Conv3dConfig::new([8, 8], [3; 3]).with_padding(PaddingConfig3d::Same).init(device);
-    let blocks = (0..6).map(|_| Block(GroupNormConfig::new(4, 8).init(device), conv())).collect();
-    let training = Training(Learner::new("blocks", blocks, LearnerConfig::default())?, setup.residency.clone());
+    let block = |_| Block { norm: GroupNormConfig::new(4, 8).init(device), conv: conv() };
+    let training = Training(
+        Learner::new("blocks", (0..6).map(block).collect(), LearnerConfig::default())?,
+        setup.residency.clone(),
+    );
     Ok(Trainer::new(training, TrainerConfig::default().with_accumulation_steps(setup.accumulation_steps), device))
 }
 

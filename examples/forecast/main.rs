@@ -63,7 +63,8 @@ fn train<M: Forecaster>(
     dataset: &Arc<SequenceDataset>,
     device: &Device,
 ) -> Result<(), Box<dyn Error>> {
-    let schedule = ScheduleConfig::new(5e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(10).with_max_steps(STEPS);
+    let schedule =
+        ScheduleConfig::new(5e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(10).with_max_steps(STEPS);
     let config = LearnerConfig::new(schedule).with_max_grad_norm(Some(1.0));
     let begin = Instant::now();
     let learner = Learner::new("forecaster", model, config)?;

@@ -40,7 +40,8 @@ fn data() -> DataConfig {
 fn workload(device: &Device) -> Result<VqVaeWorkload, TrainError> {
     let codebook = VectorQuantizerConfig::new(CODES, 4).with_decay(0.9).with_restart_below(Some(0.1));
     let model = VqVae3dConfig::new(vec![16], vec![16], codebook).init(device);
-    let schedule = ScheduleConfig::new(5e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(10).with_max_steps(STEPS);
+    let schedule =
+        ScheduleConfig::new(5e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(10).with_max_steps(STEPS);
     let config = LearnerConfig::new(schedule).with_max_grad_norm(Some(1.0));
     Ok(VqVaeWorkload::new(Learner::new("vq_vae", model, config)?, Difference::L1, None, Precision::F32))
 }

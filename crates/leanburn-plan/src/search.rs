@@ -100,8 +100,11 @@ impl<S: Space> Search<'_, S> {
         let mut seen = HashSet::from([Vec::new()]);
         let mut plans: Vec<Plan> = plain.into_iter().map(|(_, plan)| plan).collect();
         for choices in choices {
-            let recompute: Vec<String> =
-                stages.iter().zip(&choices).flat_map(|(stage, &option)| stage.options[option].iter().cloned()).collect();
+            let recompute: Vec<String> = stages
+                .iter()
+                .zip(&choices)
+                .flat_map(|(stage, &option)| stage.options[option].iter().cloned())
+                .collect();
             if seen.insert(recompute.clone()) {
                 plans.extend(self.lowered(recompute)?.into_iter().map(|(_, plan)| plan));
             }
@@ -135,10 +138,12 @@ impl<S: Space> Search<'_, S> {
     fn planned(&self, (plain, plan): &(Timeline, Plan), stages: &[Stage]) -> Result<Vec<Vec<usize>>, S::Error> {
         let rates = &self.machine.rates;
         let most = stages.iter().map(|stage| stage.options.len()).max().unwrap_or(1);
-        let alike = |option: usize| -> Vec<usize> { stages.iter().map(|stage| option.min(stage.options.len() - 1)).collect() };
+        let alike =
+            |option: usize| -> Vec<usize> { stages.iter().map(|stage| option.min(stage.options.len() - 1)).collect() };
         let mut profiles = vec![Profile::of(plain, rates)];
         for option in 1..most {
-            let recompute = stages.iter().zip(alike(option)).flat_map(|(stage, option)| stage.options[option].clone()).collect();
+            let recompute =
+                stages.iter().zip(alike(option)).flat_map(|(stage, option)| stage.options[option].clone()).collect();
             let candidate = Candidate { recompute, ..plan.candidate.clone() };
             profiles.push(Profile::of(&self.verify(candidate)?.0, rates));
         }

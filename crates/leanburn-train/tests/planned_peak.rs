@@ -12,8 +12,8 @@ use leanburn_ops::{Residency, ResidencyPolicy};
 use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
     AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, LossScale,
-    Losses, Moment, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, ScheduleConfig, ScheduleKind,
-    TrainError, Trainer, TrainerConfig, Workload, record_step,
+    Losses, Moment, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig,
+    Workload, record_step,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -12,9 +12,9 @@ use leanburn_nn::models::{Cnn3dLstmConfig, ConvLstmConfig, Vae3dConfig, VqVae3dC
 use leanburn_ops::{Residency, ResidencyPolicy, Tensors};
 use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
-    CheckpointStore, CountingAllocator, ForecastBatch, ForecastWorkload, Learner, LearnerConfig, 
-    Perceptual, PerceptualKind, Precision, StepReport, TrainError, Trainer, TrainerConfig,
-    VaeWorkload, VqVaeWorkload, Workload, record_step,
+    CheckpointStore, CountingAllocator, ForecastBatch, ForecastWorkload, Learner, LearnerConfig, Perceptual,
+    PerceptualKind, Precision, StepReport, TrainError, Trainer, TrainerConfig, VaeWorkload, VqVaeWorkload, Workload,
+    record_step,
 };
 
 #[global_allocator]
@@ -44,7 +44,8 @@ impl Default for Setup {
 
 impl Setup {
     fn learner<M: Module>(&self, module: M) -> Learner<M> {
-        let config = LearnerConfig::new(schedule()).with_max_grad_norm(Some(1.0)).with_average_decay(self.average_decay);
+        let config =
+            LearnerConfig::new(schedule()).with_max_grad_norm(Some(1.0)).with_average_decay(self.average_decay);
         Learner::new("model", module, config).unwrap()
     }
 

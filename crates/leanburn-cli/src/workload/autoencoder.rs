@@ -8,7 +8,7 @@ use leanburn_nn::models::{
 };
 use leanburn_nn::weights::{self, WeightsError};
 use leanburn_ops::ResidencyPolicy;
-use leanburn_train::{AutoencoderObjective, AutoencoderWorkload, Critic, Learner, LearnerConfig};
+use leanburn_train::{AutoencoderObjective, AutoencoderWorkload, Critic, Learner};
 
 use super::learner::{drawn, learner, policy, refuse};
 use super::perceptual;

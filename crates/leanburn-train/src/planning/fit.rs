@@ -85,7 +85,9 @@ pub struct DoesNotFit {
 
 fn remedy(allowed: Class) -> &'static str {
     match allowed {
-        Class::Lossless => "allow half precision (`Planner::allow(Class::Numerics)`), or train on smaller items or a smaller model",
+        Class::Lossless => {
+            "allow half precision (`Planner::allow(Class::Numerics)`), or train on smaller items or a smaller model"
+        }
         _ => "train on smaller items or a smaller model",
     }
 }

@@ -13,8 +13,8 @@ use leanburn_nn::models::{
 };
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::{
-    AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, Precision,
-    ReconstructionLoss, ScheduleConfig, ScheduleKind, TrainError, Trainer, TrainerConfig,
+    AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, Precision, ReconstructionLoss,
+    ScheduleConfig, ScheduleKind, TrainError, Trainer, TrainerConfig,
 };
 
 /// Voxels along each axis.
