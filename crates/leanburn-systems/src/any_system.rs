@@ -3,8 +3,9 @@
 use burn::tensor::Device;
 use leanburn_common::{Bytes, ValidationError};
 use leanburn_data::Progress;
-use leanburn_plan::{Recording, Target};
-use leanburn_train::{RecordStepError, TrainError, Trainer, record_step};
+use leanburn_plan::{Knob, Recording, Target};
+use leanburn_train::planning::{Measured, measure};
+use leanburn_train::{RecordStepError, Trainer, record_step};
 
 use crate::batch::Batch;
 use crate::data::Data;
@@ -28,9 +29,10 @@ pub(crate) trait AnySystem {
     fn in_channels(&self) -> usize;
     fn start_at_once(&mut self);
     fn multiples(&self) -> [usize; 3];
-    fn attention_block(&self) -> Option<usize>;
-    fn set_attention_block(&mut self, block: Option<usize>);
-    fn largest_attention_block(&self, micro_batch: usize, extent: [usize; 3]) -> Option<usize>;
+    fn knob_names(&self) -> &'static [&'static str];
+    fn knob(&self, name: &str) -> Option<usize>;
+    fn set_knob(&mut self, name: &str, value: Option<usize>);
+    fn knobs(&self, micro_batch: usize, extent: [usize; 3]) -> Vec<Knob>;
     fn batch_size_in_memory(&self, context: &Context<'_>, micro_batch: usize, extent: [usize; 3]) -> Bytes;
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()>;
     /// The extent of a sample, read from the data.
@@ -52,8 +54,8 @@ pub(crate) trait AnySystem {
         device: &Device,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Box<dyn AnyRun>>;
-    /// A run on noise of an extent, for measurements.
-    fn on_noise(&self, context: &Context<'_>, device: &Device, extent: [usize; 3]) -> Result<Box<dyn AnyRun>>;
+    /// Real steps on noise of an extent.
+    fn measure(&self, context: &Context<'_>, device: &Device, extent: [usize; 3], steps: u64) -> Result<Measured>;
 }
 
 impl<S: System> AnySystem for S {
@@ -105,16 +107,20 @@ impl<S: System> AnySystem for S {
         System::multiples(self)
     }
 
-    fn attention_block(&self) -> Option<usize> {
-        System::attention_block(self)
+    fn knob_names(&self) -> &'static [&'static str] {
+        S::KNOBS
     }
 
-    fn set_attention_block(&mut self, block: Option<usize>) {
-        System::set_attention_block(self, block);
+    fn knob(&self, name: &str) -> Option<usize> {
+        System::knob(self, name)
     }
 
-    fn largest_attention_block(&self, micro_batch: usize, extent: [usize; 3]) -> Option<usize> {
-        System::largest_attention_block(self, micro_batch, extent)
+    fn set_knob(&mut self, name: &str, value: Option<usize>) {
+        System::set_knob(self, name, value);
+    }
+
+    fn knobs(&self, micro_batch: usize, extent: [usize; 3]) -> Vec<Knob> {
+        System::knobs(self, micro_batch, extent)
     }
 
     fn batch_size_in_memory(&self, context: &Context<'_>, micro_batch: usize, extent: [usize; 3]) -> Bytes {
@@ -144,10 +150,7 @@ impl<S: System> AnySystem for S {
         let shape = [System::in_channels(self), depth, height, width];
         System::check_sample(self, &format!("a volume of {depth}x{height}x{width}"), shape)?;
         let shape = self.batch_shape(context, micro_batch, extent);
-        let build = |device: &Device| {
-            let workload = self.build(context, device)?;
-            Ok(Trainer::new(workload, trainer(context, System::training(self)), device))
-        };
+        let build = |device: &Device| trainer_of(self, context, device);
         record_step(target, build, |device| S::Batch::zeros(&shape, device)).map_err(|error| match error {
             RecordStepError::Build(error) => error,
             RecordStepError::Step(error) => error.into(),
@@ -172,15 +175,17 @@ impl<S: System> AnySystem for S {
             System::check_sample(self, &name, shape)?; // before anything is written
         }
         let trainer = Trainer::new(workload, trainer(context, System::training(self)), device);
-        Ok(Box::new(Run::on_data(self.clone(), data, trainer, device)))
+        Ok(Box::new(Run::new(self.clone(), data, trainer, device)))
     }
 
-    fn on_noise(&self, context: &Context<'_>, device: &Device, extent: [usize; 3]) -> Result<Box<dyn AnyRun>> {
-        let workload = self.build(context, device)?;
-        let trainer = Trainer::new(workload, trainer(context, System::training(self)), device);
+    fn measure(&self, context: &Context<'_>, device: &Device, extent: [usize; 3], steps: u64) -> Result<Measured> {
         let shape = self.batch_shape(context, System::training(self).batch_size, extent);
-        let there = device.clone();
-        let batches = std::iter::from_fn(move || Some(Ok::<_, TrainError>(S::Batch::random(&shape, &there))));
-        Ok(Box::new(Run::on_batches(self.clone(), Box::new(batches), trainer, device)))
+        measure(device, steps, |device| trainer_of(self, context, device), |device| S::Batch::random(&shape, device))
     }
+}
+
+/// The trainer of a system, at step 0.
+fn trainer_of<S: System>(system: &S, context: &Context<'_>, device: &Device) -> Result<Trainer<S::Workload>> {
+    let workload = system.build(context, device)?;
+    Ok(Trainer::new(workload, trainer(context, system.training()), device))
 }

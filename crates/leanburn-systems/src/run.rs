@@ -20,9 +20,6 @@ pub(crate) trait AnyRun {
     /// Takes a step.
     fn step(&mut self) -> std::result::Result<StepReport, TrainError>;
 
-    /// Has the memory of a GPU read after each operation.
-    fn watch_memory(&mut self);
-
     /// Goes on from the newest checkpoint; the steps that it had taken, if there is one.
     fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>>;
 
@@ -50,8 +47,7 @@ pub(crate) trait AnyRun {
 /// A system in training.
 pub(crate) struct Run<S: System> {
     system: S,
-    /// None where batches are made of noise.
-    data: Option<S::Data>,
+    data: S::Data,
     /// Opened with the first step, when it is known where the run begins.
     batches: Option<Batches<S::Batch>>,
     trainer: Trainer<S::Workload>,
@@ -62,20 +58,10 @@ pub(crate) struct Run<S: System> {
 }
 
 impl<S: System> Run<S> {
-    /// On opened data.
-    pub fn on_data(system: S, data: S::Data, trainer: Trainer<S::Workload>, device: &Device) -> Self {
+    /// At the position of the trainer.
+    pub fn new(system: S, data: S::Data, trainer: Trainer<S::Workload>, device: &Device) -> Self {
         let plain_device = device.clone().inner();
-        Self { system, data: Some(data), batches: None, trainer, device: device.clone(), plain_device }
-    }
-
-    /// On batches that are made elsewhere; there is nothing to evaluate on.
-    pub fn on_batches(system: S, batches: Batches<S::Batch>, trainer: Trainer<S::Workload>, device: &Device) -> Self {
-        let plain_device = device.clone().inner();
-        Self { system, data: None, batches: Some(batches), trainer, device: device.clone(), plain_device }
-    }
-
-    fn data(&self) -> &S::Data {
-        self.data.as_ref().expect("runs on noise are not evaluated")
+        Self { system, data, batches: None, trainer, device: device.clone(), plain_device }
     }
 }
 
@@ -85,14 +71,63 @@ impl<S: System> AnyRun for Run<S> {
     }
 
     fn step(&mut self) -> std::result::Result<StepReport, TrainError> {
-        let batches = match &mut self.batches {
-            Some(batches) => batches,
-            none => {
-                let data = self.data.as_ref().expect("a run has data or batches");
-                let batch_size = self.system.training().batch_size;
-                none.insert(data.batches(batch_size, self.trainer.micro_batches(), &self.device))
-            }
-        };
+        let (batch_size, first) = (self.system.training().batch_size, self.trainer.micro_batches());
+        let batches = self.batches.get_or_insert_with(|| self.data.batches(batch_size, first, &self.device));
+        self.trainer.step(batches)
+    }
+
+    fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>>;
+
+    /// Saves a checkpoint, and the trained weights to a file of their own.
+    fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()>;
+
+    /// The metrics over the validation samples; what is not finite (the distance to nothing) is left out.
+    ///
+    /// The outer error says that the evaluation did not fit into memory.
+    fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError>;
+
+    /// What the models make of a sample. The outer error says that it did not fit into memory.
+    fn picture(&self) -> std::result::Result<Result<RgbImage>, TrainError>;
+
+    /// What each learner holds between steps.
+    fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)>;
+
+    /// What of the data is held in memory.
+    fn cached(&self) -> Bytes;
+
+    /// The extent of a sample.
+    fn extent(&self) -> Result<[usize; 3]>;
+}
+
+/// A system in training.
+pub(crate) struct Run<S: System> {
+    system: S,
+    data: S::Data,
+    /// Opened with the first step, when it is known where the run begins.
+    batches: Option<Batches<S::Batch>>,
+    trainer: Trainer<S::Workload>,
+    /// Where it trains.
+    device: Device,
+    /// Where it evaluates: the device without autodiff.
+    plain_device: Device,
+}
+
+impl<S: System> Run<S> {
+    /// At the position of the trainer.
+    pub fn new(system: S, data: S::Data, trainer: Trainer<S::Workload>, device: &Device) -> Self {
+        let plain_device = device.clone().inner();
+        Self { system, data, batches: None, trainer, device: device.clone(), plain_device }
+    }
+}
+
+impl<S: System> AnyRun for Run<S> {
+    fn steps(&self) -> u64 {
+        self.trainer.steps()
+    }
+
+    fn step(&mut self) -> std::result::Result<StepReport, TrainError> {
+        let (batch_size, first) = (self.system.training().batch_size, self.trainer.micro_batches());
+        let batches = self.batches.get_or_insert_with(|| self.data.batches(batch_size, first, &self.device));
         self.trainer.step(batches)
     }
 
@@ -113,7 +148,7 @@ impl<S: System> AnyRun for Run<S> {
 
     fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError> {
         let evaluate = |workload: &S::Workload| {
-            let mut metrics = self.system.evaluate(workload, self.data(), &self.plain_device)?;
+            let mut metrics = self.system.evaluate(workload, &self.data, &self.plain_device)?;
             metrics.retain(|(_, value)| value.is_finite());
             Ok(metrics)
         };
@@ -121,7 +156,7 @@ impl<S: System> AnyRun for Run<S> {
     }
 
     fn picture(&self) -> std::result::Result<Result<RgbImage>, TrainError> {
-        self.trainer.look("pictures", |workload| self.system.picture(workload, self.data(), &self.plain_device))
+        self.trainer.look("pictures", |workload| self.system.picture(workload, &self.data, &self.plain_device))
     }
 
     fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)> {
@@ -129,10 +164,10 @@ impl<S: System> AnyRun for Run<S> {
     }
 
     fn cached(&self) -> Bytes {
-        self.data.as_ref().map_or(Bytes(0), Data::cached)
+        self.data.cached()
     }
 
     fn extent(&self) -> Result<[usize; 3]> {
-        self.data().extent()
+        self.data.extent()
     }
 }

@@ -24,8 +24,7 @@ pub struct RunFolder {
 
 /// Keys that may change when a run goes on, those of the system's `training` without the system: they do not touch what is
 /// computed, or only in the last digits on another device. What a step-down changes is among them.
-const MAY_CHANGE: [&str; 16] = [
-    "training.attention_block",
+const MAY_CHANGE: [&str; 15] = [
     "training.checkpoint_interval",
     "training.keep_checkpoints",
     "training.max_steps",
@@ -101,7 +100,9 @@ impl RunFolder {
             }
         };
         // the section `training` stands in that of the system
-        let may = |key: &str| MAY_CHANGE.iter().any(|may| key == *may || key.ends_with(&format!(".{may}")));
+        let is_knob = |key: &str| config.knob_names().iter().any(|knob| key.ends_with(&format!(".training.{knob}")));
+        let may =
+            |key: &str| is_knob(key) || MAY_CHANGE.iter().any(|may| key == *may || key.ends_with(&format!(".{may}")));
         let differs = |key: &&String| was.get(*key) != is.get(*key) && !may(key);
         let differences: Vec<String> = was
             .keys()

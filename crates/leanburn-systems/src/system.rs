@@ -8,6 +8,7 @@ use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::{Progress, SequenceConfig};
 use leanburn_nn::weights::WeightsError;
+use leanburn_plan::Knob;
 use leanburn_train::{Precision, Workload};
 use serde::Serialize;
 
@@ -54,6 +55,8 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     const CURVES: &'static [Curves];
     /// Validation metrics that are the better the nearer to zero.
     const ERRORS: &'static [&'static str];
+    /// Names of the [knobs](Self::knobs), which are keys of the section `training`: they change memory and time and no result.
+    const KNOBS: &'static [&'static str] = &[];
     /// What to change where an evaluation does not fit into memory, in words that follow "with".
     const SMALLER_EVALUATION: &'static str =
         "a smaller data.patch_size: validation and pictures take one patch of it at a time";
@@ -152,17 +155,17 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
         Vec::new()
     }
 
-    /// The most positions that attention takes at a time, where that is configured.
-    fn attention_block(&self) -> Option<usize> {
+    /// What a knob is set to; none where it is as fast as it goes.
+    fn knob(&self, _name: &str) -> Option<usize> {
         None
     }
 
-    /// Sets the most positions that attention takes at a time.
-    fn set_attention_block(&mut self, _block: Option<usize>) {}
+    /// Sets a knob, or has it as fast as it goes.
+    fn set_knob(&mut self, _name: &str, _value: Option<usize>) {}
 
-    /// The most positions that an attention of the model takes at a time by default; none if there is no attention.
-    fn largest_attention_block(&self, _micro_batch: usize, _extent: [usize; 3]) -> Option<usize> {
-        None
+    /// The knobs that this model has, with the values that the planner may set for a micro-batch of an extent.
+    fn knobs(&self, _micro_batch: usize, _extent: [usize; 3]) -> Vec<Knob> {
+        Vec::new()
     }
 }
 

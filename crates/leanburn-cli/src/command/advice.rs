@@ -3,7 +3,7 @@
 use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, Space};
 use leanburn_systems::Recompute;
-use leanburn_systems::planning::{Budget, ConfigSpace, SMALLEST_BLOCK};
+use leanburn_systems::planning::{Budget, ConfigSpace};
 
 use crate::report::Advice;
 
@@ -22,10 +22,11 @@ pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget
         let split = Candidate { micro_batch: 1, accumulation, ..candidate.clone() };
         tried.push((Class::Lossless, change, "the same step in smaller pieces".into(), split));
     }
-    if space.attention_block(candidate).is_some_and(|block| block > SMALLEST_BLOCK) {
-        let change = format!("autoencoder.training.attention_block = {SMALLEST_BLOCK}");
-        let smallest = Candidate { attention_block: Some(SMALLEST_BLOCK), ..candidate.clone() };
-        tried.push((Class::Lossless, change, "keys and values are read more often".into(), smallest));
+    for knob in space.knobs(candidate) {
+        let Some(smallest) = knob.values.last().copied() else { continue };
+        let change = format!("{}.training.{} = {smallest}", space.system(), knob.name);
+        let lowest = candidate.clone().with_knob(knob.name, Some(smallest));
+        tried.push((Class::Lossless, change, "the same in smaller pieces, which takes longer".into(), lowest));
     }
     for (index, variant) in space.variants().into_iter().enumerate().skip(1) {
         let changed = Candidate { variant: index, ..candidate.clone() };

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use leanburn_common::Bytes;
 use leanburn_plan::catalogue::Device;
-use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plan, Plans, Target, Timeline};
-use leanburn_systems::planning::{ConfigSpace, rates_for};
+use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plan, Plans, Rates, Target, Timeline};
+use leanburn_systems::planning::ConfigSpace;
 use leanburn_systems::{Config, recipes};
 use leanburn_train::Precision;
 
@@ -78,7 +78,8 @@ impl Column {
         (config.data.patch_size, config.data.voxel_size) = (None, Some(extent));
         (config.device.mixed_precision, config.device.precision) = (false, None);
         let space = ConfigSpace::new(&config, source, Target::Gpu, Some(Precision::Bf16), || Ok(extent))?;
-        let machine = Machine { memory: &CubeMemory, rates: rates_for(Device::find("rtx-4090").ok()), beside: 0 };
+        let typical = Device::find("rtx-4090").expect("it is in the catalogue");
+        let machine = Machine { memory: &CubeMemory, rates: Rates::of_card(typical), beside: 0 };
         let mut search = Plans::new(&space, &machine);
         let mut plans = search.up_to(Class::Lossless)?;
         let smallest = plans.smallest().map_or(0, |plan| plan.peak);
@@ -102,7 +103,7 @@ impl Column {
             self.timelines.insert(candidate.clone(), recording.timeline(&CubeMemory));
         }
         let timeline = &self.timelines[candidate];
-        let seconds = rates_for(Some(card)).seconds(timeline, candidate.accumulation, candidate.recorded());
+        let seconds = Rates::of_card(card).seconds(timeline, candidate.accumulation, candidate.recorded());
         let tops = timeline.parents.iter().filter(|parent| parent.is_none()).count();
         let is_top =
             |name: &&String| timeline.segments.iter().zip(&timeline.parents).any(|(s, p)| s == *name && p.is_none());

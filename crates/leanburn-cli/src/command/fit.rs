@@ -180,9 +180,9 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
         changes.push((key("use_gradient_checkpointing"), "false".into())); // it would win over `recompute`
     }
     changes.push((key("recompute"), format!("[{}]", candidate.recompute.join(", "))));
-    if candidate.attention_block != space.configured().attention_block {
-        let block = candidate.attention_block.map_or("null".into(), |block| block.to_string());
-        changes.push((key("attention_block"), block));
+    let configured = space.configured();
+    for name in space.knob_names().iter().filter(|name| candidate.knob(name) != configured.knob(name)) {
+        changes.push((key(name), candidate.knob(name).map_or("null".into(), |value| value.to_string())));
     }
     changes
 }

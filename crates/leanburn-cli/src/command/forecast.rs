@@ -213,14 +213,13 @@ impl Forecast<'_> {
                 "operations": self.timeline.moments.len(),
             })
         });
-        json!({
+        let mut all = json!({
             "config": self.source,
             "device": self.budget.name(),
             "extent": self.space.extent(&self.candidate),
             "micro_batch": self.candidate.micro_batch,
             "accumulation": self.candidate.accumulation,
             "recompute": self.candidate.recompute,
-            "attention_block": self.candidate.attention_block,
             "budget_bytes": self.budget.size,
             "needed_bytes": self.need(),
             "step_peak_bytes": self.timeline.peak(),
@@ -231,7 +230,11 @@ impl Forecast<'_> {
             "segments": sizes(self.timeline.segments_at(self.timeline.peak_index()).into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect()),
             "step_seconds": self.seconds,
             "remarks": self.remarks(),
-        })
+        });
+        for name in self.space.knob_names() {
+            all[name] = json!(self.candidate.knob(name));
+        }
+        all
     }
 
     /// The page, with predictions beside measurements where there are any.

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use leanburn_ops::ResidencyPolicy;
-use leanburn_train::{AutoencoderWorkload, Learner, LearnerConfig};
+use leanburn_train::{AutoencoderWorkload, Learner};
 
 use super::discriminator::Discriminator;
 use super::section::AutoencoderSection;
@@ -45,7 +45,7 @@ pub(super) fn build(
         Some(discriminator) => {
             let rate = discriminator.learning_rate.unwrap_or(rate);
             let model = discriminator.init(context, section.out_channels, &policy, device)?;
-            let config = LearnerConfig { average_decay: None, ..learner(context, training, rate) };
+            let config = learner(context, training, rate).with_average_decay(None);
             Some(Learner::new("discriminator", model, config)?)
         }
     };

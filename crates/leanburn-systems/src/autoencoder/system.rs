@@ -9,6 +9,7 @@ use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{Dataset, Progress, SequenceConfig};
 use leanburn_nn::weights::{WeightsError, save_safetensors};
 use leanburn_ops::largest_attention_block;
+use leanburn_plan::Knob;
 use leanburn_train::AutoencoderWorkload;
 
 use super::build::build;
@@ -86,6 +87,7 @@ impl System for AutoencoderSection {
         },
     ];
     const ERRORS: &'static [&'static str] = &[L1];
+    const KNOBS: &'static [&'static str] = &[ATTENTION_BLOCK];
 
     fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
         Self::read_keys(section)
@@ -179,24 +181,40 @@ impl System for AutoencoderSection {
         smaller(self)
     }
 
-    fn attention_block(&self) -> Option<usize> {
+    fn knob(&self, _name: &str) -> Option<usize> {
         self.training.objective.attention_block
     }
 
-    fn set_attention_block(&mut self, block: Option<usize>) {
-        self.training.objective.attention_block = block;
+    fn set_knob(&mut self, _name: &str, value: Option<usize>) {
+        self.training.objective.attention_block = value;
     }
 
-    fn largest_attention_block(&self, micro_batch: usize, extent: [usize; 3]) -> Option<usize> {
-        let last = self.num_channels.len() - 1;
-        let attends = |level: &usize| self.attention_levels[*level] || (*level == last && self.attends_in_the_middle());
-        let block = |level: usize| {
-            let positions = extent.map(|length| length >> level).into_iter().product();
-            largest_attention_block(micro_batch, 1, positions).min(positions)
-        };
-        (0..=last).filter(attends).map(block).max()
+    fn knobs(&self, micro_batch: usize, extent: [usize; 3]) -> Vec<Knob> {
+        attention_block(self, micro_batch, extent).into_iter().collect()
     }
 }
+
+/// How many positions attention takes at a time: halves of what is fastest.
+///
+/// Blocks are not made smaller than 16 positions: their scores are fewer than what else attention holds.
+fn attention_block(section: &AutoencoderSection, micro_batch: usize, extent: [usize; 3]) -> Option<Knob> {
+    const SMALLEST: usize = 16;
+    let last = section.num_channels.len() - 1;
+    let attends =
+        |level: &usize| section.attention_levels[*level] || (*level == last && section.attends_in_the_middle());
+    let block = |level: usize| {
+        let positions = extent.map(|length| length >> level).into_iter().product();
+        largest_attention_block(micro_batch, 1, positions).min(positions)
+    };
+    let fastest = (0..=last).filter(attends).map(block).max()?;
+    let fastest = section.training.objective.attention_block.map_or(fastest, |block| block.min(fastest));
+    let halves = std::iter::successors(Some(fastest.next_power_of_two() / 2), |block| Some(block / 2));
+    let values = halves.take_while(|block| *block >= SMALLEST).collect();
+    Some(Knob { name: ATTENTION_BLOCK, values, segment: "attention" })
+}
+
+/// The knob of the most positions that attention takes at a time.
+const ATTENTION_BLOCK: &str = "attention_block";
 
 /// As many levels as can halve the largest volume.
 const MAX_LEVELS: usize = 16;

@@ -206,6 +206,11 @@ impl Config {
         self.system.any().errors().contains(&metric)
     }
 
+    /// Keys of the system's `training` that change memory and time and no result.
+    pub fn knob_names(&self) -> &'static [&'static str] {
+        self.system.any().knob_names()
+    }
+
     /// Channels of a sample.
     pub fn in_channels(&self) -> usize {
         self.system.any().in_channels()

@@ -5,8 +5,8 @@ use leanburn_ops::Gpu;
 use leanburn_plan::catalogue::Device;
 use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Rates, Target};
 use leanburn_train::Precision;
+use leanburn_train::planning::processor_rates;
 
-use super::rates_for;
 use crate::device::{gpu_of, half_precision, is_cpu};
 use crate::error::Result;
 
@@ -139,10 +139,10 @@ impl Budget {
         ))
     }
 
-    /// How fast the device is.
+    /// How fast the device is: a card as its maker says, the processor as it was measured.
     pub fn rates(&self) -> Rates {
         let typical = || self.unlisted.as_ref().and_then(|_| Device::find(TYPICAL).ok());
-        rates_for(self.gpu.or_else(typical))
+        self.gpu.or_else(typical).map_or_else(processor_rates, Rates::of_card)
     }
 
     /// How the device allocates.

@@ -1,16 +1,13 @@
 //! What can be planned about a configuration.
 
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, Class, Recording, Space, Target, Timeline, Variant};
+use leanburn_plan::{Candidate, Class, Knob, Recording, Space, Target, Variant, splits};
 use leanburn_train::Precision;
 
 use super::variants::variants;
 use crate::config::Config;
 use crate::error::{Result, SystemError};
 use crate::shared::Recompute;
-
-/// Blocks of attention are not made smaller: their scores are fewer than what else attention holds.
-pub const SMALLEST_BLOCK: usize = 16;
 
 /// A configuration and the changes that can be made to it, on volumes of a known size.
 #[derive(Debug)]
@@ -54,8 +51,9 @@ impl ConfigSpace {
         let training = config.training();
         let (micro_batch, accumulation) = (training.batch_size, training.gradient_accumulation_steps as u64);
         let recompute = training.recompute.patterns().to_vec();
-        let attention_block = config.system.any().attention_block();
-        Candidate { variant: 0, micro_batch, accumulation, recompute, attention_block }
+        let plain = Candidate { recompute, ..Candidate::new(micro_batch, accumulation) };
+        let system = config.system.any();
+        system.knob_names().iter().fold(plain, |candidate, name| candidate.with_knob(name, system.knob(name)))
     }
 
     /// The configuration that a candidate stands for.
@@ -65,7 +63,8 @@ impl ConfigSpace {
         training.batch_size = candidate.micro_batch;
         training.gradient_accumulation_steps = candidate.accumulation as usize;
         training.recompute = Recompute::segments(candidate.recompute.iter().cloned());
-        config.system.any_mut().set_attention_block(candidate.attention_block);
+        let system = config.system.any_mut();
+        system.knob_names().iter().for_each(|name| system.set_knob(name, candidate.knob(name)));
         config
     }
 
@@ -82,11 +81,9 @@ impl ConfigSpace {
         config.system.any().batch_size_in_memory(&context, candidate.micro_batch, self.extent(candidate))
     }
 
-    /// The most queries that an attention of the model takes at a time; none if there is no attention.
-    pub fn attention_block(&self, candidate: &Candidate) -> Option<usize> {
-        let system = self.variants[candidate.variant].1.system.any();
-        let block = system.largest_attention_block(candidate.micro_batch, self.extent(candidate))?;
-        Some(candidate.attention_block.unwrap_or(block).min(block))
+    /// The names of the system's [knobs](Space::knobs), which are keys of its `training` section.
+    pub fn knob_names(&self) -> &'static [&'static str] {
+        self.variants[0].1.system.any().knob_names()
     }
 
     /// Index of the variant that changes nothing but the precision, if there is one.
@@ -128,22 +125,16 @@ impl Space for ConfigSpace {
     /// Every micro-batch that divides the effective batch, largest first.
     fn splits(&self) -> Vec<(usize, u64)> {
         let configured = self.configured();
-        let whole = configured.micro_batch as u64 * configured.accumulation;
-        let divides = |batch: &u64| whole.is_multiple_of(*batch);
-        (1..=whole).rev().filter(divides).map(|batch| (batch as usize, whole / batch)).collect()
+        splits(configured.micro_batch * configured.accumulation as usize)
     }
 
     fn record(&self, candidate: &Candidate) -> Result<Recording> {
         self.record_with(candidate, candidate.recorded())
     }
 
-    /// A smaller block of attention, where the peak stands in one.
-    fn lower(&self, candidate: &Candidate, timeline: &Timeline) -> Option<Candidate> {
-        let segment = timeline.moments.get(timeline.peak_index())?.segment?;
-        let is_attention = timeline.segments[segment].contains("attention");
-        let block = is_attention.then(|| self.attention_block(candidate)).flatten()?;
-        let lower = block.next_power_of_two() / 2;
-        (lower >= SMALLEST_BLOCK).then(|| Candidate { attention_block: Some(lower), ..candidate.clone() })
+    fn knobs(&self, candidate: &Candidate) -> Vec<Knob> {
+        let system = self.variants[candidate.variant].1.system.any();
+        system.knobs(candidate.micro_batch, self.extent(candidate))
     }
 
     /// On the CPU the batches that wait; a card has only the one that it works on.

@@ -1,7 +1,7 @@
 //! One level less memory for a training whose step did not fit.
 
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, Class, Machine, Plan, Recording, Space, Timeline, Variant, frontier};
+use leanburn_plan::{Candidate, Class, Knob, Machine, Plan, Recording, Space, Timeline, Variant, frontier};
 
 use crate::config::Config;
 use crate::error::{Result, SystemError};
@@ -63,8 +63,8 @@ impl Space for SameBatches<'_> {
         self.0.record(candidate)
     }
 
-    fn lower(&self, candidate: &Candidate, timeline: &Timeline) -> Option<Candidate> {
-        self.0.lower(candidate, timeline)
+    fn knobs(&self, candidate: &Candidate) -> Vec<Knob> {
+        self.0.knobs(candidate)
     }
 
     fn beside(&self, candidate: &Candidate) -> u64 {
@@ -74,16 +74,16 @@ impl Space for SameBatches<'_> {
 
 /// What a plan does otherwise, in words.
 fn change(now: &Candidate, plan: &Plan) -> String {
-    let Candidate { recompute, attention_block, .. } = &plan.candidate;
+    let recompute = &plan.candidate.recompute;
     let more = recompute.len().saturating_sub(3);
     let names = recompute.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
     let recomputed = (!recompute.is_empty()).then(|| match more {
         0 => format!("recompute {names}"),
         _ => format!("recompute {names} and {more} more"),
     });
-    let block = attention_block.filter(|block| Some(*block) != now.attention_block);
-    let block = block.map(|block| format!("attention in blocks of {block}"));
-    recomputed.into_iter().chain(block).collect::<Vec<_>>().join(", ")
+    let knobs = plan.candidate.knobs.iter().filter(|(name, value)| now.knob(name) != Some(**value));
+    let knobs = knobs.map(|(name, value)| format!("{name} = {value}"));
+    recomputed.into_iter().chain(knobs).collect::<Vec<_>>().join(", ")
 }
 
 fn peak_of(timeline: &Timeline) -> Option<String> {
@@ -124,12 +124,9 @@ device: {name: flex}
 
     #[test]
     fn a_change_is_named_by_what_it_sets() {
-        let candidate = |recompute: &[&str], attention_block| Candidate {
-            variant: 0,
-            micro_batch: 1,
-            accumulation: 1,
-            recompute: recompute.iter().map(ToString::to_string).collect(),
-            attention_block,
+        let candidate = |recompute: &[&str], block| {
+            let recompute = recompute.iter().map(ToString::to_string).collect();
+            Candidate { recompute, ..Candidate::new(1, 1) }.with_knob("attention_block", block)
         };
         let named = |recompute: &[&str], block| {
             let plan = Plan { candidate: candidate(recompute, block), class: Class::Lossless, peak: 0, seconds: 0.0 };
@@ -137,7 +134,7 @@ device: {name: flex}
         };
         assert_eq!(named(&["a", "b"], None), "recompute a, b");
         assert_eq!(named(&["a", "b", "c", "d"], None), "recompute a, b, c and 1 more");
-        assert_eq!(named(&[], Some(32)), "attention in blocks of 32");
-        assert_eq!(named(&["a"], Some(32)), "recompute a, attention in blocks of 32");
+        assert_eq!(named(&[], Some(32)), "attention_block = 32");
+        assert_eq!(named(&["a"], Some(32)), "recompute a, attention_block = 32");
     }
 }

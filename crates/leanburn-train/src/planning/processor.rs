@@ -1,65 +1,67 @@
-//! How fast a device is: measured once, or from the catalogue.
+//! How fast this processor is: measured once, kept in the user's cache folder.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::tensor::{DType, Device, Tensor, TensorData, ops::ConvOptions};
 use leanburn_common::atomic;
 use leanburn_ops::{Activation, Convolution, activate, conv3d};
-use leanburn_plan::{Rates, catalogue};
+use leanburn_plan::Rates;
 
-use crate::error::{Result, SystemError};
+/// The rates of this machine's processor: as [`save_processor_rates`] kept them, else those of an
+/// [assumed one](Rates::TWO_CORES).
+pub fn processor_rates() -> Rates {
+    read(&path()).unwrap_or(Rates::TWO_CORES)
+}
 
-/// Shares of a card's peak rates that a training step of this kind is taken to reach until it is measured.
-const SHARE_OF_FLOPS: f64 = 0.4;
-const SHARE_OF_BANDWIDTH: f64 = 0.7;
-/// Seconds to start a kernel of a card.
-const LAUNCH: f64 = 8e-6;
-/// A processor with two cores, until it is measured.
-const PROCESSOR: Rates = Rates { flops: 2.5e11, half_flops: 2.5e11, bandwidth: 1.5e10, overhead: 5e-6 };
+/// Rates that cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}; set XDG_CACHE_HOME to a folder that may be written to", path.display())]
+pub struct SaveRatesError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the system says.
+    pub source: io::Error,
+}
 
-/// The rates of a card of the catalogue, or of this machine's processor: as `leanburn calibrate` found them, if it was run.
-pub fn rates_for(gpu: Option<&catalogue::Device>) -> Rates {
-    match gpu {
-        Some(gpu) => Rates {
-            flops: SHARE_OF_FLOPS * gpu.f32_rate,
-            half_flops: SHARE_OF_FLOPS * gpu.bf16_rate.or(gpu.f16_rate).unwrap_or(gpu.f32_rate),
-            bandwidth: SHARE_OF_BANDWIDTH * gpu.bandwidth,
-            overhead: LAUNCH,
-        },
-        None => read_rates(&rates_path()).unwrap_or(PROCESSOR),
+/// Keeps rates for later plans, in `leanburn/rates.json` in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache`); the
+/// file.
+///
+/// # Errors
+///
+/// [`SaveRatesError`].
+pub fn save_processor_rates(rates: &Rates) -> Result<PathBuf, SaveRatesError> {
+    let path = path();
+    let text = serde_json::to_vec_pretty(rates).expect("numbers serialise");
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    match folder.and_then(|()| atomic::write(&path, &text)) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(SaveRatesError { path, source }),
     }
 }
 
-/// Where the processor's rates are kept: `leanburn/rates.json` in the user's cache folder.
-fn rates_path() -> PathBuf {
+fn path() -> PathBuf {
     let folder = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
     cache.unwrap_or_else(std::env::temp_dir).join("leanburn").join("rates.json")
 }
 
-fn read_rates(path: &Path) -> Option<Rates> {
-    let rates: Rates = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+fn read(path: &Path) -> Option<Rates> {
+    let rates: Rates = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let is_sane = |rate: f64| rate.is_finite() && rate > 0.0;
     let all = [rates.flops, rates.half_flops, rates.bandwidth, rates.overhead];
     all.into_iter().all(is_sane).then_some(rates)
 }
 
-/// Keeps rates for later plans; where.
+/// Measures what the processor reaches: a 3x3x3 convolution of 32 channels, an activation of 128 MiB, and one of a single value.
+/// A few seconds; run it while nothing else runs.
 ///
-/// # Errors
+/// # Memory
 ///
-/// [`SystemError::Write`].
-pub fn save_rates(rates: &Rates) -> Result<PathBuf> {
-    let path = rates_path();
-    let text = serde_json::to_vec_pretty(rates).expect("numbers serialise");
-    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(SystemError::writing(&path))?;
-    atomic::write(&path, &text).map_err(SystemError::writing(&path))?;
-    Ok(path)
-}
-
-/// Measures what the processor reaches: a 3x3x3 convolution of 32 channels, an activation of 128 MiB, and one of nothing.
-pub fn measure_rates() -> Rates {
+/// 256 MiB.
+pub fn measure_processor() -> Rates {
     let device = Device::flex();
     let convolution = |dtype: DType| {
         let x = filled([1, 32, 32, 32, 32], dtype, &device);
