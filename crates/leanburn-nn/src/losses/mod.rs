@@ -9,6 +9,7 @@ mod l1;
 mod l2;
 mod lpips;
 mod occupancy;
+mod shapes;
 mod vae;
 
 pub use adversarial::{AdversarialCriterion, PatchAdversarialLoss};
