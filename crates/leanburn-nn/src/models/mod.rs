@@ -11,6 +11,7 @@ mod cnn3d_lstm;
 mod conv_lstm;
 mod patch_discriminator;
 mod shape_error;
+mod unet3d;
 mod vae3d;
 mod vq_vae3d;
 
@@ -23,5 +24,9 @@ pub use patch_discriminator::{
     PatchDiscriminatorConfig, PatchLayer,
 };
 pub use shape_error::ShapeError;
+pub use unet3d::{
+    UNet3d, UNet3dConfig, UNetBottom, UNetDecoder, UNetLayer, UNetLevel, UNetResidual, UNetResidualDecoder, UNetSides,
+    UNetUnit, UNetUpsample,
+};
 pub use vae3d::{Vae3d, Vae3dConfig};
 pub use vq_vae3d::{VqBlock, VqConv, VqResidual, VqTransposed, VqVae3d, VqVae3dConfig};
