@@ -60,7 +60,7 @@ fn unet(policy: ResidencyPolicy) -> (usize, usize) {
     let captured = device.capture_scope(|scope| {
         as_on_cpu(|| {
             let device = device.clone().autodiff();
-            let config = UNet3dConfig::new(1, 3, vec![4, 8, 8], vec![[2; 3]; 2]).with_num_res_units(2);
+            let config = UNet3dConfig::new(1, 3, vec![4, 8, 16], vec![[2; 3]; 2]).with_num_res_units(2);
             let model = config.init(&device).with_residency(policy);
             let logits = model.forward(Tensor::zeros([1, 1, 8, 8, 8], &device));
             let labels = Tensor::<4, Int>::zeros([1, 8, 8, 8], &device);
