@@ -20,14 +20,6 @@ pub enum SystemError {
     /// Validation errors of a configuration.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// The configuration cannot be built into a model.
-    #[error("{path}: the model cannot be built:\n{}", lines(errors))]
-    Model {
-        /// Where the configuration is from.
-        path: String,
-        /// Key and what is wrong with it.
-        errors: Vec<(String, String)>,
-    },
     /// A device that is not there.
     #[error("device `{name}`: {reason}")]
     Device {
@@ -149,9 +141,4 @@ impl SystemError {
         let path = path.to_path_buf();
         move |source| Self::Write { path, source }
     }
-}
-
-fn lines(errors: &[(String, String)]) -> String {
-    let lines: Vec<String> = errors.iter().map(|(key, text)| format!("  {key}: {text}")).collect();
-    lines.join("\n")
 }

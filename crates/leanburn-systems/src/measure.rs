@@ -17,6 +17,7 @@ use crate::error::Result;
 ///
 /// Panics if `steps` is 0.
 pub fn measure(config: &Config, name: &str, extent: [usize; 3], steps: u64) -> Result<Measured> {
+    config.check(name)?;
     let mut config = config.clone();
     config.start_at_once();
     let device = device_of(&config.device)?.autodiff();

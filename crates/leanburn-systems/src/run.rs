@@ -76,65 +76,6 @@ impl<S: System> AnyRun for Run<S> {
         self.trainer.step(batches)
     }
 
-    fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>>;
-
-    /// Saves a checkpoint, and the trained weights to a file of their own.
-    fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()>;
-
-    /// The metrics over the validation samples; what is not finite (the distance to nothing) is left out.
-    ///
-    /// The outer error says that the evaluation did not fit into memory.
-    fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError>;
-
-    /// What the models make of a sample. The outer error says that it did not fit into memory.
-    fn picture(&self) -> std::result::Result<Result<RgbImage>, TrainError>;
-
-    /// What each learner holds between steps.
-    fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)>;
-
-    /// What of the data is held in memory.
-    fn cached(&self) -> Bytes;
-
-    /// The extent of a sample.
-    fn extent(&self) -> Result<[usize; 3]>;
-}
-
-/// A system in training.
-pub(crate) struct Run<S: System> {
-    system: S,
-    data: S::Data,
-    /// Opened with the first step, when it is known where the run begins.
-    batches: Option<Batches<S::Batch>>,
-    trainer: Trainer<S::Workload>,
-    /// Where it trains.
-    device: Device,
-    /// Where it evaluates: the device without autodiff.
-    plain_device: Device,
-}
-
-impl<S: System> Run<S> {
-    /// At the position of the trainer.
-    pub fn new(system: S, data: S::Data, trainer: Trainer<S::Workload>, device: &Device) -> Self {
-        let plain_device = device.clone().inner();
-        Self { system, data, batches: None, trainer, device: device.clone(), plain_device }
-    }
-}
-
-impl<S: System> AnyRun for Run<S> {
-    fn steps(&self) -> u64 {
-        self.trainer.steps()
-    }
-
-    fn step(&mut self) -> std::result::Result<StepReport, TrainError> {
-        let (batch_size, first) = (self.system.training().batch_size, self.trainer.micro_batches());
-        let batches = self.batches.get_or_insert_with(|| self.data.batches(batch_size, first, &self.device));
-        self.trainer.step(batches)
-    }
-
-    fn watch_memory(&mut self) {
-        self.trainer.watch_memory();
-    }
-
     fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>> {
         let Some((step, checkpoint)) = store.latest() else { return Ok(None) };
         self.trainer.resume(&checkpoint)?;

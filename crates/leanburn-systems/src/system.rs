@@ -86,11 +86,16 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     /// Has everything take part from the first step, for plans and measurements.
     fn start_at_once(&mut self) {}
 
-    /// Builds models and learners, with weights drawn from the seed.
+    /// Builds models and learners of a [valid](Self::validate) section, with weights drawn from the seed.
     ///
     /// # Errors
     ///
-    /// [`SystemError::Model`](crate::SystemError::Model) with everything that keeps a model from being built.
+    /// [`SystemError::Config`](crate::SystemError::Config) where a segment to recompute is not there, and what a file that is
+    /// needed cannot give.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the errors of a section that is not valid.
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload>;
 
     /// Numbers that are trained.

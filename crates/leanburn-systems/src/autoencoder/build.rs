@@ -7,7 +7,7 @@ use leanburn_train::{AutoencoderWorkload, Learner};
 use super::discriminator::Discriminator;
 use super::section::AutoencoderSection;
 use crate::error::Result;
-use crate::shared::{Context, drawn, learner, policy, reject};
+use crate::shared::{Context, drawn, learner, policy};
 
 /// Builds the models and their learners, with weights drawn from the configuration's seed.
 pub(super) fn build(
@@ -17,20 +17,13 @@ pub(super) fn build(
 ) -> Result<AutoencoderWorkload<Discriminator>> {
     let (training, objective) = (&section.training.common, &section.training.objective);
     let model = section.model();
-    let mut errors = model.mistakes();
-    if section.in_channels != section.out_channels {
-        let text =
-            format!("is {} but in_channels is {}; the two are compared", section.out_channels, section.in_channels);
-        errors.push(("out_channels", text));
-    }
-    reject(context, "autoencoder", errors)?;
     let segments = || {
         let device = Device::flex();
         let mut segments = model.init(&device).segments();
         segments.extend(objective.perceptual.segments());
         if let Some(discriminator) = &objective.discriminator {
             let keep = ResidencyPolicy::keep();
-            segments.extend(discriminator.init(context, section.out_channels, &keep, &device)?.segments());
+            segments.extend(discriminator.init(context, section.out_channels, &keep, &device).segments());
         }
         Ok(segments)
     };
@@ -44,12 +37,12 @@ pub(super) fn build(
         None => None,
         Some(discriminator) => {
             let rate = discriminator.learning_rate.unwrap_or(rate);
-            let model = discriminator.init(context, section.out_channels, &policy, device)?;
+            let model = discriminator.init(context, section.out_channels, &policy, device);
             let config = learner(context, training, rate).with_average_decay(None);
             Some(Learner::new("discriminator", model, config)?)
         }
     };
     let precision = context.device.resolved_precision();
     let workload = AutoencoderWorkload::new(autoencoder, discriminator, objective.objective(), precision);
-    Ok(workload.with_perceptual(objective.perceptual.build(context, "autoencoder", device)?))
+    Ok(workload.with_perceptual(objective.perceptual.build("autoencoder", device)?))
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use leanburn_common::ValidationError;
 use leanburn_nn::models::{
     MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig,
 };
@@ -13,7 +14,7 @@ use leanburn_train::Critic;
 use serde::Serialize;
 
 use crate::error::{Result, SystemError};
-use crate::shared::{Context, drawn, reject, with_methods};
+use crate::shared::{Context, drawn, of_section, with_methods};
 use crate::yaml::{MANY, POSITIVE, Section};
 
 /// A patch discriminator of one or several scales.
@@ -58,34 +59,45 @@ impl DiscriminatorSection {
         }
     }
 
+    /// The configuration of its one scale.
+    fn single(&self, channels: usize) -> PatchDiscriminatorConfig {
+        PatchDiscriminatorConfig::new(channels, self.num_channels)
+            .with_num_layers_d(self.num_layers_d)
+            .with_kernel_size(self.kernel_size)
+    }
+
+    /// The configuration of its several scales.
+    fn several(&self, context: &Context<'_>, channels: usize) -> MultiScalePatchDiscriminatorConfig {
+        let several = MultiScalePatchDiscriminatorConfig::new(self.num_scales, self.single(channels));
+        match context.data.patch_size.or(context.data.voxel_size) {
+            Some(size) => several.with_minimum_size(size.into_iter().min().unwrap_or(1)),
+            None => several,
+        }
+    }
+
+    /// What is wrong with it, for volumes of so many channels.
+    pub(super) fn validate(&self, context: &Context<'_>, channels: usize) -> Vec<ValidationError> {
+        let errors = match self.num_scales {
+            1 => self.single(channels).validate(),
+            _ => self.several(context, channels).validate(),
+        };
+        of_section(errors, KEY, &NAMES)
+    }
+
     /// Builds it for volumes of so many channels.
-    ///
-    /// # Errors
-    ///
-    /// [`SystemError::Model`].
     pub(super) fn init(
         &self,
         context: &Context<'_>,
         channels: usize,
         policy: &ResidencyPolicy,
         device: &Device,
-    ) -> Result<Discriminator> {
-        const KEY: &str = "autoencoder.training.discriminator";
-        let single = PatchDiscriminatorConfig::new(channels, self.num_channels)
-            .with_num_layers_d(self.num_layers_d)
-            .with_kernel_size(self.kernel_size);
+    ) -> Discriminator {
         if self.num_scales == 1 {
-            reject(context, KEY, single.mistakes())?;
-            return Ok(Discriminator::Patch(
-                drawn(device, |device| single.init(device)).with_residency(policy.clone()),
-            ));
+            let config = self.single(channels);
+            return Discriminator::Patch(drawn(device, |device| config.init(device)).with_residency(policy.clone()));
         }
-        let mut several = MultiScalePatchDiscriminatorConfig::new(self.num_scales, single);
-        if let Some(size) = context.data.patch_size.or(context.data.voxel_size) {
-            several = several.with_minimum_size(size.into_iter().min().unwrap_or(1));
-        }
-        reject(context, KEY, several.mistakes())?;
-        Ok(Discriminator::MultiScale(drawn(device, |device| several.init(device)).with_residency(policy.clone())))
+        let config = self.several(context, channels);
+        Discriminator::MultiScale(drawn(device, |device| config.init(device)).with_residency(policy.clone()))
     }
 
     /// Checks that something is left of a volume after the discriminator's convolutions.
@@ -93,40 +105,35 @@ impl DiscriminatorSection {
     /// # Errors
     ///
     /// [`SystemError::Input`].
-    pub(super) fn check_sample(&self, name: &str, extent: [usize; 3]) -> Result<()> {
-        if extent.into_iter().all(|length| self.is_enough(length)) {
-            return Ok(());
-        }
-        let least = (1..=1 << 20).find(|&length| self.is_enough(length));
-        let least = least.map_or("more".to_string(), |least| least.to_string());
-        Err(SystemError::Input {
-            subject: name.to_string(),
-            expected: format!(
-                "at least {least} voxels along each axis, for autoencoder.training.discriminator to judge"
-            ),
-            found: format!("{extent:?}"),
-            remedy: "lower its num_layers_d, or enlarge data.patch_size or data.voxel_size".into(),
+    pub(super) fn check_sample(&self, name: &str, shape: [usize; 5]) -> Result<()> {
+        let [_, channels, ..] = shape;
+        let checked = match self.num_scales {
+            1 => self.single(channels).check_input(shape),
+            scales => MultiScalePatchDiscriminatorConfig::new(scales, self.single(channels)).check_input(shape),
+        };
+        checked.map_err(|error| {
+            let error = error.into_validation_error(KEY);
+            SystemError::Input {
+                subject: name.to_string(),
+                expected: format!("{}, for {KEY} to judge", error.expected),
+                found: error.found,
+                remedy: "lower its num_layers_d, or enlarge data.patch_size or data.voxel_size".into(),
+            }
         })
     }
-
-    /// Whether something is left of an axis of so many voxels.
-    fn is_enough(&self, length: usize) -> bool {
-        // MONAI's: one scale has a padding of 1 and a last kernel like the others, of several each keeps its size
-        let (padding, last_kernel) = match self.num_scales {
-            1 => (1, self.kernel_size),
-            _ => ((self.kernel_size - 1) / 2, 1),
-        };
-        let convolve = |size: usize, kernel: usize, padding: usize, stride: usize| {
-            (size + 2 * padding).checked_sub(kernel).map(|free| free / stride + 1)
-        };
-        let halved = (0..self.num_layers_d * self.num_scales)
-            .try_fold(length, |size, _| convolve(size, self.kernel_size, padding, 2));
-        halved
-            .and_then(|size| convolve(size, self.kernel_size, padding, 1))
-            .and_then(|size| convolve(size, last_kernel, (last_kernel - 1) / 2, 1))
-            .is_some()
-    }
 }
+
+const KEY: &str = "autoencoder.training.discriminator";
+
+/// Fields of the models' configurations whose keys have other names.
+const NAMES: [(&str, &str); 6] = [
+    ("channels", "autoencoder.training.discriminator.num_channels"),
+    ("discriminator.channels", "autoencoder.training.discriminator.num_channels"),
+    ("discriminator", KEY),
+    ("discriminator.num_layers_d", "autoencoder.training.discriminator.num_layers_d"),
+    ("num_scales", "autoencoder.training.discriminator.num_scales"),
+    ("minimum_size", "autoencoder.training.discriminator.num_scales"),
+];
 
 /// The discriminator of a configuration: MONAI's of one scale, or its of several.
 #[derive(Module, Debug)]

@@ -20,7 +20,9 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::picture::comparison;
 use crate::recipe::Recipe;
-use crate::shared::{Context, PerceptualSection, TrainingSection, exhibit, trained_parameters, validate_volumes};
+use crate::shared::{
+    Context, PerceptualSection, TrainingSection, exhibit, of_section, trained_parameters, validate_volumes,
+};
 use crate::system::{ModelChange, System};
 use crate::yaml::Section;
 
@@ -94,11 +96,16 @@ impl System for AutoencoderSection {
     }
 
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
-        let mut validation = Validation::default();
-        check_levels(self, &mut validation);
-        check_groups(self, &mut validation);
-        check_grid(self, context, &mut validation);
         let objective = &self.training.objective;
+        let mut validation = Validation::default();
+        validation.check_together(
+            self.in_channels == self.out_channels,
+            &["autoencoder.in_channels"],
+            "autoencoder.out_channels",
+            "as many channels as come in, since the two are compared",
+            format!("{}, where in_channels is {}", self.out_channels, self.in_channels),
+            "set both to the same number",
+        );
         validation.check(
             objective.discriminator.is_some() || objective.adversarial_start_step == 0,
             "autoencoder.training.adversarial_start_step",
@@ -106,7 +113,11 @@ impl System for AutoencoderSection {
             "a start of the adversarial loss, but no `discriminator`",
             "add `discriminator:` to the training section, or remove `adversarial_start_step`",
         );
-        validation.errors()
+        check_grid(self, context, &mut validation);
+        let discriminator = objective.discriminator.iter();
+        let discriminator = discriminator.flat_map(|section| section.validate(context, self.out_channels)).collect();
+        let model = of_section(self.model().validate(), Self::NAME, &FIELDS);
+        [model, validation.errors(), discriminator, objective.perceptual.validate(Self::NAME)].concat()
     }
 
     fn training(&self) -> &TrainingSection {
@@ -155,12 +166,11 @@ impl System for AutoencoderSection {
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
         let [channels, depth, height, width] = shape;
-        let extent = [depth, height, width];
-        self.training.objective.perceptual.check_sample(name, extent)?;
-        if let Some(discriminator) = &self.training.objective.discriminator {
-            discriminator.check_sample(name, extent)?;
-        }
         let input = [1, channels, depth, height, width];
+        self.training.objective.perceptual.check_sample(name, [depth, height, width])?;
+        if let Some(discriminator) = &self.training.objective.discriminator {
+            discriminator.check_sample(name, input)?;
+        }
         self.model().check_input(input).map_err(|reason| SystemError::Shape { volume: name.to_string(), reason })
     }
 
@@ -216,53 +226,17 @@ fn attention_block(section: &AutoencoderSection, micro_batch: usize, extent: [us
 /// The knob of the most positions that attention takes at a time.
 const ATTENTION_BLOCK: &str = "attention_block";
 
-/// As many levels as can halve the largest volume.
-const MAX_LEVELS: usize = 16;
 const CHANNELS: &str = "autoencoder.num_channels";
 
-fn check_levels(section: &AutoencoderSection, validation: &mut Validation) {
-    let levels = section.num_channels.len();
-    validation.check(
-        (1..=MAX_LEVELS).contains(&levels),
-        CHANNELS,
-        &format!("1 to {MAX_LEVELS} levels"),
-        format!("{levels} levels"),
-        "list the channels of each level, as in [16, 32, 64]",
-    );
-    for (key, length) in [
-        ("autoencoder.num_res_blocks", section.num_res_blocks.len()),
-        ("autoencoder.attention_levels", section.attention_levels.len()),
-    ] {
-        validation.check_together(
-            length == levels,
-            &[CHANNELS],
-            key,
-            &format!("{levels}, one for each entry of `num_channels`"),
-            format!("{length} entries"),
-            "make the two lists equally long",
-        );
-    }
-}
+/// Fields of the model's configuration whose keys have other names.
+const FIELDS: [(&str, &str); 2] = [("channels", CHANNELS), ("attention_block", "autoencoder.training.attention_block")];
 
-fn check_groups(section: &AutoencoderSection, validation: &mut Validation) {
-    let (groups, channels) = (section.norm_num_groups, &section.num_channels);
-    let common = channels.iter().copied().reduce(greatest_common_divisor).unwrap_or(groups);
-    validation.check_together(
-        groups > 0 && common.is_multiple_of(groups),
-        &[CHANNELS],
-        "autoencoder.norm_num_groups",
-        "groups that divide every channel count",
-        format!("{groups} groups for channels {channels:?}"),
-        format!("set `norm_num_groups` to {common} or a divisor of it"),
-    );
-}
-
+/// Sizes that the configuration names must be multiples of what the levels divide them by.
 fn check_grid(section: &AutoencoderSection, context: &Context<'_>, validation: &mut Validation) {
     let levels = section.num_channels.len();
-    if !(1..=MAX_LEVELS).contains(&levels) {
+    let Some(factor) = u32::try_from(levels).ok().and_then(|levels| 1_usize.checked_shl(levels.checked_sub(1)?)) else {
         return;
-    }
-    let factor = 1_usize << (levels - 1);
+    };
     // the model sees patches where there are any
     let (key, size) = match (context.data.patch_size, context.data.voxel_size) {
         (Some(patch), _) => ("data.patch_size", patch),
@@ -278,8 +252,4 @@ fn check_grid(section: &AutoencoderSection, context: &Context<'_>, validation: &
         format!("{size:?}"),
         format!("use {nearest:?}, or fewer levels in `num_channels`"),
     );
-}
-
-fn greatest_common_divisor(one: usize, other: usize) -> usize {
-    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
 }

@@ -9,21 +9,21 @@ use leanburn_nn::weights;
 use super::section::AutoencoderSection;
 use crate::error::Result;
 use crate::shared::{Context, reject};
+use crate::system::System;
 
 /// The model alone, without autodiff, with weights from a file.
 ///
 /// # Errors
 ///
-/// [`SystemError::Model`](crate::SystemError::Model), [`SystemError::Weights`](crate::SystemError::Weights).
+/// [`SystemError::Config`](crate::SystemError::Config), [`SystemError::Weights`](crate::SystemError::Weights).
 pub fn trained_model(
     section: &AutoencoderSection,
     context: &Context<'_>,
     weights_path: &Path,
     device: &Device,
 ) -> Result<AutoencoderKl> {
-    let model = section.model();
-    reject(context, "autoencoder", model.mistakes())?;
-    let mut model = model.init(device);
+    reject(context, section.validate(context))?;
+    let mut model = section.model().init(device);
     weights::load(&mut model, weights_path)?;
     Ok(model)
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::flat;
 use crate::error::Result;
 use crate::evaluation::{Curves, PictureLabel};
-use crate::shared::{Context, DeviceSection, Source, TrainingSection, read_data, read_sequence};
+use crate::shared::{Context, DeviceSection, Source, TrainingSection, read_data, read_sequence, reject};
 use crate::system::NamedSize;
 use crate::table::{NAMES, SYSTEMS, SystemSection};
 use crate::yaml::{ConfigErrors, MAX_BYTES, Mistake, MistakeKind, Node, Place, Reader, apply, too_large};
@@ -151,11 +151,20 @@ impl Config {
         };
         let (system, context) = (self.system.any(), self.context("the configuration"));
         let data = match &self.sequence {
-            None => below("data", described(self.data.mistakes())),
-            Some(sequence) => below("sequence", described(sequence.mistakes())),
+            None => below("data", self.data.validate()),
+            Some(sequence) => below("sequence", sequence.validate()),
         };
         let training = below(&format!("{}.training", system.name()), system.training().validate());
         [data, system.validate(&context), training, below("device", self.device.validate())].concat()
+    }
+
+    /// Rejects a configuration that is not [valid](Self::validate); messages call it `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Config`](crate::SystemError::Config) with every error.
+    pub fn check(&self, name: &str) -> Result<()> {
+        reject(&self.context(name), self.validate())
     }
 
     /// All but the system; messages call the configuration `name`.
@@ -222,6 +231,7 @@ impl Config {
     ///
     /// What keeps the models from being built.
     pub fn parameters(&self, name: &str) -> Result<usize> {
+        self.check(name)?;
         self.system.any().parameters(&self.context(name))
     }
 
@@ -262,17 +272,6 @@ impl Config {
         // Writing plain structs to a string has nothing to fail at.
         serde_saphyr::to_string(self).unwrap_or_else(|error| format!("# {error}\n"))
     }
-}
-
-/// The errors of `leanburn-data`, which says "expected ..., found ...; remedy" of a key.
-fn described(errors: Vec<(String, String)>) -> Vec<ValidationError> {
-    let describe = |(key, what): (String, String)| {
-        let (expected, found) = what.split_once(", found ").unwrap_or((&what, "another value"));
-        let (found, help) = found.split_once("; ").unwrap_or((found, "correct this value"));
-        let expected = expected.trim_start_matches("expected ").to_owned();
-        ValidationError { key, with: Vec::new(), expected, found: found.to_owned(), help: help.to_owned() }
-    };
-    errors.into_iter().map(describe).collect()
 }
 
 /// Whether nothing is said of volumes, as for a system of other data.

@@ -2,14 +2,14 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use leanburn_common::ValidationError;
 use leanburn_nn::models::{Cnn3dLstm, Cnn3dLstmConfig, ConvLstm, ConvLstmConfig};
 use leanburn_nn::weights::{self, WeightsError};
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::Forecaster;
 
 use super::section::{ForecasterSection, ModelType};
-use crate::error::Result;
-use crate::shared::{Context, drawn, reject};
+use crate::shared::drawn;
 
 /// The forecaster of a configuration.
 #[derive(Module, Debug)]
@@ -60,34 +60,47 @@ impl AnyForecaster {
     }
 }
 
+/// The configuration of a forecaster.
+pub(super) enum ForecasterConfig {
+    /// Of a convolutional LSTM.
+    ConvLstm(ConvLstmConfig),
+    /// Of 3D convolutions and an LSTM.
+    Cnn3dLstm(Cnn3dLstmConfig),
+}
+
+impl ForecasterConfig {
+    /// What is wrong with it.
+    pub(super) fn validate(&self) -> Vec<ValidationError> {
+        match self {
+            Self::ConvLstm(config) => config.validate(),
+            Self::Cnn3dLstm(config) => config.validate(),
+        }
+    }
+
+    /// The model, with weights that the CPU has drawn.
+    pub(super) fn init(&self, device: &Device) -> AnyForecaster {
+        match self {
+            Self::ConvLstm(config) => AnyForecaster::ConvLstm(drawn(device, |device| config.init(device))),
+            Self::Cnn3dLstm(config) => AnyForecaster::Cnn3dLstm(drawn(device, |device| config.init(device))),
+        }
+    }
+}
+
 impl ForecasterSection {
-    /// Checks the model that forecasts so many days, and makes it where a device is given.
-    ///
-    /// # Errors
-    ///
-    /// [`SystemError::Model`](crate::SystemError::Model).
-    pub(super) fn init(
-        &self,
-        context: &Context<'_>,
-        predict_days: usize,
-        device: Option<&Device>,
-    ) -> Result<Option<AnyForecaster>> {
+    /// The configuration of the model that forecasts so many days.
+    pub(super) fn model(&self, predict_days: usize) -> ForecasterConfig {
         let channels = self.in_channels;
         let convolutional = match self.model_type {
             ModelType::ConvLstm => {
                 let config = ConvLstmConfig::new(channels)
                     .with_hidden_channels(self.hidden_channels)
-                    .with_truncate_steps(self.truncate_steps)
-                    .with_predict_days(predict_days);
-                reject(context, "forecaster", config.mistakes())?;
-                return Ok(device.map(|device| AnyForecaster::ConvLstm(drawn(device, |device| config.init(device)))));
+                    .with_truncate_steps(self.truncate_steps);
+                return ForecasterConfig::ConvLstm(config.with_predict_days(predict_days));
             }
             ModelType::Cnn3dLstm => Cnn3dLstmConfig::original(channels),
             ModelType::Cnn3dLstmLite => Cnn3dLstmConfig::lite(channels),
             ModelType::Cnn3dLstmMicro => Cnn3dLstmConfig::micro(channels),
         };
-        let config = convolutional.with_predict_days(predict_days);
-        reject(context, "forecaster", config.mistakes())?;
-        Ok(device.map(|device| AnyForecaster::Cnn3dLstm(drawn(device, |device| config.init(device)))))
+        ForecasterConfig::Cnn3dLstm(convolutional.with_predict_days(predict_days))
     }
 }

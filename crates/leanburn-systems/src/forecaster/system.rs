@@ -17,7 +17,7 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
-use crate::shared::{Context, Source, TrainingSection, learner, policy, trained_parameters};
+use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy, trained_parameters};
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::yaml::Section;
 
@@ -80,8 +80,9 @@ device: {name: flex}
         Self::read_keys(section, sequence.unwrap_or(&SequenceConfig::default()))
     }
 
-    fn validate(&self, _context: &Context<'_>) -> Vec<ValidationError> {
-        Vec::new()
+    fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
+        let errors = self.model(sequence(context).predict_days).validate();
+        of_section(errors, Self::NAME, &[("predict_days", "sequence.predict_days")])
     }
 
     fn training(&self) -> &TrainingSection {
@@ -99,16 +100,12 @@ device: {name: flex}
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let training = &self.training.common;
         let SequenceConfig { input_days, predict_days, .. } = sequence(context);
-        self.init(context, predict_days, None)?;
-        let segments = || {
-            let model = self.init(context, predict_days, Some(&Device::flex()))?;
-            Ok(model.map_or(Vec::new(), |model| model.segments(input_days)))
-        };
+        let model = self.model(predict_days);
+        let segments = || Ok(model.init(&Device::flex()).segments(input_days));
         let policy = policy(context, Self::NAME, &training.recompute, |_| false, segments)?;
         leanburn_ops::random::seed(device, context.seed);
-        let model = self.init(context, predict_days, Some(device))?.expect("on a device");
         let learner = learner(context, training, training.learning_rate);
-        let learner = Learner::new("forecaster", model.with_residency(policy), learner)?;
+        let learner = Learner::new("forecaster", model.init(device).with_residency(policy), learner)?;
         Ok(ForecastWorkload::new(learner, self.training.objective.forecast_loss, context.device.resolved_precision()))
     }
 

@@ -33,6 +33,7 @@ impl ConfigSpace {
         half: Option<Precision>,
         extent: impl FnOnce() -> Result<[usize; 3]>,
     ) -> Result<Self> {
+        config.check(source)?;
         let extent = match configured_extent(config) {
             Some(_) => None,
             None => Some(extent()?),

@@ -14,7 +14,6 @@ use crate::device::device_of;
 use crate::error::{Result, SystemError};
 use crate::metrics::{Record, read_metrics};
 use crate::run_folder::RunFolder;
-use crate::yaml::ConfigErrors;
 
 /// A training run.
 ///
@@ -74,10 +73,7 @@ impl<'a> Session<'a> {
     /// [`SystemError::Config`] with every error of the configuration.
     pub fn new(config: Config) -> Result<Self> {
         let name = "the configuration".to_string();
-        let errors = config.validate();
-        if !errors.is_empty() {
-            return Err(ConfigErrors::of(&name, errors).into());
-        }
+        config.check(&name)?;
         Ok(Self {
             folder: RunFolder::new(PathBuf::from("runs").join(config.system_name())),
             config,

@@ -2,6 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
+use leanburn_common::ValidationError;
 use leanburn_nn::weights::moved;
 use leanburn_ops::{Residency, ResidencyPolicy, is_gpu};
 use leanburn_train::{LearnerConfig, LossScale, OptimizerConfig, Precision, ScheduleConfig, TrainerConfig};
@@ -10,7 +11,8 @@ use super::device_section::{self, DeviceSection};
 use super::recompute::Recompute;
 use super::source::Context;
 use super::training::TrainingSection;
-use crate::error::{Result, SystemError};
+use super::validation::reject;
+use crate::error::Result;
 
 /// A model whose weights the CPU has drawn: a seed gives the same weights on every device.
 pub(crate) fn drawn<M: Module>(device: &Device, init: impl FnOnce(&Device) -> M) -> M {
@@ -36,7 +38,7 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
 ///
 /// # Errors
 ///
-/// [`SystemError::Model`], and those of `segments`.
+/// [`SystemError::Config`](crate::SystemError::Config), and those of `segments`.
 pub(crate) fn policy(
     context: &Context<'_>,
     system: &str,
@@ -53,21 +55,15 @@ pub(crate) fn policy(
         let alone = Recompute::segments([pattern.as_str()]).policy();
         !is_known(pattern) && segments.iter().all(|name| alone.of(name) == Residency::Keep)
     };
-    let errors = recompute.patterns().iter().filter(names_none).map(|pattern| {
-        let text = format!("`{pattern}` names no segment; there are {}", segments.join(", "));
-        ("training.recompute", text)
-    });
-    reject(context, system, errors.collect())?;
+    let error = |pattern: &String| ValidationError {
+        key: format!("{system}.training.recompute"),
+        with: Vec::new(),
+        expected: format!("names of segments: {}", segments.join(", ")),
+        found: format!("`{pattern}`, which names no segment"),
+        help: "`*` stands for any text, as in `decoder.*`".into(),
+    };
+    reject(context, recompute.patterns().iter().filter(names_none).map(error).collect())?;
     Ok(policy)
-}
-
-/// Rejects a model with everything that is wrong with it; keys are those of `section`.
-pub(crate) fn reject(context: &Context<'_>, section: &str, errors: Vec<(&'static str, String)>) -> Result<()> {
-    if errors.is_empty() {
-        return Ok(());
-    }
-    let errors = errors.into_iter().map(|(key, text)| (format!("{section}.{key}"), text)).collect();
-    Err(SystemError::Model { path: context.name.to_string(), errors })
 }
 
 /// Numbers of a module that take a gradient; running statistics and codebooks do not.

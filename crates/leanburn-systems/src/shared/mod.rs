@@ -11,6 +11,7 @@ mod reconstruction;
 mod sequence_section;
 mod source;
 mod training;
+mod validation;
 mod voxels;
 
 pub use codebook::CodebookSection;
@@ -24,6 +25,7 @@ pub use voxels::VoxelObjectiveSection;
 pub(crate) use builders::with_methods;
 pub(crate) use codebook::CodeUse;
 pub(crate) use data_section::read_data;
-pub(crate) use learner::{drawn, learner, policy, reject, trained_parameters, trainer};
+pub(crate) use learner::{drawn, learner, policy, trained_parameters, trainer};
 pub(crate) use reconstruction::{exhibit, validate_volumes};
 pub(crate) use sequence_section::read_sequence;
+pub(crate) use validation::{of_section, reject};

@@ -4,14 +4,15 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use burn::tensor::Device;
+use leanburn_common::ValidationError;
 use leanburn_nn::losses::{FeatureLoss3dConfig, Lpips, LpipsConfig, LpipsNetwork, Plane};
 use leanburn_ops::recording::is_recording;
 use leanburn_train::{Perceptual, PerceptualKind};
 use serde::Serialize;
 
 use super::builders::with_methods;
-use super::learner::{drawn, reject};
-use super::source::Context;
+use super::learner::drawn;
+use super::validation::of_section;
 use crate::error::{Result, SystemError};
 use crate::yaml::{Choice, Section};
 
@@ -97,14 +98,14 @@ impl PerceptualSection {
     ///
     /// # Errors
     ///
-    /// [`SystemError::Model`], [`SystemError::Lpips`].
-    pub(crate) fn build(&self, context: &Context<'_>, system: &str, device: &Device) -> Result<Option<Perceptual>> {
+    /// [`SystemError::Lpips`].
+    pub(crate) fn build(&self, system: &str, device: &Device) -> Result<Option<Perceptual>> {
         if !self.use_perceptual_loss {
             return Ok(None);
         }
         let kind = match &self.lpips {
             None => PerceptualKind::Features(drawn(device, |device| FeatureLoss3dConfig::new().init(device))),
-            Some(section) => PerceptualKind::Slices(slices(section, context, system, device)?),
+            Some(section) => PerceptualKind::Slices(slices(section, system, device)?),
         };
         Ok(Some(Perceptual { kind, weight: self.perceptual_weight }))
     }
@@ -123,6 +124,12 @@ impl PerceptualSection {
     pub(crate) fn is_segment(&self, pattern: &str) -> bool {
         self.use_perceptual_loss && self.lpips.is_some() && pattern.starts_with("perceptual.")
     }
+    /// What is wrong with the keys of the system called `system`.
+    pub(crate) fn validate(&self, system: &str) -> Vec<ValidationError> {
+        let lpips = self.lpips.as_ref().map_or(Vec::new(), |lpips| lpips.config().validate());
+        of_section(lpips, &format!("{system}.training.lpips"), &[])
+    }
+
     /// Checks that the slices of a volume are large enough for the network.
     ///
     /// # Errors
@@ -132,33 +139,21 @@ impl PerceptualSection {
         let Some(lpips) = self.lpips.as_ref().filter(|_| self.use_perceptual_loss) else {
             return Ok(());
         };
-        let smallest = lpips.network.smallest_side();
-        let is_enough = |plane: Plane| (0..3).all(|axis| axis == plane as usize || extent[axis] >= smallest);
-        if lpips.planes.iter().all(|plane| is_enough(*plane)) {
-            return Ok(());
-        }
-        let enough: Vec<_> = Plane::ALL.into_iter().filter(|plane| is_enough(*plane)).map(Plane::name).collect();
-        Err(SystemError::Input {
+        lpips.config().check_input(extent).map_err(|error| SystemError::Input {
             subject: name.to_string(),
-            expected: format!("slices of {smallest} x {smallest} at least, for {} to look at", lpips.network.name()),
-            found: format!("{extent:?}, depth, height and width"),
-            remedy: match enough.is_empty() {
-                false => format!("set lpips.planes to [{}]", enough.join(", ")),
-                true => format!(
-                    "enlarge data.patch_size or data.voxel_size, or leave `lpips` out: features of the whole volume take any \
-                 size ({} is content with {})",
-                    LpipsNetwork::Vgg.name(),
-                    LpipsNetwork::Vgg.smallest_side()
-                ),
-            },
+            expected: error.expected,
+            found: error.found,
+            remedy: format!(
+                "for lpips: {}; or enlarge data.patch_size or data.voxel_size, or leave `lpips` out",
+                error.help
+            ),
         })
     }
 }
 
 /// LPIPS with the weights of its file; where nothing is computed, without, so that a plan needs no file.
-fn slices(section: &LpipsSection, context: &Context<'_>, system: &str, device: &Device) -> Result<Lpips> {
+fn slices(section: &LpipsSection, system: &str, device: &Device) -> Result<Lpips> {
     let (config, key) = (section.config(), format!("{system}.training.lpips"));
-    reject(context, &key, config.mistakes())?;
     if is_recording(device) {
         return Ok(config.init(device));
     }

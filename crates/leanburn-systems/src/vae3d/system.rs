@@ -17,7 +17,7 @@ use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{
-    CodeUse, Context, PerceptualSection, Recompute, TrainingSection, drawn, exhibit, learner, policy, reject,
+    CodeUse, Context, PerceptualSection, Recompute, TrainingSection, drawn, exhibit, learner, of_section, policy,
     trained_parameters, validate_volumes,
 };
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
@@ -99,7 +99,8 @@ device: {name: flex}
     }
 
     fn validate(&self, _context: &Context<'_>) -> Vec<ValidationError> {
-        Vec::new()
+        let model = of_section(self.model().validate(), Self::NAME, &[]);
+        [model, self.training.objective.perceptual.validate(Self::NAME)].concat()
     }
 
     fn training(&self) -> &TrainingSection {
@@ -120,7 +121,6 @@ device: {name: flex}
 
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let (model, training) = (self.model(), &self.training.common);
-        reject(context, Self::NAME, model.mistakes())?;
         let perceptual = &self.training.objective.perceptual;
         let is_known = |pattern: &str| perceptual.is_segment(pattern);
         let segments = || Ok([model.init(&Device::flex()).segments(), perceptual.segments()].concat());
@@ -128,7 +128,7 @@ device: {name: flex}
         leanburn_ops::random::seed(device, context.seed);
         let model = drawn(device, |device| model.init(device)).with_residency(policy);
         let vae = Learner::new("vae", model, learner(context, training, training.learning_rate))?;
-        let perceptual = perceptual.build(context, Self::NAME, device)?;
+        let perceptual = perceptual.build(Self::NAME, device)?;
         let precision = context.device.resolved_precision();
         Ok(VaeWorkload::new(vae, self.training.objective.loss(), perceptual, precision))
     }

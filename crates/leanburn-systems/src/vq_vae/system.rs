@@ -17,7 +17,8 @@ use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::picture::comparison;
 use crate::recipe::Recipe;
 use crate::shared::{
-    CodeUse, Context, TrainingSection, drawn, exhibit, learner, policy, reject, trained_parameters, validate_volumes,
+    CodeUse, Context, TrainingSection, drawn, exhibit, learner, of_section, policy, trained_parameters,
+    validate_volumes,
 };
 use crate::system::{ModelChange, System};
 use crate::volume::values;
@@ -75,7 +76,8 @@ impl System for VqVaeSection {
     }
 
     fn validate(&self, _context: &Context<'_>) -> Vec<ValidationError> {
-        Vec::new()
+        let fields = [("channels", "vqvae.channels"), ("quantizer", "vqvae.codebook")];
+        of_section(self.model().validate(), Self::NAME, &fields)
     }
 
     fn training(&self) -> &TrainingSection {
@@ -92,7 +94,6 @@ impl System for VqVaeSection {
 
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let (model, training) = (self.model(), &self.training.common);
-        reject(context, Self::NAME, model.mistakes())?;
         let segments = || Ok(model.init(&Device::flex()).segments());
         let policy = policy(context, Self::NAME, &training.recompute, |_| false, segments)?;
         leanburn_ops::random::seed(device, context.seed);
