@@ -149,6 +149,12 @@ impl DataError {
         matches!(self, Self::TooLarge { .. })
     }
 
+    /// The error of volumes that have no labels where labels are needed.
+    pub fn without_labels() -> Self {
+        let expected = "volumes with labels";
+        Self::malformed(expected, "volumes alone", "Name `label_maps` or `class_maps` in the `labels` of the data.")
+    }
+
     /// An error if there are validation errors.
     pub(crate) fn if_invalid(errors: Vec<ValidationError>) -> Result<(), Self> {
         if errors.is_empty() { Ok(()) } else { Err(Self::Config { errors }) }

@@ -206,13 +206,15 @@ impl Dataset {
         self.items.iter().filter_map(|item| Some((item, item.held_out?)))
     }
 
-    /// A whole prepared volume to show: the first one that is validated on, or else the first of all.
+    /// A whole prepared volume to show, with its labels if it has some: the first one that is validated on, or else the first
+    /// of all.
     ///
     /// # Errors
     /// As [`Dataset::train_sample`].
-    pub fn exhibit(&self) -> Result<Volume, DataError> {
+    pub fn exhibit(&self) -> Result<(Volume, Option<LabelMap>), DataError> {
         let index = self.validation.first().map_or(0, |place| place.volume);
-        Ok(self.items[index].scan(&self.config)?.into_owned().volume)
+        let Scan { volume, labels } = self.items[index].scan(&self.config)?.into_owned();
+        Ok((volume, labels))
     }
 }
 

@@ -40,7 +40,7 @@ fn an_epoch_visits_every_training_volume_once() {
     }
     assert_eq!(dataset.val_len(), 8);
     assert!(dataset.val_sample(8).is_err());
-    assert_eq!(dataset.exhibit().unwrap().shape(), [1, 16, 14, 12]);
+    assert_eq!(dataset.exhibit().unwrap().0.shape(), [1, 16, 14, 12]);
 }
 
 #[test]

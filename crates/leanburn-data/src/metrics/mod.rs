@@ -7,6 +7,6 @@ mod thresholds;
 mod voxels;
 
 pub use forecast::{mean_absolute_error, root_mean_squared_error, skill};
-pub use segmentation::{dice, mean_dice};
+pub use segmentation::{DiceCounts, dice, mean_dice};
 pub use thresholds::{TwoThresholds, best_two_thresholds};
 pub use voxels::{ChamferDistance, chamfer_distance, intersection_over_union, squared_distances};

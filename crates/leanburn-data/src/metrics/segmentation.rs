@@ -1,4 +1,4 @@
-//! The Dice score of label maps.
+//! The Dice score of label maps, of one or of several together.
 
 use super::lengths::check_lengths;
 use crate::error::DataError;
@@ -25,22 +25,60 @@ use crate::error::DataError;
 /// # Ok::<(), leanburn_data::DataError>(())
 /// ```
 pub fn dice(prediction: &[u8], truth: &[u8], num_classes: usize) -> Result<Vec<f64>, DataError> {
-    check_lengths(prediction.len(), truth.len())?;
-    if let Some(label) = prediction.iter().chain(truth).find(|label| usize::from(**label) >= num_classes) {
-        let expected = format!("labels below {num_classes}");
-        return Err(DataError::malformed(
-            expected,
-            label.to_string(),
-            "Give the number of classes with the background.",
-        ));
+    let mut counts = DiceCounts::new(num_classes);
+    counts.add(prediction, truth)?;
+    Ok(counts.scores())
+}
+
+/// The counts behind [`dice`], over several label maps: their voxels are those of one large map.
+///
+/// # Example
+/// ```
+/// use leanburn_data::metrics::DiceCounts;
+/// let mut counts = DiceCounts::new(2);
+/// counts.add(&[0, 1], &[0, 1])?;
+/// counts.add(&[1, 1], &[0, 1])?;
+/// assert_eq!(counts.scores(), [2.0 / 3.0, 4.0 / 5.0]);
+/// # Ok::<(), leanburn_data::DataError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiceCounts {
+    /// For each class, voxels that have it in prediction and truth.
+    both: Vec<u64>,
+    /// For each class, its voxels in the prediction and its voxels in the truth together.
+    sizes: Vec<u64>,
+}
+
+impl DiceCounts {
+    /// No voxel yet.
+    pub fn new(num_classes: usize) -> Self {
+        Self { both: vec![0; num_classes], sizes: vec![0; num_classes] }
     }
-    let (mut both, mut sizes) = (vec![0_u64; num_classes], vec![0_u64; num_classes]);
-    for (prediction, truth) in prediction.iter().zip(truth) {
-        sizes[usize::from(*prediction)] += 1;
-        sizes[usize::from(*truth)] += 1;
-        both[usize::from(*prediction)] += u64::from(prediction == truth);
+
+    /// Counts the voxels of a label map.
+    ///
+    /// # Errors
+    /// If the slices are empty or of different lengths, or a label is not below the number of classes; nothing is counted then.
+    pub fn add(&mut self, prediction: &[u8], truth: &[u8]) -> Result<(), DataError> {
+        check_lengths(prediction.len(), truth.len())?;
+        let num_classes = self.sizes.len();
+        if let Some(label) = prediction.iter().chain(truth).find(|label| usize::from(**label) >= num_classes) {
+            let expected = format!("labels below {num_classes}");
+            let remedy = "Give the number of classes with the background.";
+            return Err(DataError::malformed(expected, label.to_string(), remedy));
+        }
+        for (prediction, truth) in prediction.iter().zip(truth) {
+            self.sizes[usize::from(*prediction)] += 1;
+            self.sizes[usize::from(*truth)] += 1;
+            self.both[usize::from(*prediction)] += u64::from(prediction == truth);
+        }
+        Ok(())
     }
-    Ok(both.iter().zip(&sizes).map(|(both, sizes)| overlap(*both, *sizes)).collect())
+
+    /// The scores of the classes, as [`dice`] gives them.
+    pub fn scores(&self) -> Vec<f64> {
+        self.both.iter().zip(&self.sizes).map(|(both, sizes)| overlap(*both, *sizes)).collect()
+    }
 }
 
 /// The Dice score of one class: voxels in both sets, and the sum of the sizes of the sets.
@@ -74,6 +112,17 @@ mod tests {
         // numpy.mean of classes 1 to 3
         assert!((mean_dice(&scores) - (2.0 / 3.0) / 3.0).abs() < 1e-15);
         assert_eq!(dice(&truth, &truth, 3).unwrap(), [1.0; 3]);
+    }
+
+    #[test]
+    fn label_maps_are_counted_together() {
+        let (prediction, truth) = ([0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 2, 2]);
+        let mut counts = DiceCounts::new(3);
+        counts.add(&prediction[..2], &truth[..2]).unwrap();
+        let before = counts.clone();
+        assert!(counts.add(&[0, 3], &[0, 0]).is_err() && counts == before, "nothing is counted of a wrong map");
+        counts.add(&prediction[2..], &truth[2..]).unwrap();
+        assert_eq!(counts.scores(), dice(&prediction, &truth, 3).unwrap());
     }
 
     #[test]
