@@ -1,9 +1,9 @@
 //! From a `Tensor` to the autodiff primitive underneath and back, for every backend the project runs on.
 
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::checkpoint::strategy::{BalancedCheckpointing, CheckpointStrategy, NoCheckpointing};
 use burn::backend::{
     Autodiff, Backend, BackendTensor, DispatchAutodiffContext, DispatchKindConversion, DispatchTensor,
-    tensor::FloatTensor,
+    tensor::{FloatTensor, IntTensor},
 };
 
 /// A backend's float tensor under autodiff, whatever the checkpointing strategy.
@@ -62,6 +62,30 @@ where
     match <DispatchTensor as DispatchKindConversion<B>>::try_into_backend(tensor) {
         Ok(BackendTensor::Float(primitive)) => primitive,
         _ => panic!("leanburn-ops: the tensors of one operation are float tensors of one device"),
+    }
+}
+
+/// The primitive of an integer tensor of the backend, with autodiff (which has nothing to do with it) or without.
+pub(crate) fn lower_int<B: Backend>(tensor: &DispatchTensor) -> Option<IntTensor<B>>
+where
+    DispatchTensor: Reachable<B, NoCheckpointing> + Reachable<B, BalancedCheckpointing>,
+{
+    if tensor.autodiff == DispatchAutodiffContext::Disabled {
+        return match <DispatchTensor as DispatchKindConversion<B>>::try_into_backend(tensor.clone()) {
+            Ok(BackendTensor::Int(primitive)) => Some(primitive),
+            _ => None,
+        };
+    }
+    lower_int_on::<B, NoCheckpointing>(tensor).or_else(|| lower_int_on::<B, BalancedCheckpointing>(tensor))
+}
+
+fn lower_int_on<B: Backend, C: CheckpointStrategy>(tensor: &DispatchTensor) -> Option<IntTensor<B>>
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    match <DispatchTensor as DispatchKindConversion<Autodiff<B, C>>>::try_into_backend(tensor.clone()) {
+        Ok(BackendTensor::Int(primitive)) => Some(primitive),
+        _ => None,
     }
 }
 

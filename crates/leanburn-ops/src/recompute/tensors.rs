@@ -1,9 +1,9 @@
-//! What goes into a segment and comes out of it: one float tensor or several, of any rank.
+//! What goes into a segment and comes out of it: one tensor or several, of any rank.
 
 use burn::backend::DispatchTensor;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 
-/// One or several float tensors: `Tensor<D>`, `Option`, `Vec`, and tuples of those.
+/// One or several tensors: `Tensor<D>`, `Tensor<D, Int>` (such as labels), `Option`, `Vec`, and tuples of those.
 pub trait Tensors: Sized + 'static {
     /// What is needed besides the tensors to put the value together again.
     type Layout: Send + Sync + 'static;
@@ -21,6 +21,23 @@ pub trait Tensors: Sized + 'static {
 }
 
 impl<const D: usize> Tensors for Tensor<D> {
+    type Layout = ();
+
+    fn device(&self) -> Option<Device> {
+        Some(Tensor::device(self))
+    }
+
+    fn flatten(self, tensors: &mut Vec<DispatchTensor>) {
+        tensors.push(self.into_dispatch());
+    }
+
+    fn assemble(_layout: &(), tensors: &mut std::vec::IntoIter<DispatchTensor>) -> Self {
+        Tensor::from_dispatch(tensors.next().expect("as many tensors as were taken apart"))
+    }
+}
+
+/// A tensor without a gradient.
+impl<const D: usize> Tensors for Tensor<D, Int> {
     type Layout = ();
 
     fn device(&self) -> Option<Device> {

@@ -6,7 +6,7 @@ use burn::tensor::{DType, Device, Shape};
 use burn_capture::CaptureChannel;
 use burn_router::{Client, RouterClient, get_client};
 
-use crate::autodiff::{inner, lower_plain, raise_plain};
+use crate::autodiff::{inner, lower_int, lower_plain, raise_plain};
 
 /// Whether the device records operations instead of running them.
 pub fn is_recording(device: &Device) -> bool {
@@ -63,5 +63,8 @@ impl Recorder {
 
 /// A recorded tensor, with autodiff or without, as operations are written down with it.
 pub(super) fn recorded(tensor: DispatchTensor) -> TensorIr {
-    lower_plain::<Capture>(inner(tensor)).into_ir()
+    match lower_int::<Capture>(&tensor) {
+        Some(labels) => labels.into_ir(),
+        None => lower_plain::<Capture>(inner(tensor)).into_ir(),
+    }
 }
