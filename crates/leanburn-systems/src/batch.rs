@@ -2,13 +2,13 @@
 
 use std::fmt::Debug;
 
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{DType, Device, Distribution, Int, Tensor, TensorData};
 use leanburn_common::Bytes;
 use leanburn_ops::Tensors;
 
 /// A micro-batch of one kind: a tensor, or a few that belong together.
 ///
-/// A system whose batches are of another kind (volumes with labels, say) implements this for a type of its own.
+/// A system whose batches are of a kind that is not here implements this for a type of its own.
 pub trait Batch: Tensors + Clone + 'static {
     /// The shapes of its tensors.
     type Shape: Clone + Debug;
@@ -56,6 +56,41 @@ impl Batch for (Tensor<5>, Tensor<4>) {
     fn size((input, target): &Self::Shape) -> Bytes {
         Bytes(4 * (elements(input) + elements(target)))
     }
+}
+
+/// Volumes `[batch_size, channels, depth, height, width]` and the class of each of their voxels,
+/// `[batch_size, depth, height, width]`; the shape is that of the volumes.
+impl Batch for (Tensor<5>, Tensor<4, Int>) {
+    type Shape = [usize; 5];
+
+    fn zeros(shape: &Self::Shape, device: &Device) -> Self {
+        (Tensor::zeros(*shape, device), Tensor::zeros(labels_shape(shape), (device, LABELS)))
+    }
+
+    /// Labels are of the classes 0 and 1, which all label maps have.
+    fn random(shape: &Self::Shape, device: &Device) -> Self {
+        let labels_shape = labels_shape(shape);
+        let labels = (0..elements(&labels_shape)).map(|voxel| (voxel % 2) as u8).collect();
+        (Tensor::random(*shape, Distribution::Uniform(0.0, 1.0), device), labels_tensor(labels, labels_shape, device))
+    }
+
+    /// Labels wait as a byte a voxel.
+    fn size(shape: &Self::Shape) -> Bytes {
+        Bytes(4 * elements(shape) + elements(&labels_shape(shape)))
+    }
+}
+
+/// How labels lie on a device: every device computes with these.
+const LABELS: DType = DType::I32;
+
+fn labels_shape([batch_size, _, extent @ ..]: &[usize; 5]) -> [usize; 4] {
+    let [depth, height, width] = *extent;
+    [*batch_size, depth, height, width]
+}
+
+/// Labels `[batch_size, depth, height, width]` on a device.
+pub(crate) fn labels_tensor(labels: Vec<u8>, shape: [usize; 4], device: &Device) -> Tensor<4, Int> {
+    Tensor::from_data(TensorData::new(labels, shape), (device, LABELS))
 }
 
 /// Numbers in a tensor of a shape.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use leanburn_common::Bytes;
-use leanburn_data::{Dataset, Loader, Sample, SequenceDataset, Window};
+use leanburn_data::{Batch, DataError, Dataset, Loader, Sample, SequenceDataset, Window};
 use leanburn_train::{TrainError, volumes, windows};
 
+use crate::batch::labels_tensor;
 use crate::error::Result;
 
 /// Micro-batches without end.
@@ -44,22 +45,58 @@ impl Data<Tensor<5>> for Arc<Dataset> {
     }
 
     fn extent(&self) -> Result<[usize; 3]> {
-        let [_, extent @ ..] = self.train_sample(0)?.shape;
-        Ok(extent)
+        extent(self)
     }
 
     fn samples(&self) -> Result<Vec<(String, [usize; 4])>> {
-        let named = |sample: Sample| (sample.name, sample.shape);
-        let mut samples = vec![named(self.train_sample(0)?)];
-        if self.val_len() > 0 {
-            samples.push(named(self.val_sample(0)?));
-        }
-        Ok(samples)
+        samples(self)
     }
 
     fn cached(&self) -> Bytes {
         Bytes(self.cached_bytes())
     }
+}
+
+/// Volumes with their labels.
+impl Data<(Tensor<5>, Tensor<4, Int>)> for Arc<Dataset> {
+    fn batches(&self, batch_size: usize, first: u64, device: &Device) -> Batches<(Tensor<5>, Tensor<4, Int>)> {
+        let device = device.clone();
+        let loader = Loader::new(self.clone(), batch_size, first);
+        Box::new(loader.map(move |batch| labelled(batch?, &device)))
+    }
+
+    fn extent(&self) -> Result<[usize; 3]> {
+        extent(self)
+    }
+
+    fn samples(&self) -> Result<Vec<(String, [usize; 4])>> {
+        samples(self)
+    }
+
+    fn cached(&self) -> Bytes {
+        Bytes(self.cached_bytes())
+    }
+}
+
+fn extent(dataset: &Dataset) -> Result<[usize; 3]> {
+    let [_, extent @ ..] = dataset.train_sample(0)?.shape;
+    Ok(extent)
+}
+
+fn samples(dataset: &Dataset) -> Result<Vec<(String, [usize; 4])>> {
+    let named = |sample: Sample| (sample.name, sample.shape);
+    let mut samples = vec![named(dataset.train_sample(0)?)];
+    if dataset.val_len() > 0 {
+        samples.push(named(dataset.val_sample(0)?));
+    }
+    Ok(samples)
+}
+
+/// A batch of volumes and its labels on a device; an error where there are no labels.
+fn labelled(mut batch: Batch, device: &Device) -> std::result::Result<(Tensor<5>, Tensor<4, Int>), TrainError> {
+    let shape = batch.labels_shape();
+    let labels = batch.labels.take().ok_or_else(DataError::without_labels)?;
+    Ok((volumes(batch, device), labels_tensor(labels, shape, device)))
 }
 
 impl Data<(Tensor<5>, Tensor<4>)> for Arc<SequenceDataset> {

@@ -1,5 +1,9 @@
 //! Pictures for people: volumes and fields beside what a model makes of them, as pixels.
 
+mod classes;
+
+pub use classes::classes;
+
 use image::{ImageFormat, Rgb, RgbImage};
 use std::io::Cursor;
 
@@ -64,8 +68,8 @@ pub fn comparison(
     shape: [usize; 3],
     range: (f32, f32),
 ) -> Result<RgbImage, PictureError> {
-    check("original", original, shape)?;
-    check("reconstruction", reconstruction, shape)?;
+    check("original", original.len(), shape)?;
+    check("reconstruction", reconstruction.len(), shape)?;
     let planes = mid_planes(shape);
     let largest = largest_difference(&planes, original, reconstruction);
     let layout = Layout::new(&planes, shape);
@@ -106,7 +110,7 @@ pub fn fields<const N: usize>(
     [height, width]: [usize; 2],
 ) -> Result<RgbImage, PictureError> {
     for (caption, values) in columns {
-        check(caption, values, [height, width, 1])?;
+        check(caption, values.len(), [height, width, 1])?;
     }
     let [truth, other] = [0, 1].map(|column: usize| columns.get(column).map_or(&[][..], |(_, values)| values));
     let range = truth.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
@@ -151,17 +155,17 @@ fn short(value: f32) -> String {
     }
 }
 
-fn check(volume: &'static str, voxels: &[f32], shape: [usize; 3]) -> Result<(), PictureError> {
+fn check(volume: &'static str, found: usize, shape: [usize; 3]) -> Result<(), PictureError> {
     let expected = shape.into_iter().try_fold(1_usize, |product, side| product.checked_mul(side));
     let drawable = shape.iter().all(|side| (1..=LONGEST_SIDE).contains(side));
-    if drawable && expected == Some(voxels.len()) {
+    if drawable && expected == Some(found) {
         return Ok(());
     }
     Err(PictureError::VolumeShape {
         volume,
         shape,
         expected: expected.map_or("too many".to_string(), |count| count.to_string()),
-        found: voxels.len(),
+        found,
         longest: LONGEST_SIDE,
     })
 }

@@ -8,14 +8,14 @@ pub fn tensor(data: &[f32], shape: [usize; 4], device: &Device) -> Tensor<5> {
     Tensor::from_data(TensorData::new(data.to_vec(), [1, channels, depth, height, width]), device)
 }
 
-/// What `model` makes of values of any extent: padded to a multiple of what it takes, and cropped again.
+/// What `model` makes of values of any extent: padded to multiples of what it takes, and cropped again.
 pub fn through(
     data: &[f32],
     shape: [usize; 4],
-    multiple: usize,
+    multiples: [usize; 3],
     model: impl FnOnce(&[f32], [usize; 4]) -> Tensor<5>,
 ) -> Vec<f32> {
-    let (padded, padded_shape) = pad(data, shape, multiple);
+    let (padded, padded_shape) = pad(data, shape, multiples);
     let output = model(&padded, padded_shape);
     let [_, channels, depth, height, width] = output.dims();
     crop(&values(output), [channels, depth, height, width], [shape[1], shape[2], shape[3]])
@@ -26,10 +26,10 @@ pub fn values(tensor: Tensor<5>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
 }
 
-/// The volume with its edge repeated until each axis is a multiple of `multiple`.
-pub fn pad(data: &[f32], shape: [usize; 4], multiple: usize) -> (Vec<f32>, [usize; 4]) {
+/// The volume with its edge repeated until each axis is a multiple of its entry of `multiples`.
+pub fn pad(data: &[f32], shape: [usize; 4], multiples: [usize; 3]) -> (Vec<f32>, [usize; 4]) {
     let [channels, from @ ..] = shape;
-    let to = from.map(|size| size.div_ceil(multiple) * multiple);
+    let to = [0, 1, 2].map(|axis| from[axis].next_multiple_of(multiples[axis]));
     if from == to {
         return (data.to_vec(), shape);
     }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn padding_repeats_the_edge_and_cropping_undoes_it() {
         let data: Vec<f32> = (0..2 * 3 * 2 * 5).map(|value| value as f32).collect();
-        let (padded, shape) = pad(&data, [2, 3, 2, 5], 4);
+        let (padded, shape) = pad(&data, [2, 3, 2, 5], [2, 4, 8]);
         assert_eq!(shape, [2, 4, 4, 8]);
         assert_eq!(padded[4..8], [4.0; 4]);
         assert_eq!(crop(&padded, shape, [3, 2, 5]), data);

@@ -29,7 +29,7 @@ impl Encode {
         check_channels(&self.volume, &volume, loaded.model.config().in_channels)?;
         let volume = prepare(volume, &loaded.config.data)?.volume;
         let factor = loaded.downsampling();
-        let (data, shape) = pad(volume.data(), volume.shape(), factor);
+        let (data, shape) = pad(volume.data(), volume.shape(), [factor; 3]);
         let (mean, _) = loaded.model.encode(loaded.tensor(&data, shape));
         let [_, channels, depth, height, width] = mean.dims();
         let affine = scale_affine(volume.affine(), factor as f64);

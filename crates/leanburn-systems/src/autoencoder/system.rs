@@ -183,7 +183,7 @@ impl System for AutoencoderSection {
     }
 
     fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
-        let exhibit = exhibit(data, self.model().downsampling(), device, |volumes| workload.reconstruct(volumes))?;
+        let exhibit = exhibit(data, self.multiples(), device, |volumes| workload.reconstruct(volumes))?;
         Ok(comparison(&exhibit.original, &exhibit.reconstruction, exhibit.extent, exhibit.range())?)
     }
 

@@ -73,23 +73,23 @@ impl Exhibit {
 
 /// The reconstruction of a whole volume of the data, made patch by patch so that it needs no larger activations than training.
 ///
-/// Sizes are padded to multiples of `multiple` and cropped again.
+/// Sizes are padded to multiples of `multiples` and cropped again.
 ///
 /// # Errors
 ///
 /// If the volume cannot be read.
 pub(crate) fn exhibit(
     dataset: &Dataset,
-    multiple: usize,
+    multiples: [usize; 3],
     device: &Device,
     reconstruct: impl Fn(Tensor<5>) -> Tensor<5>,
 ) -> Result<Exhibit> {
-    let volume = dataset.exhibit()?;
+    let (volume, _) = dataset.exhibit()?;
     let size = dataset.config().patch_size.unwrap_or(volume.extent());
     let window = SlidingWindow::new(size, 0.25).expect("the configuration has been validated");
     let one = |patch: &[f32], shape: [usize; 4]| reconstruct(tensor(patch, shape, device));
     let mut reconstruction =
-        window.run(&volume, volume.channels(), |patch, shape| through(patch, shape, multiple, one))?;
+        window.run(&volume, volume.channels(), |patch, shape| through(patch, shape, multiples, one))?;
     let extent = volume.extent();
     let voxels = extent.iter().product();
     reconstruction.truncate(voxels);

@@ -178,8 +178,7 @@ device: {name: flex}
 
     /// From above: the scene is sparse and shallow, a plane through the middle would miss most of it.
     fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
-        let multiple = self.multiples().into_iter().max().unwrap_or(1);
-        let exhibit = exhibit(data, multiple, device, |volumes| workload.reconstruct(volumes))?;
+        let exhibit = exhibit(data, self.multiples(), device, |volumes| workload.reconstruct(volumes))?;
         let [_, height, width] = exhibit.extent;
         let [scene, made] =
             [&exhibit.original, &exhibit.reconstruction].map(|voxels| from_above(voxels, exhibit.extent));

@@ -146,8 +146,7 @@ impl System for VqVaeSection {
     }
 
     fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
-        let [multiple, ..] = self.multiples();
-        let exhibit = exhibit(data, multiple, device, |volumes| workload.reconstruct(volumes))?;
+        let exhibit = exhibit(data, self.multiples(), device, |volumes| workload.reconstruct(volumes))?;
         Ok(comparison(&exhibit.original, &exhibit.reconstruction, exhibit.extent, exhibit.range())?)
     }
 
