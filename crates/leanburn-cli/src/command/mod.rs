@@ -20,6 +20,7 @@ mod recipes;
 mod reconstruct;
 mod train;
 mod trained;
+mod window;
 
 use clap::Subcommand;
 use leanburn_systems::SystemError;

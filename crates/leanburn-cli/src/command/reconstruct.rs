@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use leanburn_data::{SlidingWindow, Volume, prepare};
-use leanburn_systems::SystemError;
 use leanburn_systems::volume::through;
 
 use super::trained::{Loaded, ModelArguments, check_channels, check_output};
+use super::window::WindowArguments;
 use crate::console::print_line;
 use crate::error::Result;
 use crate::progress::Progress;
@@ -21,17 +21,13 @@ pub struct Reconstruct {
     volume: PathBuf,
     /// File for the reconstruction, on the volume's own grid and in its units.
     out: PathBuf,
-    /// Go through the volume in overlapping patches of this size: --patch 64,64,64. Without, the whole volume at once.
-    #[arg(long, value_delimiter = ',')]
-    patch: Option<Vec<usize>>,
-    /// How much neighbouring patches overlap, as a share of their size.
-    #[arg(long, default_value_t = 0.25, requires = "patch")]
-    overlap: f64,
+    #[command(flatten)]
+    window: WindowArguments,
 }
 
 impl Reconstruct {
     pub(super) fn run(self) -> Result<()> {
-        let window = self.window()?;
+        let window = self.window.window()?;
         check_output(&self.out, [&self.volume, &self.model.weights])?;
         let loaded = self.model.load()?;
         let volume = Volume::read(&self.volume)?;
@@ -50,33 +46,12 @@ impl Reconstruct {
         let out = self.out.display();
         print_line(format_args!("{out}: mean absolute difference {difference:.4} of the normalized range"))
     }
-
-    fn window(&self) -> Result<Option<SlidingWindow>> {
-        let Some(patch) = &self.patch else {
-            return Ok(None);
-        };
-        let reject = |expected: &str| SystemError::Input {
-            subject: "--patch".into(),
-            expected: expected.into(),
-            found: format!("{patch:?} with --overlap {}", self.overlap),
-            remedy: "for instance --patch 64,64,64 --overlap 0.25".into(),
-        };
-        let size = match patch[..] {
-            [side] => [side; 3],
-            [depth, height, width] => [depth, height, width],
-            _ => return Err(reject("one size for all axes, or one for each").into()),
-        };
-        match SlidingWindow::new(size, self.overlap) {
-            Some(window) => Ok(Some(window)),
-            None => Err(reject("sizes of at least 1 and an overlap of at least 0 and below 1").into()),
-        }
-    }
 }
 
 /// The reconstruction of voxels of any extent: padded to what the model takes, and cropped again.
 fn reconstruct(loaded: &Loaded, data: &[f32], shape: [usize; 4]) -> Vec<f32> {
     let model = |data: &[f32], shape| loaded.model.reconstruct(loaded.tensor(data, shape));
-    through(data, shape, loaded.downsampling(), model)
+    through(data, shape, [loaded.downsampling(); 3], model)
 }
 
 fn slide(loaded: &Loaded, volume: &Volume, window: &SlidingWindow) -> Result<Vec<f32>> {

@@ -1,4 +1,4 @@
-//! A trained model and the files of volumes: shared by `reconstruct`, `encode` and `decode`.
+//! A trained model and the files of volumes: shared by `reconstruct`, `encode`, `decode` and `segment`.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::error::{CommandError, Result};
 /// A trained model and where it runs.
 #[derive(Debug, Args)]
 pub(super) struct ModelArguments {
-    /// Weights of an autoencoder: .safetensors, .pt or .ckpt, ours or MONAI's.
+    /// Weights of the model: .safetensors, .pt or .ckpt, ours or MONAI's.
     pub weights: PathBuf,
     /// Configuration of the model; by default the config.yaml beside the weights.
     #[arg(long)]
@@ -34,7 +34,8 @@ pub(super) struct Loaded {
 }
 
 impl ModelArguments {
-    pub fn load(&self) -> Result<Loaded> {
+    /// The model's configuration, its name for messages, and the device.
+    pub fn config(&self) -> Result<(Config, String, Device)> {
         let beside = self.weights.with_file_name("config.yaml");
         let path = self.config.clone().unwrap_or(beside);
         if self.config.is_none() && !path.is_file() {
@@ -48,21 +49,31 @@ impl ModelArguments {
         }
         let config = Config::load(&path, &[])?;
         let device = device_for(&self.device, config.device.resolved_precision())?;
-        let name = path.display().to_string();
+        Ok((config, path.display().to_string(), device))
+    }
+
+    /// The autoencoder.
+    pub fn load(&self) -> Result<Loaded> {
+        let (config, name, device) = self.config()?;
         let SystemSection::Autoencoder(section) = &config.system else {
-            let error = SystemError::Input {
-                subject: name,
-                expected: "a configuration of an autoencoder, with a section `autoencoder`".into(),
-                found: format!("a section `{}`", config.system_name()),
-                remedy:
-                    "volumes go through autoencoders alone so far; a run's pictures show what other models make of them"
-                        .into(),
-            };
-            return Err(error.into());
+            let remedy =
+                "volumes go through autoencoders alone so far; a run's pictures show what other models make of them";
+            return Err(other_system(&config, name, "autoencoder", remedy));
         };
         let model = trained_model(section, &config.context(&name), &self.weights, &device)?;
         Ok(Loaded { config, model, device })
     }
+}
+
+/// The error of a configuration, called `name`, of another system than the one that is needed.
+pub(super) fn other_system(config: &Config, name: String, needed: &str, remedy: &str) -> CommandError {
+    let error = SystemError::Input {
+        subject: name,
+        expected: format!("a configuration with a section `{needed}`"),
+        found: format!("a section `{}`", config.system_name()),
+        remedy: remedy.into(),
+    };
+    error.into()
 }
 
 impl Loaded {

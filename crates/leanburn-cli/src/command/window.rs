@@ -1,0 +1,43 @@
+//! How a model slides over a volume: arguments shared by `reconstruct` and `segment`.
+
+use clap::Args;
+use leanburn_data::SlidingWindow;
+use leanburn_systems::SystemError;
+
+use crate::error::Result;
+
+/// Size and overlap of patches.
+#[derive(Debug, Args)]
+pub(super) struct WindowArguments {
+    /// Go through the volume in overlapping patches of this size: --patch 64,64,64. Without, `reconstruct` takes the whole
+    /// volume at once, `segment` patches of the size that the model was trained on.
+    #[arg(long, value_delimiter = ',')]
+    patch: Option<Vec<usize>>,
+    /// How much neighbouring patches overlap, as a share of their size.
+    #[arg(long, default_value_t = 0.25, requires = "patch")]
+    overlap: f64,
+}
+
+impl WindowArguments {
+    /// The patches that were asked for, if any were.
+    pub fn window(&self) -> Result<Option<SlidingWindow>> {
+        let Some(patch) = &self.patch else {
+            return Ok(None);
+        };
+        let reject = |expected: &str| SystemError::Input {
+            subject: "--patch".into(),
+            expected: expected.into(),
+            found: format!("{patch:?} with --overlap {}", self.overlap),
+            remedy: "for instance --patch 64,64,64 --overlap 0.25".into(),
+        };
+        let size = match patch[..] {
+            [side] => [side; 3],
+            [depth, height, width] => [depth, height, width],
+            _ => return Err(reject("one size for all axes, or one for each").into()),
+        };
+        match SlidingWindow::new(size, self.overlap) {
+            Some(window) => Ok(Some(window)),
+            None => Err(reject("sizes of at least 1 and an overlap of at least 0 and below 1").into()),
+        }
+    }
+}
