@@ -154,3 +154,20 @@ fn a_captured_tensor_without_a_gradient_is_a_constant() {
     let gradient = backward(y.sum()).take(&x).unwrap();
     assert_eq!(gradient.into_data(), expected);
 }
+
+#[test]
+fn integer_inputs_go_through_without_a_gradient() {
+    let device = device();
+    let layer: Linear = LinearConfig::new(3, 3).init(&device);
+    let x = Tensor::<2>::random([4, 3], Distribution::Default, &device).require_grad();
+    let places = Tensor::<1, Int>::from_data([2, 0], &device);
+    let forward =
+        |layer: &Linear, (x, places): (Tensor<2>, Tensor<1, Int>)| layer.forward(x).select(0, places).powf_scalar(2.0);
+    let gradients = |y: Tensor<2>| {
+        let mut gradients = backward(y.sum());
+        let of_weight = layer.weight.val();
+        [gradients.take(&x), gradients.take(&of_weight)].map(|gradient| gradient.unwrap().into_data())
+    };
+    let plain = gradients(forward(&layer, (x.clone(), places.clone())));
+    assert_eq!(gradients(recompute(&layer, (x.clone(), places.clone()), forward)), plain);
+}

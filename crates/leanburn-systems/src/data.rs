@@ -120,3 +120,29 @@ impl Data<(Tensor<5>, Tensor<4>)> for Arc<SequenceDataset> {
         Bytes(size_of_val(self.sequence().data()) as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leanburn_data::{DataConfig, LabelsConfig, PhantomConfig};
+
+    use super::*;
+
+    #[test]
+    fn labels_come_with_their_volumes_or_are_missed() {
+        let phantom = Some(PhantomConfig { count: 3, shape: [6, 8, 4], noise: 0.0 });
+        let config = DataConfig { phantom, val_fraction: 0.0, num_workers: 0, ..DataConfig::default() };
+        let device = Device::flex();
+        let first = |config: &DataConfig| {
+            let dataset = Arc::new(Dataset::open(config, 1).unwrap());
+            let mut batches = Data::<(Tensor<5>, Tensor<4, Int>)>::batches(&dataset, 2, 1, &device);
+            (batches.next().unwrap(), dataset)
+        };
+        let (batch, dataset) = first(&DataConfig { labels: Some(LabelsConfig::default()), ..config.clone() });
+        let (volumes, labels) = batch.unwrap();
+        assert_eq!((volumes.dims(), labels.dims()), ([2, 1, 6, 8, 4], [2, 6, 8, 4]));
+        let expected: Vec<u8> = (2..4).flat_map(|index| dataset.train_sample(index).unwrap().labels.unwrap()).collect();
+        assert_eq!(labels.into_data().iter::<u8>().collect::<Vec<_>>(), expected);
+        let error = first(&config).0.unwrap_err();
+        assert!(error.to_string().contains("class_maps"), "{error}");
+    }
+}
