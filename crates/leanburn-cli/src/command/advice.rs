@@ -3,7 +3,7 @@
 use bytesize::ByteSize;
 use leanburn_plan::{Candidate, Class, Space};
 
-use crate::planning::{Budget, ConfigSpace, SMALLEST_BLOCK};
+use crate::planning::{ATTENTION_BLOCK, Budget, ConfigSpace, SMALLEST_BLOCK};
 use crate::report::Advice;
 
 /// The single changes that lower the peak, lossless ones first, with what each saves.
@@ -22,7 +22,7 @@ pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget
     }
     if space.attention_block(candidate).is_some_and(|block| block > SMALLEST_BLOCK) {
         let change = format!("autoencoder.training.attention_block = {SMALLEST_BLOCK}");
-        let smallest = Candidate { attention_block: Some(SMALLEST_BLOCK), ..candidate.clone() };
+        let smallest = candidate.clone().with_knob(ATTENTION_BLOCK, Some(SMALLEST_BLOCK));
         tried.push((Class::Lossless, change, "keys and values are read more often".into(), smallest));
     }
     for (index, variant) in space.variants().into_iter().enumerate().skip(1) {

@@ -12,7 +12,7 @@ use super::plan::{extent_of_data, load};
 use crate::config::Config;
 use crate::console::{print_line, print_remark, seconds_text};
 use crate::error::{CommandError, Result, both};
-use crate::planning::{BudgetArguments, ConfigSpace};
+use crate::planning::{ATTENTION_BLOCK, BudgetArguments, ConfigSpace};
 use crate::report::write_atomic;
 
 /// What may be changed to make a training fit.
@@ -179,8 +179,9 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
         changes.push((key("use_gradient_checkpointing"), "false".into())); // it would win over `recompute`
     }
     changes.push((key("recompute"), format!("[{}]", candidate.recompute.join(", "))));
-    if candidate.attention_block != space.configured().attention_block {
-        let block = candidate.attention_block.map_or("null".into(), |block| block.to_string());
+    let block = candidate.knob(ATTENTION_BLOCK);
+    if block != space.configured().knob(ATTENTION_BLOCK) {
+        let block = block.map_or("null".into(), |block| block.to_string());
         changes.push((key("attention_block"), block));
     }
     changes

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::console::{print_line, seconds_text};
 use crate::error::Result;
-use crate::planning::{Budget, ConfigSpace};
+use crate::planning::{ATTENTION_BLOCK, Budget, ConfigSpace};
 use crate::report::{Advice, PlanPage, PredictionRow};
 
 /// Segments that the terminal's table names.
@@ -220,7 +220,7 @@ impl Forecast<'_> {
             "micro_batch": self.candidate.micro_batch,
             "accumulation": self.candidate.accumulation,
             "recompute": self.candidate.recompute,
-            "attention_block": self.candidate.attention_block,
+            "attention_block": self.candidate.knob(ATTENTION_BLOCK),
             "budget_bytes": self.budget.bytes,
             "needed_bytes": self.need(),
             "step_peak_bytes": self.timeline.peak(),

@@ -206,8 +206,7 @@ impl Bench<'_> {
 fn rungs(space: &ConfigSpace) -> Vec<(String, Class, Candidate)> {
     let configured = space.configured();
     let whole = configured.micro_batch as u64 * configured.accumulation;
-    let (micro_batch, recompute, attention_block) = (whole as usize, Vec::new(), configured.attention_block);
-    let plain = Candidate { variant: 0, micro_batch, accumulation: 1, recompute, attention_block };
+    let plain = Candidate { knobs: configured.knobs, ..Candidate::new(whole as usize, 1) };
     let mut rungs = vec![("nothing but lean operations".to_string(), Class::Lossless, plain.clone())];
     let mut last = plain;
     if whole > 1 {

@@ -1,11 +1,11 @@
 //! One notch less memory for a training whose step did not fit.
 
 use bytesize::ByteSize;
-use leanburn_plan::{Candidate, Class, Machine, Plan, Recording, Space, Timeline, Variant, frontier};
+use leanburn_plan::{Candidate, Class, Knob, Machine, Plan, Recording, Space, Timeline, Variant, frontier};
 
 use crate::config::Config;
 use crate::error::{CommandError, Result};
-use crate::planning::{ConfigSpace, memory_of, rates_for};
+use crate::planning::{ATTENTION_BLOCK, ConfigSpace, memory_of, rates_for};
 
 /// What the planner has to say to a step that did not fit.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ impl Space for SameBatches<'_> {
         self.0.record(candidate)
     }
 
-    fn lower(&self, candidate: &Candidate, timeline: &Timeline) -> Option<Candidate> {
-        self.0.lower(candidate, timeline)
+    fn knobs(&self, candidate: &Candidate) -> Vec<Knob> {
+        self.0.knobs(candidate)
     }
 
     fn beside(&self, candidate: &Candidate) -> u64 {
@@ -71,14 +71,14 @@ impl Space for SameBatches<'_> {
 
 /// What a plan does otherwise, in words.
 fn change(now: &Candidate, plan: &Plan) -> String {
-    let Candidate { recompute, attention_block, .. } = &plan.candidate;
+    let recompute = &plan.candidate.recompute;
     let more = recompute.len().saturating_sub(3);
     let names = recompute.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
     let recomputed = (!recompute.is_empty()).then(|| match more {
         0 => format!("recompute {names}"),
         _ => format!("recompute {names} and {more} more"),
     });
-    let block = attention_block.filter(|block| Some(*block) != now.attention_block);
+    let block = plan.candidate.knob(ATTENTION_BLOCK).filter(|block| Some(*block) != now.knob(ATTENTION_BLOCK));
     let block = block.map(|block| format!("attention in blocks of {block}"));
     recomputed.into_iter().chain(block).collect::<Vec<_>>().join(", ")
 }
@@ -121,12 +121,9 @@ device: {name: flex}
 
     #[test]
     fn a_change_is_named_by_what_it_sets() {
-        let candidate = |recompute: &[&str], attention_block| Candidate {
-            variant: 0,
-            micro_batch: 1,
-            accumulation: 1,
-            recompute: recompute.iter().map(ToString::to_string).collect(),
-            attention_block,
+        let candidate = |recompute: &[&str], block| {
+            let recompute = recompute.iter().map(ToString::to_string).collect();
+            Candidate { recompute, ..Candidate::new(1, 1) }.with_knob(ATTENTION_BLOCK, block)
         };
         let named = |recompute: &[&str], block| {
             let plan = Plan { candidate: candidate(recompute, block), class: Class::Lossless, peak: 0, seconds: 0.0 };

@@ -6,5 +6,5 @@ mod space;
 mod variants;
 
 pub use budget::{Budget, BudgetArguments, memory_of};
-pub use rates::{measure_rates, rates_for, save_rates};
-pub use space::{ConfigSpace, SMALLEST_BLOCK};
+pub use rates::rates_for;
+pub use space::{ATTENTION_BLOCK, ConfigSpace, SMALLEST_BLOCK};

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use leanburn_ops::largest_attention_block;
-use leanburn_plan::{Candidate, Class, Recording, Space, Target, Timeline, Variant};
+use leanburn_plan::{Candidate, Class, Knob, Recording, Space, Target, Variant};
 use leanburn_train::{Precision, RecordStepError, Trainer, record_step};
 
 use super::variants::variants;
@@ -12,6 +12,9 @@ use crate::workload::{self, BatchShape};
 
 /// Blocks of attention are not made smaller: their scores are fewer than what else attention holds.
 pub const SMALLEST_BLOCK: usize = 16;
+
+/// The knob of the most positions that attention takes at a time.
+pub const ATTENTION_BLOCK: &str = "attention_block";
 
 /// A configuration and the changes that can be made to it, on volumes of a known size.
 #[derive(Debug)]
@@ -59,7 +62,7 @@ impl ConfigSpace {
             false => training.recompute.clone(),
         };
         let (micro_batch, accumulation) = (training.batch_size, training.gradient_accumulation_steps as u64);
-        Candidate { variant: 0, micro_batch, accumulation, recompute, attention_block }
+        Candidate { recompute, ..Candidate::new(micro_batch, accumulation) }.with_knob(ATTENTION_BLOCK, attention_block)
     }
 
     /// The configuration that a candidate stands for.
@@ -74,7 +77,7 @@ impl ConfigSpace {
             false => candidate.recompute.clone(),
         };
         if let Some(section) = config.autoencoder_mut() {
-            section.training.objective.attention_block = candidate.attention_block;
+            section.training.objective.attention_block = candidate.knob(ATTENTION_BLOCK);
         }
         config
     }
@@ -106,7 +109,7 @@ impl ConfigSpace {
             largest_attention_block(candidate.micro_batch, 1, positions).min(positions)
         };
         let block = (0..=last).filter(attends).map(block).max();
-        block.map(|block| candidate.attention_block.unwrap_or(block).min(block))
+        block.map(|block| candidate.knob(ATTENTION_BLOCK).unwrap_or(block).min(block))
     }
 
     /// Index of the variant that changes nothing but the precision, if there is one.
@@ -172,13 +175,15 @@ impl Space for ConfigSpace {
         self.record_with(candidate, candidate.recorded())
     }
 
-    /// A smaller block of attention, where the peak stands in one.
-    fn lower(&self, candidate: &Candidate, timeline: &Timeline) -> Option<Candidate> {
-        let segment = timeline.moments.get(timeline.peak_index())?.segment?;
-        let is_attention = timeline.segments[segment].contains("attention");
-        let block = is_attention.then(|| self.attention_block(candidate)).flatten()?;
-        let lower = block.next_power_of_two() / 2;
-        (lower >= SMALLEST_BLOCK).then(|| Candidate { attention_block: Some(lower), ..candidate.clone() })
+    /// Halves of the block of attention.
+    fn knobs(&self, candidate: &Candidate) -> Vec<Knob> {
+        let halves = |block: usize| {
+            let largest = block.next_power_of_two() / 2;
+            let lower = std::iter::successors(Some(largest), |block| Some(block / 2));
+            lower.take_while(|block| *block >= SMALLEST_BLOCK).collect()
+        };
+        let knob = |block| Knob { name: ATTENTION_BLOCK, values: halves(block), segment: "attention" };
+        self.attention_block(candidate).map(knob).into_iter().collect()
     }
 
     /// On the CPU the batches that wait; a card has only the one that it works on.

@@ -8,7 +8,7 @@ use leanburn_nn::models::{
 };
 use leanburn_nn::weights::{self, WeightsError};
 use leanburn_ops::ResidencyPolicy;
-use leanburn_train::{AutoencoderObjective, AutoencoderWorkload, Critic, Learner, LearnerConfig};
+use leanburn_train::{AutoencoderObjective, AutoencoderWorkload, Critic, Learner};
 
 use super::learner::{drawn, learner, policy, refuse};
 use super::perceptual;
@@ -114,7 +114,7 @@ pub(super) fn build(
         Some(discriminator) => {
             let rate = discriminator.learning_rate.unwrap_or(rate);
             let model = init_discriminator(config, section.out_channels, discriminator, source, &policy, device)?;
-            let config = LearnerConfig { average_decay: None, ..learner(config, rate) };
+            let config = learner(config, rate).with_average_decay(None);
             Some(Learner::new("discriminator", model, config)?)
         }
     };

@@ -21,12 +21,11 @@ pub(super) fn drawn<M: Module>(device: &Device, init: impl FnOnce(&Device) -> M)
 /// How the trainer runs the workload.
 pub fn trainer(config: &Config) -> TrainerConfig {
     let training = config.training();
-    TrainerConfig {
-        seed: config.seed,
-        accumulation_steps: training.gradient_accumulation_steps as u64,
-        max_bad_steps: training.max_bad_steps,
-        memory_limit: config.device.memory_limit.map(|limit| limit.as_u64()),
-    }
+    TrainerConfig::default()
+        .with_seed(config.seed)
+        .with_accumulation_steps(training.gradient_accumulation_steps as u64)
+        .with_max_bad_steps(training.max_bad_steps)
+        .with_memory_limit(config.device.memory_limit.map(|limit| limit.as_u64()))
 }
 
 /// Which segments are recomputed; a pattern that names none is a mistake.
@@ -75,28 +74,24 @@ pub(super) fn refuse(source: &str, section: &str, mistakes: Vec<(&'static str, S
 /// How a learner learns, at a rate before any scaling.
 pub(super) fn learner(config: &Config, learning_rate: f64) -> LearnerConfig {
     let training = config.training();
-    let schedule = ScheduleConfig {
-        learning_rate,
-        kind: training.lr_schedule,
-        warmup_steps: training.warmup_steps,
-        max_steps: training.max_steps,
-    };
+    let schedule = ScheduleConfig::new(learning_rate)
+        .with_kind(training.lr_schedule)
+        .with_warmup_steps(training.warmup_steps)
+        .with_max_steps(training.max_steps);
     let effective_batch = training.batch_size * training.gradient_accumulation_steps;
-    LearnerConfig {
-        optimizer: OptimizerConfig {
-            kind: training.optimizer,
-            betas: training.betas,
-            epsilon: training.epsilon,
-            weight_decay: training.weight_decay,
-        },
-        schedule: match training.base_batch_size {
-            Some(base) => schedule.scaled_to_batch(effective_batch, base),
-            None => schedule,
-        },
-        loss_scale: loss_scale(&config.device),
-        max_grad_norm: training.max_grad_norm,
-        average_decay: training.ema_decay,
-    }
+    let schedule = match training.base_batch_size {
+        Some(base) => schedule.scaled_to_batch(effective_batch, base),
+        None => schedule,
+    };
+    let optimizer = OptimizerConfig::new(training.optimizer)
+        .with_betas(training.betas)
+        .with_epsilon(training.epsilon)
+        .with_weight_decay(training.weight_decay);
+    LearnerConfig::new(schedule)
+        .with_optimizer(optimizer)
+        .with_loss_scale(loss_scale(&config.device))
+        .with_max_grad_norm(training.max_grad_norm)
+        .with_average_decay(training.ema_decay)
 }
 
 fn loss_scale(section: &DeviceSection) -> LossScale {
