@@ -11,7 +11,6 @@ pub(crate) fn read_data(section: &mut Section<'_>) -> DataConfig {
         phantom: section.optional("phantom", read_phantom),
         radar: section.optional("radar", read_radar),
         labels: section.optional("labels", read_labels),
-        labels: section.optional("labels", read_labels),
         channels: section.number("channels", default.channels, 1..=MANY),
         voxel_size: section.number("voxel_size", None, 1..=MANY).map(|PerAxis(size)| size),
         spacing: section.number("spacing", None, POSITIVE).map(|PerAxis(spacing)| spacing),
@@ -54,14 +53,5 @@ fn read_labels(section: &mut Section<'_>) -> LabelsConfig {
         label_maps: section.get("label_maps", default.label_maps),
         class_maps: section.get("class_maps", default.class_maps),
         num_classes: section.number("num_classes", default.num_classes, 2..=256),
-    }
-}
-
-fn read_labels(section: &mut Section<'_>) -> LabelsConfig {
-    let default = LabelsConfig::default();
-    LabelsConfig {
-        label_maps: section.get("label_maps", default.label_maps),
-        class_maps: section.get("class_maps", default.class_maps),
-        num_classes: section.number("num_classes", default.num_classes, 1..=MANY),
     }
 }
