@@ -78,14 +78,16 @@ impl Observer for Terminal {
     }
 
     fn resumed(&mut self, step: Option<u64>) -> Observed {
-        Ok(match step {
+        match step {
             Some(step) => print_line(format_args!("going on from step {step}"))?,
             None => print_line("no checkpoint yet: starting from the beginning")?,
-        })
+        }
+        Ok(())
     }
 
     fn began(&mut self, beginning: &Beginning<'_>) -> Observed {
-        Ok(self.begin(beginning)?)
+        self.begin(beginning)?;
+        Ok(())
     }
 
     fn stepped(&mut self, report: &StepReport) -> Observed {
@@ -111,23 +113,28 @@ impl Observer for Terminal {
     }
 
     fn pictured(&mut self, step: u64, label: PictureLabel, png: &[u8]) -> Observed {
-        Ok(self.events.iter_mut().try_for_each(|events| events.picture(step, label.name, png))?)
+        self.events.iter_mut().try_for_each(|events| events.picture(step, label.name, png))?;
+        Ok(())
     }
 
     fn saved(&mut self, snapshot: &Snapshot<'_>) -> Observed {
-        Ok(self.report(snapshot)?)
+        self.report(snapshot)?;
+        Ok(())
     }
 
     fn did_not_fit(&mut self, step: u64, reason: &str) -> Observed {
-        Ok(self.events.iter_mut().try_for_each(|events| events.text(step, "out of memory", reason))?)
+        self.events.iter_mut().try_for_each(|events| events.text(step, "out of memory", reason))?;
+        Ok(())
     }
 
     fn stepped_down(&mut self, error: &str, step_down: &StepDown, continues: bool) -> Observed {
-        Ok(self.step_down(error, step_down, continues)?)
+        self.step_down(error, step_down, continues)?;
+        Ok(())
     }
 
     fn finished(&mut self, snapshot: &Snapshot<'_>) -> Observed {
-        Ok(self.conclude(snapshot)?)
+        self.conclude(snapshot)?;
+        Ok(())
     }
 }
 
