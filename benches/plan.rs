@@ -12,10 +12,10 @@ use burn::tensor::{Device, Tensor};
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use leanburn::nn::losses::{kl_divergence, l1_loss};
 use leanburn::nn::models::AutoencoderKlConfig;
+use leanburn::ops::backward;
 use leanburn::ops::recording::step_begins;
-use leanburn::ops::{Residency, ResidencyPolicy, backward};
 use leanburn::plan::{
-    Candidate, Class, FlexMemory, Machine, Rates, RecordError, Recording, Space, Target, Variant, frontier, record,
+    Candidate, Class, FlexMemory, Machine, Rates, RecordError, Recording, Space, Target, frontier, record,
 };
 
 /// The guide's autoencoder on volumes of one size, two of them to a step.
@@ -26,21 +26,15 @@ struct Autoencoder {
 impl Space for Autoencoder {
     type Error = RecordError;
 
-    fn variants(&self) -> Vec<Variant> {
-        vec![Variant { change: String::new(), class: Class::Lossless, cost: String::new() }]
-    }
-
     fn splits(&self) -> Vec<(usize, u64)> {
         vec![(2, 1), (1, 2)]
     }
 
     fn record(&self, candidate: &Candidate) -> Result<Recording, RecordError> {
-        let recompute = |policy: ResidencyPolicy, name: &String| policy.with_rule(name, Residency::Recompute);
-        let policy = candidate.recompute.iter().fold(ResidencyPolicy::keep(), recompute);
         let [depth, height, width] = self.extent;
         let step = |device: &Device| {
             let config = AutoencoderKlConfig::new(vec![32, 64, 64], vec![1; 3], vec![false, false, true]);
-            let model = config.with_norm_num_groups(16).init(device).with_residency(policy);
+            let model = config.with_norm_num_groups(16).init(device).with_residency(candidate.residency());
             step_begins(device);
             for _ in 0..candidate.recorded() {
                 let x = Tensor::<5>::zeros([candidate.micro_batch, 1, depth, height, width], device);
@@ -58,8 +52,7 @@ fn plan(criterion: &mut Criterion) {
     let name = |[depth, height, width]: [usize; 3]| format!("{depth}x{height}x{width}");
     let mut group = criterion.benchmark_group("plan");
     group.sample_size(20).measurement_time(Duration::from_secs(5));
-    let candidate =
-        Candidate { variant: 0, micro_batch: 1, accumulation: 1, recompute: Vec::new(), attention_block: None };
+    let candidate = Candidate::new(1, 1);
     for extent in sizes {
         let space = Autoencoder { extent };
         group.bench_function(BenchmarkId::new("record and timeline", name(extent)), |bencher| {

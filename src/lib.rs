@@ -83,7 +83,9 @@ pub mod prelude {
     };
     pub use crate::train::{
         AnyLearner, AutoencoderObjective, AutoencoderWorkload, CheckpointStore, CountingAllocator, Learner,
-        LearnerConfig, LossScale, MemoryMonitor, OptimizerConfig, Precision, ScheduleConfig, ScheduleKind, TrainError,
-        Trainer, TrainerConfig, Workload, record_step, volumes,
+        LearnerConfig, LossScale, Losses, MemoryMonitor, Moment, OptimizerConfig, Precision, ScheduleConfig,
+        ScheduleKind, TrainError, Trainer, TrainerConfig, Workload, planning::Planner, planning::StepSetup,
+        record_step, volumes,
     };
+    pub use leanburn_common::Bytes;
 }

@@ -63,23 +63,14 @@ fn train<M: Forecaster>(
     dataset: &Arc<SequenceDataset>,
     device: &Device,
 ) -> Result<(), Box<dyn Error>> {
-    let config = LearnerConfig {
-        optimizer: OptimizerConfig::default(),
-        schedule: ScheduleConfig {
-            learning_rate: 5e-3,
-            kind: ScheduleKind::Cosine,
-            warmup_steps: 10,
-            max_steps: STEPS,
-        },
-        loss_scale: LossScale::NONE,
-        max_grad_norm: Some(1.0),
-        average_decay: None,
-    };
+    let schedule =
+        ScheduleConfig::new(5e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(10).with_max_steps(STEPS);
+    let config = LearnerConfig::new(schedule).with_max_grad_norm(Some(1.0));
     let begin = Instant::now();
     let learner = Learner::new("forecaster", model, config)?;
     let parameters = learner.module().num_params();
     let workload = ForecastWorkload::new(learner, Difference::L2, Precision::F32);
-    let config = TrainerConfig { seed: SEED, accumulation_steps: 1, max_bad_steps: 3, memory_limit: None };
+    let config = TrainerConfig::default().with_seed(SEED).with_max_bad_steps(3);
     let mut trainer = Trainer::new(workload, config, device);
     let batches = Loader::windows(dataset.clone(), 4, 0);
     let mut batches = batches.map(|batch| batch.map(|batch| windows(batch, device)));

@@ -67,13 +67,8 @@ fn trainer(make: MakeLoss, device: &Device) -> Result<Trainer<AutoencoderWorkloa
         .with_decoder_nonlocal_attn(false)
         .init(device)
         .with_residency(ResidencyPolicy::recompute_all());
-    let config = LearnerConfig {
-        optimizer: OptimizerConfig::default(),
-        schedule: ScheduleConfig { learning_rate: 1e-4, kind: ScheduleKind::Constant, warmup_steps: 0, max_steps: 10 },
-        loss_scale: LossScale::NONE,
-        max_grad_norm: None,
-        average_decay: None,
-    };
+    let schedule = ScheduleConfig::new(1e-4);
+    let config = LearnerConfig::new(schedule);
     let objective = AutoencoderObjective {
         reconstruction: ReconstructionLoss::L1,
         kl_weight: 1e-6,
@@ -84,7 +79,7 @@ fn trainer(make: MakeLoss, device: &Device) -> Result<Trainer<AutoencoderWorkloa
     let learner = Learner::new("autoencoder", model, config)?;
     let perceptual = make(device).map(|kind| Perceptual { kind, weight: 0.001 });
     let workload = AutoencoderWorkload::new(learner, None, objective, Precision::F32).with_perceptual(perceptual);
-    let config = TrainerConfig { seed: 7, accumulation_steps: 1, max_bad_steps: 3, memory_limit: None };
+    let config = TrainerConfig::default().with_seed(7).with_max_bad_steps(3);
     Ok(Trainer::new(workload, config, device))
 }
 

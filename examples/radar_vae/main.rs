@@ -42,13 +42,8 @@ fn data() -> DataConfig {
 
 /// Squared differences, where an occupied voxel counts as `weight` empty ones, and a little divergence of the latent.
 fn workload(weight: f64, device: &Device) -> Result<VaeWorkload, TrainError> {
-    let config = LearnerConfig {
-        optimizer: OptimizerConfig::default(),
-        schedule: ScheduleConfig { learning_rate: 2e-3, kind: ScheduleKind::Cosine, warmup_steps: 5, max_steps: STEPS },
-        loss_scale: LossScale::NONE,
-        max_grad_norm: Some(1.0),
-        average_decay: None,
-    };
+    let schedule = ScheduleConfig::new(2e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(5).with_max_steps(STEPS);
+    let config = LearnerConfig::new(schedule).with_max_grad_norm(Some(1.0));
     let occupancy = OccupancyWeight { threshold: f64::from(OCCUPIED), weight };
     let loss = VaeLoss { difference: Difference::L2, beta: 1e-6, occupancy: Some(occupancy) };
     let vae = Vae3dConfig::ultra_lightweight().init(device);
@@ -68,7 +63,7 @@ fn train(
     device: &Device,
 ) -> Result<Vec<Tensor<5>>, Box<dyn Error>> {
     leanburn::ops::random::seed(device, SEED);
-    let config = TrainerConfig { seed: SEED, accumulation_steps: 1, max_bad_steps: 3, memory_limit: None };
+    let config = TrainerConfig::default().with_seed(SEED).with_max_bad_steps(3);
     let mut trainer = Trainer::new(workload(weight, device)?, config, device);
     let mut batches = Loader::new(dataset.clone(), 1, 0).map(|batch| batch.map(|batch| volumes(batch, device)));
     let (begin, mut peak) = (Instant::now(), 0);

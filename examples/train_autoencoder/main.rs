@@ -41,13 +41,8 @@ fn autoencoder(device: &Device) -> AutoencoderKl {
 
 /// Adam, L1 and a little Kullback-Leibler divergence; no discriminator.
 fn workload(autoencoder: AutoencoderKl) -> Result<AutoencoderWorkload, TrainError> {
-    let config = LearnerConfig {
-        optimizer: OptimizerConfig::default(),
-        schedule: ScheduleConfig { learning_rate: 2e-3, kind: ScheduleKind::Cosine, warmup_steps: 5, max_steps: STEPS },
-        loss_scale: LossScale::NONE,
-        max_grad_norm: Some(1.0),
-        average_decay: None,
-    };
+    let schedule = ScheduleConfig::new(2e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(5).with_max_steps(STEPS);
+    let config = LearnerConfig::new(schedule).with_max_grad_norm(Some(1.0));
     let objective = AutoencoderObjective {
         reconstruction: ReconstructionLoss::L1,
         kl_weight: 1e-7,
@@ -85,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut batches = Loader::new(dataset, 1, 0).map(|batch| batch.map(|batch| volumes(batch, &device)));
 
     leanburn::ops::random::seed(&device, SEED);
-    let config = TrainerConfig { seed: SEED, accumulation_steps: 1, max_bad_steps: 3, memory_limit: None };
+    let config = TrainerConfig::default().with_seed(SEED).with_max_bad_steps(3);
     let mut trainer = Trainer::new(workload(autoencoder(&device))?, config, &device);
     let before = trainer.workload().reconstruct(held_out.clone());
 

@@ -40,18 +40,9 @@ fn data() -> DataConfig {
 fn workload(device: &Device) -> Result<VqVaeWorkload, TrainError> {
     let codebook = VectorQuantizerConfig::new(CODES, 4).with_decay(0.9).with_restart_below(Some(0.1));
     let model = VqVae3dConfig::new(vec![16], vec![16], codebook).init(device);
-    let config = LearnerConfig {
-        optimizer: OptimizerConfig::default(),
-        schedule: ScheduleConfig {
-            learning_rate: 5e-3,
-            kind: ScheduleKind::Cosine,
-            warmup_steps: 10,
-            max_steps: STEPS,
-        },
-        loss_scale: LossScale::NONE,
-        max_grad_norm: Some(1.0),
-        average_decay: None,
-    };
+    let schedule =
+        ScheduleConfig::new(5e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(10).with_max_steps(STEPS);
+    let config = LearnerConfig::new(schedule).with_max_grad_norm(Some(1.0));
     Ok(VqVaeWorkload::new(Learner::new("vq_vae", model, config)?, Difference::L1, None, Precision::F32))
 }
 
@@ -80,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let held_out = volumes(Batch::stack(&[dataset.val_sample(0)?])?, &device).without_autodiff();
     let mut batches = Loader::new(dataset, 1, 0).map(|batch| batch.map(|batch| volumes(batch, &device)));
     leanburn::ops::random::seed(&device, SEED);
-    let config = TrainerConfig { seed: SEED, accumulation_steps: 1, max_bad_steps: 3, memory_limit: None };
+    let config = TrainerConfig::default().with_seed(SEED).with_max_bad_steps(3);
     let mut trainer = Trainer::new(workload(&device)?, config, &device);
 
     let (begin, mut peak) = (Instant::now(), 0);

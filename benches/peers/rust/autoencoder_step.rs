@@ -76,17 +76,6 @@ fn norm_num_groups(channels: &[usize]) -> usize {
     (1..=32).rev().find(|groups| channels.iter().all(|channels| channels % groups == 0)).unwrap_or(1)
 }
 
-fn adam(max_steps: u64) -> LearnerConfig {
-    let schedule = ScheduleConfig { learning_rate: 1e-4, kind: ScheduleKind::Constant, warmup_steps: 0, max_steps };
-    LearnerConfig {
-        optimizer: OptimizerConfig::default(),
-        schedule,
-        loss_scale: LossScale::NONE,
-        max_grad_norm: None,
-        average_decay: None,
-    }
-}
-
 fn steps<M: Module>(
     arguments: &Arguments,
     model: M,
@@ -94,7 +83,7 @@ fn steps<M: Module>(
     forward: Forward<M>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let parameters = model.num_params();
-    let mut learner = Learner::new("autoencoder", fill(model), adam(arguments.timing.steps + 1))?;
+    let mut learner = Learner::new("autoencoder", fill(model), LearnerConfig::new(ScheduleConfig::new(1e-4)))?;
     let precision = match arguments.dtype {
         Dtype::F32 => Precision::F32,
         Dtype::Bf16 => Precision::Bf16,
@@ -108,7 +97,7 @@ fn steps<M: Module>(
         let loss = l1.clone() + kl.clone() * 1e-6;
         let kept_bytes = live_bytes() - live;
         learner.accumulate(loss, 1.0);
-        learner.step(step);
+        assert!(learner.prepare().update(step).is_some_and(|report| !report.skipped), "the optimizer has stepped");
         step += 1;
         let seconds = begin.elapsed().as_secs_f64();
         let [kl, l1] = [kl, l1].map(|loss| loss.into_scalar::<f32>());

@@ -12,7 +12,7 @@
 //!   cores x 128 lanes x 2 x clock;
 //! - context: what a CUDA, ROCm or Metal context and its runtime hold before the first tensor, a cautious round figure.
 //!
-//! How much of a peak rate a training step reaches is not in here.
+//! How much of a peak rate a training step reaches is not in here, but in [`Rates::of_card`](crate::Rates::of_card).
 
 use std::fmt;
 

@@ -1,15 +1,15 @@
 //! Which segments of a chain to recompute: dynamic programming.
 //!
-//! In backward a segment meets what those before it have kept, and what it needs itself. Given both for every way of running
+//! In backward a segment meets what those before it have kept, and what it needs itself. Given both for every option of running
 //! a segment, the fastest choice within a budget is found exactly: going along the chain, of two beginnings that keep
 //! different amounts and take different times only those are followed of which no other is better in both.
 
-/// One way of running a segment.
+/// One option of running a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Choice {
-    /// Bytes that stay for backward, seen by all later segments.
+    /// Saved activations, in bytes, seen by all later segments.
     pub kept: u64,
-    /// The most bytes while the segment runs, forward or backward, beside what other segments have kept.
+    /// The most bytes while the segment runs, forward or backward, without what other segments have saved.
     pub own: u64,
     /// Seconds.
     pub seconds: f64,

@@ -1,9 +1,9 @@
-//! What autodiff holds beside tensors: the graph of a step, and the graphs of what is in none.
+//! The overhead of autodiff: the metadata of a step's graph, and of the graphs of what is in none.
 //!
 //! Read off Burn's autodiff 0.22. An operation with a gradient becomes a step of the graph of what went into it. A graph has
 //! tables by step, whose room doubles when they are full; backward makes more of them. A weight has a graph of its own from the
 //! moment it is made until an operation takes it into another. An operation without a gradient has a graph of its own too.
-//! Nobody looks for graphs that nobody needs before a backward ends; with it goes also the graph that it went through.
+//! Graphs that nobody needs are let go when a backward ends, together with the graph that it went through.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use leanburn_ops::recording::Pass;
 
 use crate::Phase;
 
-/// Bytes that books take beside the values of tensors.
+/// Bytes that the metadata of autodiff and of tensors takes, apart from the tensors' values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     /// A tensor that lasts from step to step, with its place in a module or in a table.
@@ -66,10 +66,10 @@ impl Graph {
     }
 }
 
-/// All graphs at a moment of a step.
+/// All graphs at a point of a step.
 pub(crate) struct Graphs {
     books: Books,
-    /// Passes around the moment, innermost last.
+    /// Passes around it, innermost last.
     passes: Vec<Pass>,
     /// Whether an operation of ours runs.
     in_operation: bool,
@@ -185,10 +185,10 @@ impl Graphs {
         }
     }
 
-    /// An operation of ours begins; its inputs are those of the note.
-    pub(crate) fn begin_operation(&mut self, note: &OperationIr) {
-        if self.step(note) {
-            let inputs = note.inputs().count() as u64;
+    /// An operation of ours begins; its inputs are those of the marker.
+    pub(crate) fn begin_operation(&mut self, marker: &OperationIr) {
+        if self.step(marker) {
+            let inputs = marker.inputs().count() as u64;
             let graph = self.innermost();
             graph.inputs.push(inputs);
             graph.sum_of_inputs += inputs;

@@ -24,7 +24,7 @@ pub struct Operand<'a> {
 pub enum Place {
     /// New memory.
     New,
-    /// The memory of this input, in the order of [`OperationIr::inputs`], seen another way or written over.
+    /// The memory of this input, in the order of [`OperationIr::inputs`]: a view of it, or written over.
     Input(usize),
 }
 
@@ -80,7 +80,7 @@ pub trait MemoryModel: fmt::Debug {
         self.reserved(timeline).unwrap_or(0).max(timeline.peak())
     }
 
-    /// Bytes that books take beside the values of tensors; nothing where these are on another device.
+    /// The overhead of autodiff in the same memory; nothing where tensors are on another device than it.
     fn books(&self) -> Books {
         Books::default()
     }

@@ -3,12 +3,12 @@
 use crate::chain::Choice;
 use crate::{Cause, Rates, Timeline};
 
-/// The outermost segments of a step run in one way.
+/// The outermost segments of a step, each run by one option.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
     /// Each segment's name and numbers, in the order in which they first ran.
     pub segments: Vec<(String, Choice)>,
-    /// The most bytes while no segment runs, beside what segments have kept.
+    /// The most bytes while no segment runs, without what segments have saved.
     pub outside: u64,
 }
 

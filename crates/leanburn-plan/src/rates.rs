@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Moment, Phase, Timeline};
+use crate::catalogue::Device;
+use crate::timeline::{Moment, Phase, Timeline};
 
 /// What a device reaches on this kind of work, measured or taken from a catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,7 +18,28 @@ pub struct Rates {
     pub overhead: f64,
 }
 
+/// Shares of a card's peak rates that a training step of this kind is taken to reach until it is measured.
+const SHARE_OF_FLOPS: f64 = 0.4;
+const SHARE_OF_BANDWIDTH: f64 = 0.7;
+/// Seconds to start a kernel of a card.
+const LAUNCH: f64 = 8e-6;
+
 impl Rates {
+    /// A processor with two cores: what is assumed of one that was not measured.
+    pub const TWO_CORES: Self = Self { flops: 2.5e11, half_flops: 2.5e11, bandwidth: 1.5e10, overhead: 5e-6 };
+
+    /// What a card of the catalogue is taken to reach: 40 % of the arithmetic and 70 % of the bandwidth that its maker states.
+    ///
+    /// Both shares are assumptions, not measurements: they are for ranking plans.
+    pub fn of_card(card: &Device) -> Self {
+        Self {
+            flops: SHARE_OF_FLOPS * card.f32_rate,
+            half_flops: SHARE_OF_FLOPS * card.bf16_rate.or(card.f16_rate).unwrap_or(card.f32_rate),
+            bandwidth: SHARE_OF_BANDWIDTH * card.bandwidth,
+            overhead: LAUNCH,
+        }
+    }
+
     /// Seconds of one operation: the slower of computing and moving, and the overhead
     /// ([Williams et al.](https://doi.org/10.1145/1498765.1498785), the roofline), as often as it runs.
     pub fn seconds_of(&self, moment: &Moment) -> f64 {

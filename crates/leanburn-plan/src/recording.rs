@@ -31,7 +31,7 @@ pub enum Target {
 }
 
 /// Runs `step` on a recording device with autodiff. It builds modules on that device, computes a loss, and runs backward
-/// through [`leanburn_ops::backward`] (Burn's own refuses a recorded loss).
+/// through [`leanburn_ops::backward`] (Burn's own rejects a recorded loss).
 ///
 /// # Memory
 ///
@@ -83,7 +83,7 @@ impl Recording {
 
     /// What lives when, on a device that allocates as `memory` says.
     ///
-    /// If [training steps](leanburn_ops::recording::step_begins) are noted, the last of them; else everything.
+    /// If [training steps](leanburn_ops::recording::step_begins) are marked, the last of them; else everything.
     pub fn timeline(&self, memory: &dyn MemoryModel) -> Timeline {
         simulate(&self.operations, memory)
     }

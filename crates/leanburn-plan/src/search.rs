@@ -1,15 +1,18 @@
-//! The search for plans: every variant and micro-batch, with segments and blocks chosen for many budgets.
+//! The search for plans: every variant and micro-batch, with segments and knobs chosen for many budgets.
 
 use std::collections::HashSet;
 
+use crate::candidate::Candidate;
 use crate::chain::{self, Choice};
+use crate::plans::{Frontier, Machine, Plan};
 use crate::profile::Profile;
-use crate::{Candidate, Class, Frontier, Machine, Plan, Space, Timeline, Variant};
+use crate::space::{Class, Space, Variant};
+use crate::timeline::Timeline;
 
 /// The best plans whose changes are of class `allowed` or milder.
 ///
 /// For each variant and micro-batch: every choice of segments where they are few, else those that dynamic programming
-/// finds for a ladder of budgets; each of them also as much [lower](Space::lower) as helps.
+/// finds for a series of budgets; each of them also with [knobs](Space::knobs) as low as helps.
 ///
 /// # Errors
 ///
@@ -56,7 +59,7 @@ impl<'a, S: Space> Plans<'a, S> {
     fn search(&self, variant: usize, class: Class) -> Result<Vec<Plan>, S::Error> {
         let mut plans = Vec::new();
         for (micro_batch, accumulation) in self.space.splits() {
-            let plain = Candidate { variant, micro_batch, accumulation, recompute: Vec::new(), attention_block: None };
+            let plain = Candidate { variant, ..Candidate::new(micro_batch, accumulation) };
             plans.extend(Search { space: self.space, machine: self.machine, class, plain }.plans()?);
         }
         Ok(plans)
@@ -66,7 +69,7 @@ impl<'a, S: Space> Plans<'a, S> {
 /// As many choices of segments are tried one and all.
 const FEW: usize = 256;
 /// Budgets that dynamic programming is asked for.
-const RUNGS: u64 = 24;
+const BUDGETS: u64 = 24;
 
 /// The choice of segments of one variant and micro-batch.
 struct Search<'a, S> {
@@ -76,45 +79,49 @@ struct Search<'a, S> {
     plain: Candidate,
 }
 
-/// An outermost segment and the ways of running it.
+/// An outermost segment and the options of running it.
 struct Stage {
-    /// For each way the segments that are recomputed.
-    ways: Vec<Vec<String>>,
+    /// For each option the segments that are recomputed.
+    options: Vec<Vec<String>>,
 }
 
 impl<S: Space> Search<'_, S> {
     fn plans(&self) -> Result<Vec<Plan>, S::Error> {
-        let plain = self.notches(Vec::new())?;
+        let plain = self.lowered(Vec::new())?;
         let (highest, lowest) = (&plain[0], &plain[plain.len() - 1]);
         let stages = stages(&highest.0);
-        let assignments: usize = stages.iter().map(|stage| stage.ways.len()).product();
+        let assignments: usize = stages.iter().map(|stage| stage.options.len()).product();
         let choices = match assignments <= FEW {
             true => every(&stages),
             false if plain.len() == 1 => self.planned(highest, &stages)?,
-            // where blocks are small other segments may be worth keeping
+            // where knobs are low other segments may be worth keeping
             false => [self.planned(highest, &stages)?, self.planned(lowest, &stages)?].concat(),
         };
         let mut seen = HashSet::from([Vec::new()]);
         let mut plans: Vec<Plan> = plain.into_iter().map(|(_, plan)| plan).collect();
         for choices in choices {
-            let recompute: Vec<String> =
-                stages.iter().zip(&choices).flat_map(|(stage, &way)| stage.ways[way].iter().cloned()).collect();
+            let recompute: Vec<String> = stages
+                .iter()
+                .zip(&choices)
+                .flat_map(|(stage, &option)| stage.options[option].iter().cloned())
+                .collect();
             if seen.insert(recompute.clone()) {
-                plans.extend(self.notches(recompute)?.into_iter().map(|(_, plan)| plan));
+                plans.extend(self.lowered(recompute)?.into_iter().map(|(_, plan)| plan));
             }
         }
         Ok(plans)
     }
 
-    /// A choice of segments, then each lower way of the same as long as there is one.
-    fn notches(&self, recompute: Vec<String>) -> Result<Vec<(Timeline, Plan)>, S::Error> {
+    /// A choice of segments, then the same with a knob one value lower, as long as one helps.
+    fn lowered(&self, recompute: Vec<String>) -> Result<Vec<(Timeline, Plan)>, S::Error> {
+        let knobs = self.space.knobs(&self.plain);
         let mut last = self.verify(Candidate { recompute, ..self.plain.clone() })?;
-        let mut notches = Vec::new();
-        while let Some(candidate) = self.space.lower(&last.1.candidate, &last.0) {
-            notches.push(std::mem::replace(&mut last, self.verify(candidate)?));
+        let mut plans = Vec::new();
+        while let Some(candidate) = knobs.iter().find_map(|knob| knob.lower(&last.1.candidate, &last.0)) {
+            plans.push(std::mem::replace(&mut last, self.verify(candidate)?));
         }
-        notches.push(last);
-        Ok(notches)
+        plans.push(last);
+        Ok(plans)
     }
 
     /// A recording's timeline, and the plan as it shows.
@@ -127,14 +134,16 @@ impl<S: Space> Search<'_, S> {
         Ok((timeline, plan))
     }
 
-    /// What dynamic programming chooses for budgets from the smallest peak to the largest, and the ways of all alike.
+    /// What dynamic programming chooses for budgets from the smallest peak to the largest, and all segments run alike.
     fn planned(&self, (plain, plan): &(Timeline, Plan), stages: &[Stage]) -> Result<Vec<Vec<usize>>, S::Error> {
         let rates = &self.machine.rates;
-        let most = stages.iter().map(|stage| stage.ways.len()).max().unwrap_or(1);
-        let alike = |way: usize| -> Vec<usize> { stages.iter().map(|stage| way.min(stage.ways.len() - 1)).collect() };
+        let most = stages.iter().map(|stage| stage.options.len()).max().unwrap_or(1);
+        let alike =
+            |option: usize| -> Vec<usize> { stages.iter().map(|stage| option.min(stage.options.len() - 1)).collect() };
         let mut profiles = vec![Profile::of(plain, rates)];
-        for way in 1..most {
-            let recompute = stages.iter().zip(alike(way)).flat_map(|(stage, way)| stage.ways[way].clone()).collect();
+        for option in 1..most {
+            let recompute =
+                stages.iter().zip(alike(option)).flat_map(|(stage, option)| stage.options[option].clone()).collect();
             let candidate = Candidate { recompute, ..plan.candidate.clone() };
             profiles.push(Profile::of(&self.verify(candidate)?.0, rates));
         }
@@ -142,18 +151,18 @@ impl<S: Space> Search<'_, S> {
     }
 }
 
-/// The fastest ways by dynamic programming for budgets from the smallest peak to the largest.
+/// The fastest choices by dynamic programming for budgets from the smallest peak to the largest.
 fn proposals(profiles: &[Profile], stages: &[Stage]) -> Vec<Vec<usize>> {
     let outside = profiles.iter().map(|profile| profile.outside).min().unwrap_or(0);
     let mut chain: Vec<Vec<Choice>> = Vec::new();
     for (stage, (name, _)) in stages.iter().zip(&profiles[0].segments) {
-        let ways = 0..stage.ways.len();
-        chain.push(ways.filter_map(|way| profiles[way].choice(name)).collect());
+        let options = 0..stage.options.len();
+        chain.push(options.filter_map(|option| profiles[option].choice(name)).collect());
     }
     chain.push(vec![Choice { kept: 0, own: outside, seconds: 0.0 }]);
     let (low, high) = (chain::smallest_peak(&chain), chain::peak(&chain, &vec![0; chain.len()]));
-    let rungs = (0..=RUNGS).map(|rung| low + (high.max(low) - low) / RUNGS * rung);
-    rungs.filter_map(|budget| chain::fastest(&chain, budget)).collect()
+    let budgets = (0..=BUDGETS).map(|index| low + (high.max(low) - low) / BUDGETS * index);
+    budgets.filter_map(|budget| chain::fastest(&chain, budget)).collect()
 }
 
 /// The outermost segments, each kept, recomputed, and where it has segments inside: those recomputed, or both.
@@ -166,11 +175,11 @@ fn stages(timeline: &Timeline) -> Vec<Stage> {
             indices().filter(|&index| index != top && timeline.outermost(index) == top).map(name).collect();
         let whole = vec![name(top)];
         let both = [whole.clone(), inside.clone()].concat();
-        let ways = match inside.len() {
+        let options = match inside.len() {
             0 => vec![Vec::new(), whole],
             _ => vec![Vec::new(), whole, inside, both],
         };
-        Stage { ways }
+        Stage { options }
     };
     tops.map(stage).collect()
 }
@@ -179,8 +188,8 @@ fn stages(timeline: &Timeline) -> Vec<Stage> {
 fn every(stages: &[Stage]) -> Vec<Vec<usize>> {
     stages.iter().fold(vec![Vec::new()], |beginnings, stage| {
         let longer = |beginning: &Vec<usize>| {
-            let ways = 0..stage.ways.len();
-            ways.map(|way| [beginning.as_slice(), &[way]].concat()).collect::<Vec<_>>()
+            let options = 0..stage.options.len();
+            options.map(|option| [beginning.as_slice(), &[option]].concat()).collect::<Vec<_>>()
         };
         beginnings.iter().flat_map(longer).collect()
     })

@@ -54,7 +54,7 @@ struct Account<'a> {
     within: Vec<usize>,
     graphs: Graphs,
     /// Blocks that do not last from step to step.
-    passing: u64,
+    temporaries: u64,
     /// How often what is around the operation runs.
     repeats: Vec<f64>,
 }
@@ -76,7 +76,7 @@ impl<'a> Account<'a> {
             parents: Vec::new(),
             within: Vec::new(),
             graphs: Graphs::new(memory.books()),
-            passing: 0,
+            temporaries: 0,
             repeats: Vec::new(),
         }
     }
@@ -85,13 +85,13 @@ impl<'a> Account<'a> {
         for tensor in operation.inputs() {
             self.meet(tensor);
         }
-        let note = match operation {
+        let marker = match operation {
             OperationIr::Custom(custom) => Note::of(custom),
             _ => None,
         };
-        match note {
-            None | Some(Note::Kernel { .. }) => self.run(index, operation, note),
-            Some(note) => self.note(operation, note),
+        match marker {
+            None | Some(Note::Kernel { .. }) => self.run(index, operation, marker),
+            Some(marker) => self.mark(operation, marker),
         }
         let mentioned: Vec<TensorId> = operation.inputs().chain(operation.outputs()).map(|tensor| tensor.id).collect();
         for id in mentioned {
@@ -99,7 +99,7 @@ impl<'a> Account<'a> {
                 self.let_go(id);
             }
         }
-        let held = self.live + self.books();
+        let held = self.live + self.overhead();
         if let Some(moment) = self.moments.last_mut() {
             moment.after = held;
         }
@@ -110,8 +110,8 @@ impl<'a> Account<'a> {
     }
 
     /// Bytes that are not values of tensors.
-    fn books(&self) -> u64 {
-        self.memory.books().tensor * self.passing + self.graphs.bytes()
+    fn overhead(&self) -> u64 {
+        self.memory.books().tensor * self.temporaries + self.graphs.bytes()
     }
 
     /// A tensor that no operation has made (a constant, a loaded weight) is there from its first mention on.
@@ -123,8 +123,8 @@ impl<'a> Account<'a> {
         }
     }
 
-    fn note(&mut self, operation: &OperationIr, note: Note<'_>) {
-        match note {
+    fn mark(&mut self, operation: &OperationIr, marker: Note<'_>) {
+        match marker {
             Note::SegmentBegins(name) => {
                 let known = self.segments.iter().position(|segment| segment == name);
                 let segment = known.unwrap_or_else(|| {
@@ -173,16 +173,16 @@ impl<'a> Account<'a> {
             }
             self.held.push(held);
         }
-        self.passing = 0;
+        self.temporaries = 0;
         self.live = self.held.iter().map(|held| held.block.bytes).sum(); // what a step before has let go of is gone
         for holder in self.tensors.values_mut() {
             holder.block = places[&holder.block];
         }
     }
 
-    fn run(&mut self, index: usize, operation: &OperationIr, note: Option<Note<'_>>) {
+    fn run(&mut self, index: usize, operation: &OperationIr, marker: Option<Note<'_>>) {
         let operands: Vec<Operand<'_>> = operation.inputs().map(|tensor| self.operand(index, tensor)).collect();
-        let effect = match &note {
+        let effect = match &marker {
             Some(Note::Kernel { workspace, over, .. }) => self.memory.kernel(operation, &operands, *workspace, *over),
             _ => self.memory.effect(operation, &operands),
         };
@@ -196,7 +196,7 @@ impl<'a> Account<'a> {
             self.tensors.insert(tensor.id, Holder { block, is_contiguous: *is_contiguous });
         }
         self.graphs.run(operation);
-        let held = self.live + self.books();
+        let held = self.live + self.overhead();
         let moved = operation.inputs().chain(operation.outputs()).map(bytes_of).sum();
         self.moments.push(Moment {
             operation: name_of(operation),
@@ -209,7 +209,7 @@ impl<'a> Account<'a> {
             during: held + effect.workspace,
             after: held,
             workspace: effect.workspace,
-            books: self.books(),
+            books: self.overhead(),
         });
     }
 
@@ -230,7 +230,7 @@ impl<'a> Account<'a> {
         self.live += bytes;
         let now = self.moments.len();
         let block = Block { bytes, cause: Cause::Passing, segment, born: now, last: now };
-        self.passing += 1;
+        self.temporaries += 1;
         self.held.push(Held { block, tensors: 0, is_lasting: false, made_in: Some(self.phase()) });
         self.held.len() - 1
     }
@@ -248,7 +248,7 @@ impl<'a> Account<'a> {
             held.block.cause = Cause::Kept;
         }
         self.live -= held.block.bytes;
-        self.passing -= 1;
+        self.temporaries -= 1;
     }
 
     fn finish(self) -> Timeline {

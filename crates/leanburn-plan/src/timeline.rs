@@ -16,13 +16,13 @@ pub enum Cause {
     Average,
     /// Micro-batches.
     Batch,
-    /// Made in forward and kept for backward.
+    /// Saved activations: made in forward, used in backward.
     Kept,
-    /// Made and freed within one part of the step, gradients of activations among them.
+    /// Temporaries: made and freed within one part of the step, gradients of activations among them.
     Passing,
     /// Needed by an operation while it runs.
     Workspace,
-    /// Not values of tensors: the graph that autodiff keeps, handles of tensors.
+    /// Autodiff overhead: the graph's metadata, handles of tensors.
     Books,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// One operation of the step and the memory around it, in bytes.
+/// An operation event: one operation of the step and the memory around it, in bytes.
 #[derive(Clone, Debug)]
 pub struct Moment {
     /// Name of the operation, such as `conv3d` or `matmul`.
@@ -102,7 +102,7 @@ pub struct Moment {
     pub after: u64,
     /// Part of `during` that is workspace.
     pub workspace: u64,
-    /// Part of `during` that is no tensor's values.
+    /// Part of `during` that is autodiff overhead.
     pub books: u64,
 }
 
@@ -115,9 +115,9 @@ pub struct Block {
     pub cause: Cause,
     /// Segment that made it: an index into [`Timeline::segments`].
     pub segment: Option<usize>,
-    /// Index of the moment that made it; 0 also for what was there before.
+    /// Index of the operation event that made it; 0 also for what was there before.
     pub born: usize,
-    /// Index of the last moment that sees it.
+    /// Index of the last operation event that sees it.
     pub last: usize,
 }
 
@@ -135,7 +135,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Index of the moment that holds the most, the first of several; 0 for an empty timeline.
+    /// Index of the operation event that holds the most, the first of several; 0 for an empty timeline.
     pub fn peak_index(&self) -> usize {
         let order = |&(a, x): &(usize, &Moment), &(b, y): &(usize, &Moment)| x.during.cmp(&y.during).then(b.cmp(&a));
         self.moments.iter().enumerate().max_by(order).map_or(0, |(index, _)| index)
@@ -146,26 +146,27 @@ impl Timeline {
         self.moments.get(self.peak_index()).map_or(0, |moment| moment.during)
     }
 
-    /// The blocks that are there at a moment.
+    /// The blocks that are there at an operation event.
     pub fn blocks_at(&self, index: usize) -> impl Iterator<Item = &Block> {
         self.blocks.iter().filter(move |block| (block.born..=block.last).contains(&index))
     }
 
-    /// Bytes by cause at a moment, workspace and books included, in the order of [`Cause::ALL`], without those that are nothing.
+    /// Bytes by cause at an operation event, workspace and autodiff overhead included, in the order of [`Cause::ALL`], without
+    /// those that are nothing.
     pub fn causes_at(&self, index: usize) -> Vec<(Cause, u64)> {
-        let beside = |cause| match (self.moments.get(index), cause) {
+        let other = |cause| match (self.moments.get(index), cause) {
             (Some(moment), Cause::Workspace) => moment.workspace,
             (Some(moment), Cause::Books) => moment.books,
             _ => 0,
         };
         let sum = |cause| {
             let blocks = self.blocks_at(index).filter(|block| block.cause == cause).map(|block| block.bytes);
-            blocks.sum::<u64>() + beside(cause)
+            blocks.sum::<u64>() + other(cause)
         };
         Cause::ALL.map(|cause| (cause, sum(cause))).into_iter().filter(|(_, bytes)| *bytes > 0).collect()
     }
 
-    /// The most that blocks of one cause hold together at any moment, in bytes.
+    /// The most that blocks of one cause hold together at any operation event, in bytes.
     pub fn most(&self, cause: Cause) -> u64 {
         let mut made = vec![0; self.moments.len()];
         let mut gone = made.clone();
@@ -190,7 +191,7 @@ impl Timeline {
         self.parents[segment].map_or(segment, |parent| self.outermost(parent))
     }
 
-    /// Bytes by segment at a moment, largest first; blocks that belong to no segment are left out.
+    /// Bytes by segment at an operation event, largest first; blocks that belong to no segment are left out.
     pub fn segments_at(&self, index: usize) -> Vec<(&str, u64)> {
         let mut sums = vec![0; self.segments.len()];
         for block in self.blocks_at(index) {
@@ -205,10 +206,10 @@ impl Timeline {
     }
 }
 
-/// The most that a step planned to hold `peak` bytes may hold: what verdicts are made by.
+/// The most that a step planned to hold `peak` bytes may hold: what fit checks compare with a budget.
 ///
 /// 3 % and 256 KiB more. Plans are checked against measured peaks (`tests/planned_peak.rs` of `leanburn-train`); the constant covers
-/// what the books of autodiff are planned wrong by, which shows in steps of a few MiB only.
+/// what the overhead of autodiff is planned wrong by, which shows in steps of a few MiB only.
 pub fn bound(peak: u64) -> u64 {
     peak + 3 * peak / 100 + (256 << 10)
 }

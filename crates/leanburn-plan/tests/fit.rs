@@ -5,9 +5,7 @@ use std::cell::RefCell;
 use burn::module::{Module, Param};
 use burn::prelude::*;
 use burn::tensor::ops::ConvOptions;
-use leanburn_ops::{
-    Activation, Convolution, Norm, Residency, ResidencyPolicy, backward, norm_act_conv3d, recording::step_begins,
-};
+use leanburn_ops::{Activation, Convolution, Norm, backward, norm_act_conv3d, recording::step_begins};
 use leanburn_plan::{
     Candidate, Class, FlexMemory, Frontier, Machine, Plans, Rates, RecordError, Recording, Space, Target, Variant,
     bound, frontier, record,
@@ -45,17 +43,12 @@ struct Chain {
 impl Space for Chain {
     type Error = RecordError;
 
-    fn variants(&self) -> Vec<Variant> {
-        vec![Variant { change: String::new(), class: Class::Lossless, cost: String::new() }]
-    }
-
     fn splits(&self) -> Vec<(usize, u64)> {
         vec![(2, 1), (1, 2)]
     }
 
     fn record(&self, candidate: &Candidate) -> Result<Recording, RecordError> {
-        let recompute = |policy: ResidencyPolicy, name: &String| policy.with_rule(name, Residency::Recompute);
-        let policy = candidate.recompute.iter().fold(ResidencyPolicy::keep(), recompute);
+        let policy = candidate.residency();
         let step = |device: &Device| {
             let blocks: Vec<Block> = self.inside.iter().map(|&inside| Block::new(8, inside, device)).collect();
             step_begins(device);
@@ -86,7 +79,7 @@ fn every_assignment(chain: &Chain) -> Vec<(u64, f64)> {
     let assignment = |bits: u32, (micro_batch, accumulation): (usize, u64)| {
         let is_chosen = |index: &usize| bits >> index & 1 == 1;
         let recompute = (0..chain.inside.len()).filter(is_chosen).map(|index| format!("block_{index}")).collect();
-        let candidate = Candidate { variant: 0, micro_batch, accumulation, recompute, attention_block: None };
+        let candidate = Candidate { recompute, ..Candidate::new(micro_batch, accumulation) };
         let timeline = chain.record(&candidate).unwrap().timeline(MACHINE.memory);
         (bound(timeline.peak()) + MACHINE.beside, MACHINE.rates.seconds(&timeline, accumulation, candidate.recorded()))
     };
@@ -105,7 +98,7 @@ fn budgets(assignments: &[(u64, f64)]) -> Vec<u64> {
     let (low, high) =
         (assignments.iter().map(|(peak, _)| *peak).min(), assignments.iter().map(|(peak, _)| *peak).max());
     let (low, high) = (low.unwrap(), high.unwrap());
-    [low - 1, low].into_iter().chain((1..=30).map(|rung| low + (high - low) / 30 * rung)).chain([2 * high]).collect()
+    [low - 1, low].into_iter().chain((1..=30).map(|index| low + (high - low) / 30 * index)).chain([2 * high]).collect()
 }
 
 #[test]
@@ -147,7 +140,7 @@ fn a_larger_budget_is_never_slower_and_never_exceeded() {
     let smallest = plans.smallest().unwrap().peak;
     assert!(plans.within(smallest - 1).is_none());
     let mut before = f64::INFINITY;
-    for budget in (0..300).map(|rung| smallest + rung * smallest / 50) {
+    for budget in (0..300).map(|index| smallest + index * smallest / 50) {
         let plan = plans.within(budget).unwrap();
         assert!(plan.peak <= budget && plan.seconds <= before, "budget {budget}: {plan:?}");
         let again = chain.record(&plan.candidate).unwrap().timeline(MACHINE.memory);
@@ -168,7 +161,7 @@ impl Space for Counted {
     type Error = RecordError;
 
     fn variants(&self) -> Vec<Variant> {
-        let variant = |class| Variant { change: String::new(), class, cost: String::new() };
+        let variant = |class| Variant { class, ..Variant::default() };
         [Class::Lossless, Class::Numerics, Class::Model].map(variant).to_vec()
     }
 

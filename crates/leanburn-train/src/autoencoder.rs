@@ -1,7 +1,7 @@
 //! Training of the KL autoencoder, with or without a discriminator.
 //!
 //! Rombach et al., [High-Resolution Image Synthesis with Latent Diffusion Models](https://arxiv.org/abs/2112.10752), stage one:
-//! reconstruction, Kullback-Leibler and adversarial losses; the discriminator takes its turn after the autoencoder.
+//! reconstruction, Kullback-Leibler and adversarial losses; the discriminator takes each micro-batch after the autoencoder.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -39,7 +39,7 @@ pub struct AutoencoderObjective {
     pub reconstruction: ReconstructionLoss,
     /// Weight of the Kullback-Leibler divergence, summed over a latent and averaged over the batch.
     pub kl_weight: f64,
-    /// How judgements are compared with labels.
+    /// How logits are compared with labels.
     pub adversarial: AdversarialCriterion,
     /// Weight of both adversarial losses.
     pub adversarial_weight: f64,
@@ -47,9 +47,22 @@ pub struct AutoencoderObjective {
     pub adversarial_start_step: u64,
 }
 
-/// A discriminator: judges volumes at one or several scales.
+/// Absolute differences, a divergence of weight 1e-6, least squares of weight 0.01 from the first step on.
+impl Default for AutoencoderObjective {
+    fn default() -> Self {
+        Self {
+            reconstruction: ReconstructionLoss::L1,
+            kl_weight: 1e-6,
+            adversarial: AdversarialCriterion::LeastSquares,
+            adversarial_weight: 0.01,
+            adversarial_start_step: 0,
+        }
+    }
+}
+
+/// A discriminator: tells real volumes from reconstructions, at one or several scales.
 pub trait Critic: Module {
-    /// One tensor of judgements a scale, for volumes `[batch_size, channels, depth, height, width]`.
+    /// One tensor of logits a scale, for volumes `[batch_size, channels, depth, height, width]`.
     fn judge(&self, volumes: Tensor<5>) -> Vec<Tensor<5>>;
 }
 
@@ -73,7 +86,7 @@ pub struct AutoencoderWorkload<D: Critic = MultiScalePatchDiscriminator> {
     objective: AutoencoderObjective,
     perceptual: Option<Perceptual>,
     precision: Precision,
-    /// What the autoencoder made of the micro-batch, for the discriminator's turn.
+    /// What the autoencoder made of the micro-batch, for the discriminator.
     reconstruction: Option<Tensor<5>>,
 }
 
@@ -128,9 +141,9 @@ impl<D: Critic> AutoencoderWorkload<D> {
             total = total + distance * perceptual.weight;
         }
         if let Some(discriminator) = self.discriminator.as_ref().filter(|_| self.is_adversarial(moment.step)) {
-            // its weights take no gradient in this turn; its statistics move, as in the reference
-            let judgements = discriminator.module().clone().no_grad().judge(reconstruction.clone());
-            let generator = self.adversarial_loss().generator(&judgements);
+            // its weights take no gradient here; its statistics move, as in the reference implementation
+            let logits = discriminator.module().clone().no_grad().judge(reconstruction.clone());
+            let generator = self.adversarial_loss().generator(&logits);
             parts.push(("generator", generator.clone()));
             total = total + generator * self.objective.adversarial_weight;
             self.reconstruction = Some(reconstruction.detach());

@@ -33,24 +33,27 @@ impl Buffers {
     }
 
     /// The module with the buffers as they were.
-    pub fn restore<M: Module>(self, module: M) -> M {
-        struct Put(std::vec::IntoIter<BridgeTensor>);
-        impl ModuleMapper for Put {
+    pub fn restore<M: Module>(&self, module: M) -> M {
+        struct Put<'a>(std::slice::Iter<'a, BridgeTensor>);
+        impl ModuleMapper for Put<'_> {
             fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
                 match param.val().is_require_grad() {
                     true => param,
-                    false => param.map(|_| Tensor::from_bridge(self.0.next().expect("the module that was looked at"))),
+                    false => {
+                        let buffer = self.0.next().expect("the module that the buffers are of");
+                        param.map(|_| Tensor::from_bridge(buffer.clone()))
+                    }
                 }
             }
         }
         settle(&module);
-        module.map(&mut Put(self.0.into_iter()))
+        module.map(&mut Put(self.0.iter()))
     }
 }
 
 /// Makes running statistics take up what forward left for later.
 ///
-/// A recording device refuses the detour, and has no values to settle.
+/// A recording device rejects the detour, and has no values to settle.
 fn settle<M: Module>(module: &M) {
     if !module.devices().iter().any(is_recording) {
         drop(module.valid());

@@ -44,7 +44,7 @@ pub enum TrainError {
         /// Whether the learners are as they were before the step.
         state_is_intact: bool,
     },
-    /// A look at the models between steps had no more memory, or took more than it may.
+    /// An evaluation of the models between steps had no more memory, or took more than it may.
     #[error("out of memory in {look} after step {step}: {reason}; the run is as it was")]
     LookOutOfMemory {
         /// What it was: "validation", "pictures".

@@ -10,7 +10,7 @@ use leanburn_ops::recording::without_autodiff;
 
 use crate::{AnyLearner, Learner, Losses, Moment, Precision, Workload};
 
-/// A micro-batch: what is seen, `[batch_size, input_days, channels, height, width]`, and what is to be told,
+/// A micro-batch: the input, `[batch_size, input_days, channels, height, width]`, and what is to be predicted,
 /// `[batch_size, predict_days, height, width]`.
 pub type ForecastBatch = (Tensor<5>, Tensor<4>);
 
@@ -21,13 +21,13 @@ pub type ForecastBatch = (Tensor<5>, Tensor<4>);
 /// Panics if the target has other than one channel.
 pub fn windows(batch: WindowBatch, device: &Device) -> ForecastBatch {
     let [batch_size, predict_days, channels, height, width] = batch.target_shape;
-    assert_eq!(channels, 1, "a forecaster tells one channel; set target_channel");
+    assert_eq!(channels, 1, "a forecaster predicts one channel; set target_channel");
     let input = Tensor::from_data(TensorData::new(batch.input, batch.input_shape), device);
     let target = TensorData::new(batch.target, [batch_size, predict_days, height, width]);
     (input, Tensor::from_data(target, device))
 }
 
-/// A model that tells fields from those before.
+/// A model that predicts fields from those before.
 pub trait Forecaster: Module {
     /// `[batch_size, predict_days, height, width]` from `[batch_size, input_days, channels, height, width]`.
     fn forecast(&self, fields: Tensor<5>) -> Tensor<4>;

@@ -6,6 +6,7 @@
 //!
 //! All randomness of a run is derived from its seed and position, so that the position is its whole random state.
 
+mod any_learner;
 mod autoencoder;
 mod average;
 mod buffers;
@@ -14,6 +15,7 @@ mod error;
 mod forecast;
 mod gradients;
 mod learner;
+mod learner_config;
 mod learner_files;
 mod loss_scale;
 mod manifest;
@@ -21,15 +23,19 @@ mod memory;
 mod optimizer;
 mod out_of_memory;
 mod perceptual;
+pub mod planning;
 mod precision;
+mod prepared_step;
 mod recorded_optimizer;
 mod recorded_step;
 mod schedule;
 mod trainer;
+mod trainer_config;
 mod vae;
 mod vq_vae;
 mod workload;
 
+pub use any_learner::{AnyLearner, LearnerMemory, Restore};
 pub use autoencoder::{
     AutoencoderBatch, AutoencoderObjective, AutoencoderWorkload, Critic, ReconstructionLoss, volumes,
 };
@@ -38,16 +44,19 @@ pub use checkpoint::CheckpointStore;
 pub use error::TrainError;
 pub use forecast::{ForecastBatch, ForecastWorkload, Forecaster, windows};
 pub use gradients::{Accumulator, Prepared, prepare_gradients};
-pub use learner::{AnyLearner, Learner, LearnerConfig, LearnerMemory, LearnerReport, Restore};
+pub use learner::Learner;
+pub use learner_config::LearnerConfig;
 pub use loss_scale::{LossScale, LossScaler};
 pub use memory::{CountingAllocator, MemoryMonitor, MemoryUse, PhasePeaks};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use out_of_memory::{is_out_of_memory, or_out_of_memory};
 pub use perceptual::{Perceptual, PerceptualKind};
 pub use precision::Precision;
+pub use prepared_step::{LearnerReport, PreparedStep};
 pub use recorded_step::{RecordStepError, record_step};
 pub use schedule::{Schedule, ScheduleConfig, ScheduleKind};
-pub use trainer::{StepReport, Trainer, TrainerConfig};
+pub use trainer::{StepReport, Trainer};
+pub use trainer_config::TrainerConfig;
 pub use vae::VaeWorkload;
 pub use vq_vae::VqVaeWorkload;
 pub use workload::{Losses, Moment, Workload};

@@ -59,7 +59,7 @@ impl LossScaler {
         self.scale
     }
 
-    /// Tells the scaler whether the step's gradients were finite.
+    /// Grows or backs off, by whether the step's gradients were finite.
     pub fn update(&mut self, finite: bool) {
         let LossScale::Dynamic { growth, back_off, growth_interval, .. } = self.config else {
             return;

@@ -17,6 +17,7 @@ pub enum OptimizerKind {
 
 /// An optimizer with its constants. Defaults are PyTorch's (Burn's epsilon would be 1e-5).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OptimizerConfig {
     /// Which optimizer.
     pub kind: OptimizerKind,
@@ -35,6 +36,32 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
+    /// An optimizer with the default constants.
+    pub fn new(kind: OptimizerKind) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    /// With these decays of the first and the second moment.
+    #[must_use]
+    pub fn with_betas(mut self, betas: [f64; 2]) -> Self {
+        self.betas = betas;
+        self
+    }
+
+    /// With this added to the root of the second moment.
+    #[must_use]
+    pub fn with_epsilon(mut self, epsilon: f64) -> Self {
+        self.epsilon = epsilon;
+        self
+    }
+
+    /// With this weight decay.
+    #[must_use]
+    pub fn with_weight_decay(mut self, weight_decay: f64) -> Self {
+        self.weight_decay = weight_decay;
+        self
+    }
+
     /// The optimizer, without states yet.
     pub fn init(&self) -> ModuleOptimizer {
         match self.kind {

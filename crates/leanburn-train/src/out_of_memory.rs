@@ -1,6 +1,6 @@
 //! A device that has no more memory, told from other defects.
 //!
-//! CubeCL runs what it is told later, and an allocation that failed shows when a value is read: Burn panics there, with a
+//! CubeCL runs operations later, and an allocation that failed shows when a value is read: Burn panics there, with a
 //! message that says what was asked for.
 
 use std::any::Any;

@@ -19,18 +19,18 @@ pub struct Perceptual {
     pub weight: f64,
 }
 
-/// What looks at a volume and its reconstruction.
+/// What compares a volume with its reconstruction.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a run has one")]
 pub enum PerceptualKind {
     /// Fixed random features of the whole volume.
     Features(FeatureLoss3d),
-    /// A network trained on photographs that looks at slices, one channel at a time; values 0 to 1.
+    /// A network trained on photographs that compares slices, one channel at a time; values 0 to 1.
     Slices(Lpips),
 }
 
 impl Perceptual {
-    /// The distance, unweighted; each micro-batch of a run looks at slices of its own.
+    /// The distance, unweighted; each micro-batch of a run draws slices of its own.
     pub(crate) fn distance(&self, reconstruction: Tensor<5>, target: Tensor<5>, moment: Moment) -> Tensor<1> {
         match &self.kind {
             PerceptualKind::Features(loss) => {

@@ -5,6 +5,8 @@ use std::fmt;
 use burn::tensor::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
+use crate::loss_scale::LossScale;
+
 /// The dtype of convolutions and matrix products. Weights are always f32 masters.
 ///
 /// Source: Micikevicius et al., [Mixed Precision Training](https://arxiv.org/abs/1710.03740).
@@ -47,6 +49,14 @@ impl Precision {
     /// The tensor in this precision.
     pub fn cast<const D: usize>(self, tensor: Tensor<D>) -> Tensor<D> {
         if tensor.dtype() == self.dtype() { tensor } else { tensor.cast(self.dtype()) }
+    }
+
+    /// The factor of the loss that goes with it: as large as it goes in f16, none in f32 and bf16.
+    pub fn loss_scale(self) -> LossScale {
+        match self {
+            Self::F32 | Self::Bf16 => LossScale::NONE,
+            Self::F16 => LossScale::DYNAMIC,
+        }
     }
 
     /// Whether the device computes in this precision.

@@ -10,7 +10,7 @@ use leanburn_ops::recording::{require_grad, without_autodiff};
 
 use crate::OptimizerConfig;
 
-/// Does to each parameter what Burn's `ModuleOptimizer` does, which a recording device refuses.
+/// Does to each parameter what Burn's `ModuleOptimizer` does, which a recording device rejects.
 pub(crate) struct RecordedOptimizer {
     optimizer: Box<dyn DynOptimizer>,
     states: HashMap<ParamId, DynState>,

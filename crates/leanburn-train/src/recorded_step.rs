@@ -5,13 +5,16 @@ use leanburn_ops::Tensors;
 use leanburn_ops::recording::{Purpose, step_begins, tensors_serve};
 use leanburn_plan::{RecordError, Recording, Target, record};
 
-use crate::{TrainError, Trainer, Workload};
+use crate::error::TrainError;
+use crate::trainer::Trainer;
+use crate::workload::Workload;
 
 /// Records a step of the trainer that `build` makes, with micro-batches that `batch` makes, both on the device they are given.
 ///
 /// It is the second step: the first makes the states of the optimizers. The trainer's own code runs, so that whatever
-/// it is told (accumulation, precision, residency, an average of weights) is in the recording. Where a workload has a turn
-/// that begins later in a run, build it so that it begins at once.
+/// it is told (accumulation, precision, residency, an average of weights) is in the recording. Its memory limit is not: what
+/// recording takes is not what the step takes. Where a workload has a learner that begins later in a run, build it so that it
+/// begins at once.
 ///
 /// # Errors
 ///
@@ -25,26 +28,52 @@ where
     W: Workload,
     W::Batch: Tensors + Clone,
 {
+    record_at_most(u64::MAX, target, build, batch).map(|recorded| recorded.recording)
+}
+
+/// A recorded step and how much of it was recorded.
+pub(crate) struct RecordedStep {
+    pub recording: Recording,
+    /// Micro-batches of the step.
+    pub micro_batches: u64,
+    /// Micro-batches in the recording.
+    pub recorded: u64,
+}
+
+/// The same with `at_most` so many micro-batches: the second meets the gradients of the first, the others are like it.
+pub(crate) fn record_at_most<W, E>(
+    at_most: u64,
+    target: Target,
+    build: impl FnOnce(&Device) -> Result<Trainer<W>, E>,
+    batch: impl Fn(&Device) -> W::Batch,
+) -> Result<RecordedStep, RecordStepError<E>>
+where
+    W: Workload,
+    W::Batch: Tensors + Clone,
+{
     let (recording, outcome) = record(target, |device| {
         let mut trainer = build(device).map_err(RecordStepError::Build)?;
+        let micro_batches = trainer.config().accumulation_steps;
+        let recorded = micro_batches.min(at_most);
+        trainer.configure(|config| (config.accumulation_steps, config.memory_limit) = (recorded, None));
         let mut last: Option<W::Batch> = None;
         for _ in 0..2 {
             step_begins(device);
             let mut batches = std::iter::from_fn(|| {
-                last.take().into_iter().for_each(serve); // alive until the next one is asked for
+                last.take().into_iter().for_each(tag_batch); // alive until the next one is asked for
                 last = Some(batch(device));
-                last.iter().cloned().for_each(serve);
+                last.iter().cloned().for_each(tag_batch);
                 last.clone().map(Ok::<_, TrainError>)
             });
             trainer.step(&mut batches).map_err(RecordStepError::Step)?;
-            last.take().into_iter().for_each(serve);
+            last.take().into_iter().for_each(tag_batch);
         }
-        Ok(())
+        Ok((micro_batches, recorded))
     })?;
-    outcome.map(|()| recording)
+    outcome.map(|(micro_batches, recorded)| RecordedStep { recording, micro_batches, recorded })
 }
 
-fn serve(batch: impl Tensors) {
+fn tag_batch(batch: impl Tensors) {
     let mut tensors = Vec::new();
     batch.flatten(&mut tensors);
     tensors_serve(Purpose::Batch, tensors);

@@ -6,7 +6,7 @@ use burn::lr_scheduler::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::TrainError;
+use crate::error::TrainError;
 
 /// The shape of the learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,7 @@ pub enum ScheduleKind {
 
 /// A learning rate for every step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ScheduleConfig {
     /// The learning rate at its highest.
     pub learning_rate: f64,
@@ -34,8 +35,45 @@ pub struct ScheduleConfig {
     pub max_steps: u64,
 }
 
+/// More steps than anybody takes.
+const ENDLESS: u64 = 1 << 48;
+
+/// A constant rate of 1e-4.
+impl Default for ScheduleConfig {
+    fn default() -> Self {
+        Self::new(1e-4)
+    }
+}
+
 impl ScheduleConfig {
+    /// A constant learning rate from the first step on, without end.
+    pub fn new(learning_rate: f64) -> Self {
+        Self { learning_rate, kind: ScheduleKind::Constant, warmup_steps: 0, max_steps: ENDLESS }
+    }
+
+    /// With this shape after the warm-up. A shape that falls does so until [`max_steps`](Self::with_max_steps).
+    #[must_use]
+    pub fn with_kind(mut self, kind: ScheduleKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// With so many steps of linear warm-up.
+    #[must_use]
+    pub fn with_warmup_steps(mut self, warmup_steps: u64) -> Self {
+        self.warmup_steps = warmup_steps;
+        self
+    }
+
+    /// With so many steps in all.
+    #[must_use]
+    pub fn with_max_steps(mut self, max_steps: u64) -> Self {
+        self.max_steps = max_steps;
+        self
+    }
+
     /// The learning rate for another batch, by the linear rule of [Goyal et al.](https://arxiv.org/abs/1706.02677).
+    #[must_use]
     pub fn scaled_to_batch(mut self, effective_batch: usize, base_batch: usize) -> Self {
         self.learning_rate *= effective_batch as f64 / base_batch as f64;
         self

@@ -5,29 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Tensor};
+use leanburn_common::Bytes;
 use leanburn_ops::random;
 use leanburn_ops::recording::{Pass, in_pass, value_or};
 use serde::{Deserialize, Serialize};
 
+use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
+use crate::checkpoint::CheckpointStore;
+use crate::error::TrainError;
+use crate::manifest;
+use crate::memory::{MemoryMonitor, MemoryUse, PhasePeaks};
 use crate::out_of_memory::or_out_of_memory;
-use crate::{
-    CheckpointStore, LearnerMemory, LearnerReport, MemoryMonitor, MemoryUse, Moment, PhasePeaks, Restore, TrainError,
-    Workload, manifest,
-};
-
-/// How a workload is trained.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrainerConfig {
-    /// Seed of everything that is drawn at random.
-    pub seed: u64,
-    /// Micro-batches of one optimizer step.
-    pub accumulation_steps: u64,
-    /// The run gives up after this many steps in a row with infinite or undefined gradients.
-    pub max_bad_steps: u64,
-    /// Bytes that the run may hold, if that is less than the device has.
-    #[serde(default)]
-    pub memory_limit: Option<u64>,
-}
+use crate::prepared_step::{LearnerReport, PreparedStep};
+use crate::trainer_config::TrainerConfig;
+use crate::workload::{Moment, Workload};
 
 /// What one optimizer step did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +44,8 @@ pub struct Trainer<W> {
     device: Device,
     monitor: MemoryMonitor,
     position: Position,
+    /// Whether a step has begun that is neither taken nor abandoned: a panic has unwound through it.
+    is_open: bool,
 }
 
 /// Where a run stands; with the seed also its random state and its place in the data.
@@ -81,12 +74,22 @@ impl<W: Workload> Trainer<W> {
     pub fn new(workload: W, config: TrainerConfig, device: &Device) -> Self {
         assert!(config.accumulation_steps > 0, "accumulation_steps is 0; a step needs at least 1 micro-batch");
         let monitor = MemoryMonitor::new(device);
-        Self { workload, config, device: device.clone(), monitor, position: Position::default() }
+        Self { workload, config, device: device.clone(), monitor, position: Position::default(), is_open: false }
     }
 
     /// The workload in training.
     pub fn workload(&self) -> &W {
         &self.workload
+    }
+
+    /// How it is trained.
+    pub fn config(&self) -> &TrainerConfig {
+        &self.config
+    }
+
+    /// Changes how it is trained.
+    pub(crate) fn configure(&mut self, change: impl FnOnce(&mut TrainerConfig)) {
+        change(&mut self.config);
     }
 
     /// Steps taken so far.
@@ -126,8 +129,8 @@ impl<W: Workload> Trainer<W> {
     {
         let step = self.position.step;
         self.monitor.start();
-        self.workload.learners().into_iter().for_each(|learner| learner.begin());
-        let mut sums: BTreeMap<&'static str, (Tensor<1>, u64)> = BTreeMap::new();
+        self.begin();
+        let mut sums = LossSums::new();
         let mut phases = PhasePeaks::default();
         for micro_batch in 0..self.config.accumulation_steps {
             let moment = Moment { seed: self.config.seed, step, micro_batch };
@@ -138,29 +141,32 @@ impl<W: Workload> Trainer<W> {
             };
             taken.inspect_err(|_| self.abandon())?;
         }
-        let device = self.device.clone();
-        let learners = self.workload.learners().into_iter();
-        let prepare = || in_pass(Pass::Update, &device, || learners.for_each(|learner| learner.prepare()));
-        or_out_of_memory(prepare).map_err(|reason| {
-            self.abandon();
-            out_of_memory(step, "forward or backward", reason)
+        let learners = update(&mut self.workload, step, &self.device).map_err(|(phase, reason)| {
+            if phase != UPDATE {
+                self.abandon();
+            }
+            out_of_memory(step, phase, reason)
         })?;
-        let learners = self.workload.learners().into_iter();
-        let update = || in_pass(Pass::Update, &device, || learners.filter_map(|learner| learner.step(step)).collect());
-        let learners: Vec<_> = or_out_of_memory(update).map_err(|reason| out_of_memory(step, "update", reason))?;
-        self.position.step += 1;
+        (self.is_open, self.position.step) = (false, step + 1);
         phases.update = self.monitor.lap();
         let memory = self.monitor.read();
-        let mean = |(name, (sum, count)): (&str, (Tensor<1>, u64))| {
-            (name.to_string(), f64::from(value_or(sum, 0.0)) / count as f64)
-        };
-        let report = StepReport { step, losses: sums.into_iter().map(mean).collect(), learners, memory, phases };
+        let report = StepReport { step, losses: means(sums), learners, memory, phases };
         self.count_bad_steps(&report)?;
         Ok(report)
     }
 
+    /// Begins a step from where the last one ended.
+    fn begin(&mut self) {
+        if self.is_open {
+            self.abandon();
+        }
+        self.is_open = true;
+        self.workload.learners().into_iter().for_each(|learner| learner.tag_tensors());
+    }
+
     /// Breaks the step off.
     fn abandon(&mut self) {
+        self.is_open = false;
         self.workload.learners().into_iter().for_each(|learner| learner.abandon());
     }
 
@@ -168,14 +174,14 @@ impl<W: Workload> Trainer<W> {
         &mut self,
         batch: &W::Batch,
         moment: Moment,
-        sums: &mut BTreeMap<&'static str, (Tensor<1>, u64)>,
+        sums: &mut LossSums,
         phases: &mut PhasePeaks,
     ) -> Result<(), TrainError> {
         let share = 1.0 / self.config.accumulation_steps as f64;
-        for turn in 0..self.workload.learners().len() {
-            let path = [moment.step, moment.micro_batch, turn as u64];
+        for learner in 0..self.workload.learners().len() {
+            let path = [moment.step, moment.micro_batch, learner as u64];
             random::seed(&self.device, random::derive(self.config.seed, &path));
-            let forward = || self.workload.loss(turn, batch, moment);
+            let forward = || self.workload.loss(learner, batch, moment);
             let losses = or_out_of_memory(|| self.monitor.during(forward))
                 .map_err(|reason| out_of_memory(moment.step, "forward", reason))?;
             let Some(losses) = losses else { continue };
@@ -184,7 +190,7 @@ impl<W: Workload> Trainer<W> {
                 sums.insert(name, (sum, count));
             }
             phases.forward = phases.forward.max(self.lap(moment.step, "forward")?); // on a GPU the most is held here
-            let backward = || self.workload.learners()[turn].accumulate(losses.total, share);
+            let backward = || self.workload.learners()[learner].accumulate(losses.total, share);
             or_out_of_memory(|| self.monitor.during(backward))
                 .map_err(|reason| out_of_memory(moment.step, "backward", reason))?;
             phases.backward = phases.backward.max(self.lap(moment.step, "backward")?);
@@ -192,11 +198,11 @@ impl<W: Workload> Trainer<W> {
         Ok(())
     }
 
-    /// Looks at the workload between steps (validation, a picture), and says if that did not fit. Nothing changes by it.
+    /// Evaluates the workload between steps (validation, a picture), and says if that did not fit. Nothing changes by it.
     ///
     /// # Errors
     ///
-    /// [`TrainError::LookOutOfMemory`] with the name of the look: the device has no more memory, or more was held than the
+    /// [`TrainError::LookOutOfMemory`] with the name of the evaluation: the device has no more memory, or more was held than the
     /// run may hold.
     pub fn look<T>(&self, look: &'static str, work: impl FnOnce(&W) -> T) -> Result<T, TrainError> {
         let step = self.position.step;
@@ -218,7 +224,7 @@ impl<W: Workload> Trainer<W> {
     /// What was held and may be held, if it was too much.
     fn excess(&self, lap: u64) -> Option<String> {
         let limit = self.config.memory_limit?;
-        let [held, limit] = [self.monitor.excess(limit, lap)?, limit].map(bytesize::ByteSize::b);
+        let [held, limit] = [self.monitor.excess(limit, lap)?, limit].map(Bytes);
         Some(format!("it held {held}, and may hold {limit}"))
     }
 
@@ -282,9 +288,35 @@ impl<W: Workload> Trainer<W> {
     }
 }
 
+/// Updates all learners, when the norms of all their gradients are known; the phase and the reason where memory ran out.
+fn update<W: Workload>(
+    workload: &mut W,
+    step: u64,
+    device: &Device,
+) -> Result<Vec<LearnerReport>, (&'static str, String)> {
+    let learners = workload.learners().into_iter();
+    let prepare = || in_pass(Pass::Update, device, || learners.map(AnyLearner::prepare).collect());
+    let prepared: Vec<PreparedStep<'_>> =
+        or_out_of_memory(prepare).map_err(|reason| ("forward or backward", reason))?;
+    let reports = || prepared.into_iter().filter_map(|prepared| prepared.update(step)).collect();
+    or_out_of_memory(|| in_pass(Pass::Update, device, reports)).map_err(|reason| (UPDATE, reason))
+}
+
+/// Parts of losses by name: their sum over micro-batches, and how many those are.
+type LossSums = BTreeMap<&'static str, (Tensor<1>, u64)>;
+
+fn means(sums: LossSums) -> BTreeMap<String, f64> {
+    let mean = |(name, (sum, count)): (&str, (Tensor<1>, u64))| {
+        (name.to_string(), f64::from(value_or(sum, 0.0)) / count as f64)
+    };
+    sums.into_iter().map(mean).collect()
+}
+
+const UPDATE: &str = "update";
+
 /// A step that did not fit. Until the update the learners are as they were.
 fn out_of_memory(step: u64, phase: &'static str, reason: String) -> TrainError {
-    TrainError::OutOfMemory { step, phase, reason, state_is_intact: phase != "update" }
+    TrainError::OutOfMemory { step, phase, reason, state_is_intact: phase != UPDATE }
 }
 
 const TRAINER: &str = "trainer.json";

@@ -5,7 +5,7 @@ use leanburn_ops::recording::without_autodiff;
 
 use crate::AnyLearner;
 
-/// Position of a micro-batch in a run.
+/// Where a micro-batch stands in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The run's seed.
@@ -16,7 +16,7 @@ pub struct Moment {
     pub micro_batch: u64,
 }
 
-/// The loss of one turn, and what it is made of.
+/// The loss of one learner, and what it is made of.
 #[derive(Clone, Debug)]
 pub struct Losses {
     /// What backward starts from.
@@ -35,15 +35,15 @@ impl Losses {
 
 /// Modules with their optimizers, and what a batch means to them.
 ///
-/// Each learner has one turn a micro-batch, in order: an adversarial workload has two, the generator's and the
-/// discriminator's. A workload says nothing about how it is trained; the planner traces the same one.
+/// Each micro-batch gives a loss for each learner, in order: an adversarial workload has two, the generator and the
+/// discriminator. A workload says nothing about how it is trained; the planner records the same one.
 pub trait Workload {
     /// A micro-batch on the device.
     type Batch;
 
-    /// The learners in the order of their turns.
+    /// The learners in the order in which they take a micro-batch.
     fn learners(&mut self) -> Vec<&mut dyn AnyLearner>;
 
-    /// The loss of learner `turn`; `None` if it sits this moment out.
-    fn loss(&mut self, turn: usize, batch: &Self::Batch, moment: Moment) -> Option<Losses>;
+    /// The loss of the learner of this index; `None` if it does not take part in this micro-batch.
+    fn loss(&mut self, learner: usize, batch: &Self::Batch, position: Moment) -> Option<Losses>;
 }

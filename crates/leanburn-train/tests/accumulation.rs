@@ -35,10 +35,10 @@ fn workload(scale: LossScale) -> Noiseless {
 
 /// Gradients of four phantoms in batches of `micro_batch`, by parameter.
 fn gradients(micro_batch: usize, scale: LossScale) -> Vec<Vec<f32>> {
-    struct Read(GradientsParams, Vec<Vec<f32>>);
-    impl ModuleVisitor for Read {
+    struct Read<'a>(&'a GradientsParams, Vec<Vec<f32>>);
+    impl ModuleVisitor for Read<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let gradient = self.0.remove::<D>(param.id).expect("the loss depends on every parameter");
+            let gradient = self.0.get::<D>(param.id).expect("the loss depends on every parameter");
             self.1.push(gradient.into_data().iter::<f32>().collect());
         }
     }
@@ -47,10 +47,14 @@ fn gradients(micro_batch: usize, scale: LossScale) -> Vec<Vec<f32>> {
         let loss = workload.loss(0, &phantoms(first as u64, micro_batch), Moment { seed: 0, step: 0, micro_batch: 0 });
         workload.0.accumulate(loss.unwrap().total, micro_batch as f64 / 4.0);
     }
-    let mut read = Read(workload.0.take_gradients().unwrap(), Vec::new());
-    workload.0.module().visit(&mut read);
-    assert!(workload.0.take_gradients().is_none(), "the accumulator is empty");
-    read.1
+    let module = workload.0.module().clone();
+    let prepared = workload.0.prepare();
+    let mut read = Read(&prepared.gradients().unwrap().gradients, Vec::new());
+    module.visit(&mut read);
+    let gradients = read.1;
+    drop(prepared);
+    assert!(workload.0.prepare().update(0).is_none(), "what is abandoned is forgotten");
+    gradients
 }
 
 fn norm<'a>(values: impl IntoIterator<Item = &'a f32>) -> f64 {

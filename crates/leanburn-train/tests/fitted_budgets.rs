@@ -1,116 +1,193 @@
-//! Plans for thirty budgets, each run for real: none is exceeded.
+//! What is fitted into a budget is run for real, and stays within it: an autoencoder of ours, and a model that is not.
 
-use burn::tensor::{Device, Tensor};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use burn::module::Module;
+use burn::nn::conv::{Conv3d, Conv3dConfig};
+use burn::nn::{GroupNorm, GroupNormConfig, PaddingConfig3d};
+use burn::tensor::{Device, Tensor, activation::silu};
+use leanburn_common::Bytes;
 use leanburn_nn::losses::AdversarialCriterion;
 use leanburn_nn::models::{AutoencoderKlConfig, PatchDiscriminator};
-use leanburn_ops::{Residency, ResidencyPolicy};
-use leanburn_plan::{Candidate, Class, FlexMemory, Machine, Rates, Recording, Space, Target, Variant, frontier};
+use leanburn_ops::ResidencyPolicy;
+use leanburn_plan::{Class, Rates};
+use leanburn_train::planning::{FitError, Fitted, Options, Planner, StepSetup, measure};
 use leanburn_train::{
-    AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, LossScale, OptimizerConfig,
-    Precision, ReconstructionLoss, RecordStepError, ScheduleConfig, ScheduleKind, TrainError, Trainer, TrainerConfig,
-    record_step,
+    AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, Losses, Moment,
+    Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig, Workload,
 };
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;
 
-const BUDGETS: u64 = 30;
-const EXTENT: [usize; 3] = [32, 32, 24];
-const EFFECTIVE_BATCH: usize = 2;
+/// A processor whose half precision pays.
+const RATES: Rates = Rates { flops: 2e11, half_flops: 1.5e11, bandwidth: 1e10, overhead: 5e-6 };
 
-/// An autoencoder, in f32 and in bf16.
-struct Autoencoder;
+/// The heap is one: tests that measure it and tests that use it take turns.
+fn alone() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-impl Autoencoder {
-    fn trainer(
-        candidate: &Candidate,
-        micro_batches: u64,
-        device: &Device,
-    ) -> Result<Trainer<AutoencoderWorkload<PatchDiscriminator>>, TrainError> {
-        let recompute = |policy: ResidencyPolicy, name: &String| policy.with_rule(name, Residency::Recompute);
-        let policy = candidate.recompute.iter().fold(ResidencyPolicy::keep(), recompute);
-        leanburn_ops::random::seed(device, 1);
-        let config = AutoencoderKlConfig::new(vec![8, 16], vec![1, 1], vec![false, true]).with_norm_num_groups(4);
-        let learner = LearnerConfig {
-            optimizer: OptimizerConfig::default(),
-            schedule: ScheduleConfig {
-                learning_rate: 1e-4,
-                kind: ScheduleKind::Constant,
-                warmup_steps: 0,
-                max_steps: 9,
-            },
-            loss_scale: LossScale::NONE,
-            max_grad_norm: None,
-            average_decay: None,
-        };
-        let autoencoder = Learner::new("autoencoder", config.init(device).with_residency(policy), learner)?;
-        let objective = AutoencoderObjective {
-            reconstruction: ReconstructionLoss::L1,
-            kl_weight: 1e-6,
-            adversarial: AdversarialCriterion::LeastSquares,
-            adversarial_weight: 0.0,
-            adversarial_start_step: 0,
-        };
-        let precision = [Precision::F32, Precision::Bf16][candidate.variant];
-        let workload = AutoencoderWorkload::new(autoencoder, None, objective, precision);
-        Ok(Trainer::new(
-            workload,
-            TrainerConfig { seed: 7, accumulation_steps: micro_batches, max_bad_steps: 9, memory_limit: None },
-            device,
-        ))
+type AutoencoderTrainer = Trainer<AutoencoderWorkload<PatchDiscriminator>>;
+
+fn autoencoder(setup: &StepSetup, device: &Device) -> Result<AutoencoderTrainer, TrainError> {
+    leanburn_ops::random::seed(device, 1);
+    let config = AutoencoderKlConfig::new(vec![8, 16], vec![1, 1], vec![false, true]).with_norm_num_groups(4);
+    let model = config.init(device).with_residency(setup.residency.clone());
+    let objective = AutoencoderObjective {
+        reconstruction: ReconstructionLoss::L1,
+        kl_weight: 1e-6,
+        adversarial: AdversarialCriterion::LeastSquares,
+        adversarial_weight: 0.0,
+        adversarial_start_step: 0,
+    };
+    let learner = Learner::new("autoencoder", model, LearnerConfig::default())?;
+    let workload = AutoencoderWorkload::new(learner, None, objective, setup.precision);
+    Ok(Trainer::new(workload, TrainerConfig::default().with_accumulation_steps(setup.accumulation_steps), device))
+}
+
+fn volumes(setup: &StepSetup, device: &Device) -> Tensor<5> {
+    Tensor::zeros([setup.micro_batch, 1, 32, 32, 24], device)
+}
+
+/// A residual block of Burn's own layers, wider or narrower inside.
+#[derive(Module, Debug)]
+struct Block {
+    norm: GroupNorm,
+    inner: Conv3d,
+    outer: Conv3d,
+}
+
+const CHANNELS: usize = 8;
+
+impl Block {
+    fn new(inside: usize, device: &Device) -> Self {
+        let convolution =
+            |channels| Conv3dConfig::new(channels, [3; 3]).with_padding(PaddingConfig3d::Same).init(device);
+        Self {
+            norm: GroupNormConfig::new(4, CHANNELS).init(device),
+            inner: convolution([CHANNELS, inside]),
+            outer: convolution([inside, CHANNELS]),
+        }
     }
 
-    fn batch(candidate: &Candidate, device: &Device) -> Tensor<5> {
-        let [depth, height, width] = EXTENT;
-        Tensor::zeros([candidate.micro_batch, 1, depth, height, width], device)
-    }
-
-    /// The most that a real step holds.
-    fn measured(candidate: &Candidate) -> u64 {
-        let device = Device::flex().autodiff();
-        let before = HEAP.current_usage() as u64;
-        let mut trainer = Self::trainer(candidate, candidate.accumulation, &device).unwrap();
-        let mut batches = std::iter::from_fn(|| Some(Ok::<_, TrainError>(Self::batch(candidate, &device))));
-        trainer.step(&mut batches).unwrap();
-        let report = trainer.step(&mut batches).unwrap();
-        report.memory.expect("the heap is counted").peak - before
+    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.outer.forward(silu(self.inner.forward(silu(self.norm.forward(x.clone()))))) + x
     }
 }
 
-impl Space for Autoencoder {
-    type Error = RecordStepError<TrainError>;
+/// A model that is not ours.
+struct Blocks {
+    learner: Learner<Vec<Block>>,
+    residency: ResidencyPolicy,
+}
 
-    fn variants(&self) -> Vec<Variant> {
-        let variant = |change: &str, class| Variant { change: change.into(), class, cost: String::new() };
-        vec![variant("", Class::Lossless), variant("bf16", Class::Numerics)]
+impl Workload for Blocks {
+    type Batch = Tensor<5>;
+
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
+        vec![&mut self.learner]
     }
 
-    fn splits(&self) -> Vec<(usize, u64)> {
-        vec![(EFFECTIVE_BATCH, 1), (1, EFFECTIVE_BATCH as u64)]
+    fn loss(&mut self, _turn: usize, batch: &Tensor<5>, _moment: Moment) -> Option<Losses> {
+        let mut x = batch.clone();
+        for (index, block) in self.learner.module().iter().enumerate() {
+            x = self.residency.run(&format!("block_{index}"), block, x, Block::forward);
+        }
+        Some(Losses::of(x.powi_scalar(2).mean(), Vec::new()))
     }
+}
 
-    fn record(&self, candidate: &Candidate) -> Result<Recording, Self::Error> {
-        let build = |device: &Device| Self::trainer(candidate, candidate.recorded(), device);
-        record_step(Target::Cpu, build, |device| Self::batch(candidate, device))
+fn blocks(setup: &StepSetup, device: &Device) -> Result<Trainer<Blocks>, TrainError> {
+    let blocks = [4, 16, 8, 12].map(|inside| Block::new(inside, device)).into();
+    let learner = Learner::new("blocks", blocks, LearnerConfig::default())?;
+    let workload = Blocks { learner, residency: setup.residency.clone() };
+    Ok(Trainer::new(workload, TrainerConfig::default().with_accumulation_steps(setup.accumulation_steps), device))
+}
+
+fn features(setup: &StepSetup, device: &Device) -> Tensor<5> {
+    Tensor::ones([setup.micro_batch, CHANNELS, 24, 24, 24], device)
+}
+
+/// Runs the fastest way in each of some budgets from the smallest peak to the largest.
+fn stays_within<W: Workload>(
+    options: &Options,
+    budgets: u64,
+    build: impl Fn(&StepSetup, &Device) -> Result<Trainer<W>, TrainError>,
+    batch: impl Fn(&StepSetup, &Device) -> W::Batch,
+) {
+    let device = Device::flex().autodiff();
+    let run = |setup: &StepSetup| {
+        measure(&device, 1, |device| build(setup, device), |device| batch(setup, device)).unwrap().peak
+    };
+    run(&options.all[0].setup); // what is allocated once for all
+    let measured: Vec<Bytes> = options.all.iter().map(|fitted| run(&fitted.setup)).collect();
+    let (low, high) = (options.all[0].peak.get(), options.all[options.all.len() - 1].peak.get());
+    let mut before = f64::INFINITY;
+    for budget in (0..budgets).map(|index| Bytes(low + (high - low) * index / (budgets - 2))) {
+        let fitted = options.within(budget).unwrap();
+        let measured = measured[options.all.iter().position(|other| other == fitted).unwrap()];
+        println!("budget {budget}: measured {measured}, {fitted}");
+        assert!(measured <= budget, "{measured} in a budget of {budget}: {fitted}");
+        assert!(measured > fitted.peak.share(0.9), "the plan is that of what was run: {measured}, {fitted}");
+        assert!(fitted.seconds <= before, "a larger budget is slower: {fitted}");
+        before = fitted.seconds;
     }
+    let error = options.within(Bytes(low - 1)).unwrap_err();
+    assert!(error.smallest == Bytes(low) && error.to_string().contains(&Bytes(low).to_string()), "{error}");
 }
 
 #[test]
-fn a_plan_that_is_run_stays_within_its_budget() {
-    let rates = Rates { flops: 2e11, half_flops: 1.5e11, bandwidth: 1e10, overhead: 5e-6 };
-    let machine = Machine { memory: &FlexMemory, rates, beside: 0 };
-    let plans = frontier(&Autoencoder, &machine, Class::Numerics).unwrap();
-    let (low, high) = (plans.smallest().unwrap().peak, plans.plans.last().unwrap().peak);
-    assert!(plans.within(low - 1).is_none());
-    Autoencoder::measured(&plans.plans[0].candidate); // what is allocated once for all
-    let measured: Vec<u64> = plans.plans.iter().map(|plan| Autoencoder::measured(&plan.candidate)).collect();
-    let mut before = f64::INFINITY;
-    for budget in (0..BUDGETS).map(|rung| low + (high - low) * rung / (BUDGETS - 2)) {
-        let plan = plans.within(budget).unwrap();
-        let index = plans.plans.iter().position(|other| other == plan).unwrap();
-        println!("budget {budget}: planned {} measured {} {:.3} s", plan.peak, measured[index], plan.seconds);
-        assert!(measured[index] <= budget, "{} bytes in a budget of {budget}: {plan:?}", measured[index]);
-        assert!(plan.seconds <= before, "a larger budget is slower: {plan:?}");
-        before = plan.seconds;
-    }
+fn an_autoencoder_stays_within_thirty_budgets() {
+    let _alone = alone();
+    let planner = Planner::cpu().with_rates(RATES).allow(Class::Numerics);
+    let options = planner.options(2, autoencoder, volumes).unwrap();
+    assert!(options.all.iter().any(|fitted| fitted.setup.precision == Precision::Bf16));
+    stays_within(&options, 30, autoencoder, volumes);
+}
+
+#[test]
+fn a_model_that_is_not_ours_stays_within_five_budgets() {
+    let _alone = alone();
+    let planner = Planner::cpu().with_rates(RATES);
+    let options = planner.options(4, blocks, features).unwrap();
+    let is_split = |fitted: &&Fitted| fitted.setup.accumulation_steps > 1;
+    assert!(options.all.len() > 5 && options.all.iter().filter(is_split).count() > 0, "{options:?}");
+    assert!(options.all.iter().any(|fitted| fitted.setup.recomputed().count() > 0), "{options:?}");
+    stays_within(&options, 5, blocks, features);
+}
+
+#[test]
+fn other_bytes_are_part_of_the_budget() {
+    let _alone = alone();
+    let planner = Planner::cpu().with_rates(RATES);
+    let alone = planner.clone().within(Bytes::gib(1)).fit(2, blocks, features).unwrap();
+    let beside = planner.with_other_bytes(Bytes::mib(100)).within(Bytes::gib(1)).fit(2, blocks, features).unwrap();
+    assert_eq!((beside.peak, &beside.setup), (alone.peak + Bytes::mib(100), &alone.setup));
+}
+
+#[test]
+fn what_cannot_be_fitted_says_why() {
+    let _alone = alone();
+    let planner = Planner::cpu().with_rates(RATES);
+    assert!(matches!(planner.fit(2, blocks, features), Err(FitError::NoBudget)));
+    let error = planner.clone().within(Bytes::kib(10)).fit(2, blocks, features).unwrap_err();
+    assert!(error.is_over_budget() && error.to_string().contains("allow half precision"), "{error}");
+    let deaf = |_: &StepSetup, device: &Device| blocks(&StepSetup::new(1, 1), device);
+    let error = planner.options(2, deaf, features).unwrap_err();
+    assert!(matches!(error, FitError::SetupIgnored { expected: 2, found: 1 }), "{error}");
+}
+
+#[test]
+fn a_plan_is_what_the_step_of_the_fit_needs() {
+    let _alone = alone();
+    let planner = Planner::cpu().with_rates(RATES).within(Bytes::mib(64));
+    let fitted = planner.fit(4, blocks, features).unwrap();
+    let plan = planner.plan(|device| blocks(&fitted.setup, device), |device| features(&fitted.setup, device)).unwrap();
+    assert_eq!((plan.needed, plan.fits()), (fitted.peak, Some(true)));
+    assert!((plan.seconds / fitted.seconds - 1.0).abs() < 1e-9);
+    let card = Planner::card("rtx-4090").unwrap();
+    let there = card.plan(|device| blocks(&fitted.setup, device), |device| features(&fitted.setup, device)).unwrap();
+    assert!(there.needed > card.other_bytes() + there.peak() && there.fits() == Some(true), "{there}");
 }

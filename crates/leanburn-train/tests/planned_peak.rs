@@ -12,8 +12,8 @@ use leanburn_ops::{Residency, ResidencyPolicy};
 use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
     AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, LossScale,
-    Losses, Moment, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, ScheduleConfig, ScheduleKind,
-    TrainError, Trainer, TrainerConfig, Workload, record_step,
+    Losses, Moment, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig,
+    Workload, record_step,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -93,18 +93,17 @@ impl Case {
         let recompute = |policy: ResidencyPolicy, name: &String| policy.with_rule(name, Residency::Recompute);
         let policy = self.recomputed.iter().fold(ResidencyPolicy::keep(), recompute);
         leanburn_ops::random::seed(device, 1);
-        let config = LearnerConfig {
-            loss_scale: if self.precision == Precision::F16 { LossScale::Static(16.0) } else { LossScale::NONE },
-            max_grad_norm: self.clip.then_some(1e-3),
-            average_decay: self.average.then_some(0.9),
-            ..learner_config(self.optimizer)
-        };
+        let scale = if self.precision == Precision::F16 { LossScale::Static(16.0) } else { LossScale::NONE };
+        let config = learner_config(self.optimizer)
+            .with_loss_scale(scale)
+            .with_max_grad_norm(self.clip.then_some(1e-3))
+            .with_average_decay(self.average.then_some(0.9));
         let model = self.model().init(device).with_residency(policy);
         let autoencoder = Learner::new("autoencoder", model, config.clone())?;
         let discriminator = match self.discriminator {
             true => {
                 let model = PatchDiscriminatorConfig::new(1, 8).with_num_layers_d(2).init(device);
-                Some(Learner::new("discriminator", model, LearnerConfig { average_decay: None, ..config })?)
+                Some(Learner::new("discriminator", model, config.with_average_decay(None))?)
             }
             false => None,
         };
@@ -116,8 +115,7 @@ impl Case {
             adversarial_start_step: 0,
         };
         let workload = AutoencoderWorkload::new(autoencoder, discriminator, objective, self.precision);
-        let config =
-            TrainerConfig { seed: 7, accumulation_steps: self.accumulation, max_bad_steps: 100, memory_limit: None };
+        let config = TrainerConfig::default().with_seed(7).with_accumulation_steps(self.accumulation);
         Ok(Trainer::new(workload, config, device))
     }
 
@@ -218,18 +216,12 @@ impl Workload for PlainWorkload {
 
 fn plain_trainer(device: &Device) -> Result<Trainer<PlainWorkload>, TrainError> {
     let learner = Learner::new("plain", Plain::new(device), learner_config(OptimizerKind::Adam))?;
-    let config = TrainerConfig { seed: 7, accumulation_steps: 2, max_bad_steps: 100, memory_limit: None };
+    let config = TrainerConfig::default().with_seed(7).with_accumulation_steps(2);
     Ok(Trainer::new(PlainWorkload(learner), config, device))
 }
 
 fn learner_config(kind: OptimizerKind) -> LearnerConfig {
-    LearnerConfig {
-        optimizer: OptimizerConfig { kind, ..OptimizerConfig::default() },
-        schedule: ScheduleConfig { learning_rate: 1e-4, kind: ScheduleKind::Constant, warmup_steps: 0, max_steps: 9 },
-        loss_scale: LossScale::NONE,
-        max_grad_norm: None,
-        average_decay: None,
-    }
+    LearnerConfig::default().with_optimizer(OptimizerConfig::new(kind))
 }
 
 #[test]

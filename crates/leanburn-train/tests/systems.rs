@@ -12,9 +12,9 @@ use leanburn_nn::models::{Cnn3dLstmConfig, ConvLstmConfig, Vae3dConfig, VqVae3dC
 use leanburn_ops::{Residency, ResidencyPolicy, Tensors};
 use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
-    CheckpointStore, CountingAllocator, ForecastBatch, ForecastWorkload, Learner, LearnerConfig, LossScale,
-    OptimizerConfig, Perceptual, PerceptualKind, Precision, StepReport, TrainError, Trainer, TrainerConfig,
-    VaeWorkload, VqVaeWorkload, Workload, record_step,
+    CheckpointStore, CountingAllocator, ForecastBatch, ForecastWorkload, Learner, LearnerConfig, Perceptual,
+    PerceptualKind, Precision, StepReport, TrainError, Trainer, TrainerConfig, VaeWorkload, VqVaeWorkload, Workload,
+    record_step,
 };
 
 #[global_allocator]
@@ -44,19 +44,13 @@ impl Default for Setup {
 
 impl Setup {
     fn learner<M: Module>(&self, module: M) -> Learner<M> {
-        let config = LearnerConfig {
-            optimizer: OptimizerConfig::default(),
-            schedule: schedule(),
-            loss_scale: LossScale::NONE,
-            max_grad_norm: Some(1.0),
-            average_decay: self.average_decay,
-        };
+        let config =
+            LearnerConfig::new(schedule()).with_max_grad_norm(Some(1.0)).with_average_decay(self.average_decay);
         Learner::new("model", module, config).unwrap()
     }
 
     fn trainer<W: Workload>(&self, workload: W, device: &Device) -> Trainer<W> {
-        let accumulation_steps = self.accumulation_steps;
-        let config = TrainerConfig { seed: 42, accumulation_steps, max_bad_steps: 9, memory_limit: None };
+        let config = TrainerConfig::default().with_seed(42).with_accumulation_steps(self.accumulation_steps);
         Trainer::new(workload, config, device)
     }
 

@@ -1,4 +1,4 @@
-//! Operations that see the same memory another way.
+//! Operations that give a view of the same memory.
 
 use burn::backend::ir::TensorIr;
 

@@ -13,8 +13,8 @@ use leanburn_nn::models::{
 };
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::{
-    AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, OptimizerConfig, Precision,
-    ReconstructionLoss, ScheduleConfig, ScheduleKind, TrainError, Trainer, TrainerConfig,
+    AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, Precision, ReconstructionLoss,
+    ScheduleConfig, ScheduleKind, TrainError, Trainer, TrainerConfig,
 };
 
 /// Voxels along each axis.
@@ -77,7 +77,7 @@ impl Default for Setup {
 }
 
 pub fn schedule() -> ScheduleConfig {
-    ScheduleConfig { learning_rate: 1e-3, kind: ScheduleKind::Cosine, warmup_steps: 2, max_steps: 100 }
+    ScheduleConfig::new(1e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(2).with_max_steps(100)
 }
 
 pub fn autoencoder_config() -> AutoencoderKlConfig {
@@ -86,13 +86,10 @@ pub fn autoencoder_config() -> AutoencoderKlConfig {
 
 impl Setup {
     pub fn learner_config(&self, loss_scale: LossScale) -> LearnerConfig {
-        LearnerConfig {
-            optimizer: OptimizerConfig::default(),
-            schedule: schedule(),
-            loss_scale,
-            max_grad_norm: self.max_grad_norm,
-            average_decay: self.average_decay,
-        }
+        LearnerConfig::new(schedule())
+            .with_loss_scale(loss_scale)
+            .with_max_grad_norm(self.max_grad_norm)
+            .with_average_decay(self.average_decay)
     }
 
     pub fn autoencoder(&self) -> AutoencoderKl {
@@ -127,12 +124,11 @@ impl Setup {
     }
 
     pub fn trainer_config(&self) -> TrainerConfig {
-        TrainerConfig {
-            seed: self.seed,
-            accumulation_steps: self.accumulation_steps,
-            max_bad_steps: self.max_bad_steps,
-            memory_limit: self.memory_limit,
-        }
+        TrainerConfig::default()
+            .with_seed(self.seed)
+            .with_accumulation_steps(self.accumulation_steps)
+            .with_max_bad_steps(self.max_bad_steps)
+            .with_memory_limit(self.memory_limit)
     }
 }
 

@@ -1,0 +1,55 @@
+//! Leaky ReLU with a learned slope.
+
+use burn::module::{Module, Param};
+use burn::nn::Initializer;
+use burn::tensor::{Device, Tensor};
+use leanburn_ops::{Activation, Convolution, Norm, activate, conv3d, group_norm_act};
+
+/// `x` where positive, `weight x` elsewhere; one weight for all channels, 0.25 at first.
+///
+/// Source: [Delving Deep into Rectifiers](https://arxiv.org/abs/1502.01852).
+#[derive(Module, Debug)]
+pub struct Prelu {
+    weight: Param<Tensor<1>>,
+}
+
+impl Prelu {
+    /// Makes the layer.
+    pub fn new(device: &Device) -> Self {
+        Self { weight: Initializer::Constant { value: 0.25 }.init([1], device) }
+    }
+
+    /// `prelu(norm(x))`.
+    ///
+    /// # Shapes
+    ///
+    /// - input and output: `[batch_size, channels, depth, height, width]`
+    pub fn forward(&self, x: Tensor<5>, norm: Option<Norm>) -> Tensor<5> {
+        let x = match norm {
+            Some(norm) => group_norm_act(x, norm, Activation::None),
+            None => x,
+        };
+        let positive = activate(x.clone(), Activation::Relu);
+        positive.clone() + (x - positive) * self.weight.val().reshape([1; 5])
+    }
+
+    /// `conv3d(prelu(norm(x))) + residual`.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, channels_in, depth, height, width]`
+    /// - residual and output: `[batch_size, channels_out, ..]` as of [`conv3d`]
+    pub fn then_conv3d(
+        &self,
+        x: Tensor<5>,
+        norm: Option<Norm>,
+        convolution: Convolution,
+        residual: Option<Tensor<5>>,
+    ) -> Tensor<5> {
+        let y = conv3d(self.forward(x, norm), convolution);
+        match residual {
+            Some(residual) => y + residual,
+            None => y,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! From a configuration to what the planner can plan, and back.
+
+mod budget;
+mod space;
+mod variants;
+
+pub use budget::{Budget, memory_of};
+pub use space::ConfigSpace;

@@ -1,0 +1,106 @@
+//! A learner of any module, as a trainer sees it: accumulate, prepare, update.
+
+use std::path::Path;
+
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+use crate::prepared_step::PreparedStep;
+
+/// What a learner holds between steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnerMemory {
+    /// Weights and buffers.
+    pub weights: u64,
+    /// Gradients while they are accumulated.
+    pub gradients: u64,
+    /// States of the optimizer.
+    pub optimizer: u64,
+    /// Average of the weights.
+    pub average: u64,
+}
+
+/// Puts in place what was read from a checkpoint, so that several learners change all or none.
+pub type Restore<'a> = Box<dyn FnOnce() + 'a>;
+
+/// A learner of any module, as a trainer sees it. [`Learner`](crate::Learner) is the one there is.
+///
+/// A step has three parts: [`accumulate`](Self::accumulate) for each micro-batch, [`prepare`](Self::prepare), and
+/// [`PreparedStep::update`]. Several learners are all prepared before the first of them is updated.
+///
+/// # Example
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::tensor::{Device, Tensor};
+/// use leanburn_train::{AnyLearner, Learner, LearnerConfig};
+///
+/// let device = Device::flex().autodiff();
+/// let layer: Linear = LinearConfig::new(4, 1).init(&device);
+/// let mut learner = Learner::new("layer", layer, LearnerConfig::default())?;
+/// for step in 0..2 {
+///     let loss = learner.module().forward(Tensor::<2>::ones([8, 4], &device)).mean();
+///     learner.accumulate(loss, 1.0);
+///     let report = learner.prepare().update(step).expect("a loss was accumulated");
+///     assert!(report.gradient_norm > 0.0 && !report.skipped);
+/// }
+/// # Ok::<(), leanburn_train::TrainError>(())
+/// ```
+///
+/// There is no update of gradients that were not prepared:
+///
+/// ```compile_fail,E0599
+/// # use leanburn_train::AnyLearner;
+/// fn step(learner: &mut dyn AnyLearner) {
+///     learner.update(0);
+/// }
+/// ```
+///
+/// and nothing is accumulated between the two:
+///
+/// ```compile_fail,E0499
+/// # use burn::tensor::Tensor;
+/// # use leanburn_train::AnyLearner;
+/// fn step(learner: &mut dyn AnyLearner, late: Tensor<1>) {
+///     let prepared = learner.prepare();
+///     learner.accumulate(late, 1.0);
+///     prepared.update(0);
+/// }
+/// ```
+pub trait AnyLearner {
+    /// Name for reports and checkpoint files.
+    fn name(&self) -> &'static str;
+
+    /// Tells a recording device which tensors are weights and their average; does nothing elsewhere.
+    fn tag_tensors(&self);
+
+    /// Runs backward from `share * loss`, scaled, and adds the gradients to those already there.
+    ///
+    /// With `share = 1 / steps`, the sum over `steps` micro-batches is the gradient of the mean loss of the large batch.
+    fn accumulate(&mut self, loss: Tensor<1>, share: f64);
+
+    /// Takes the accumulated gradients, readies them for the optimizer, and reads their norm. A GPU runs late: what it had no
+    /// memory for since the step began shows here, before anything is changed.
+    fn prepare(&mut self) -> PreparedStep<'_>;
+
+    /// Breaks a step off before its update: forgets its gradients, and puts running statistics back.
+    fn abandon(&mut self);
+
+    /// What it holds.
+    fn memory(&self) -> LearnerMemory;
+
+    /// Writes everything that training needs to go on into files of `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Checkpoint`].
+    fn save(&self, folder: &Path) -> Result<(), TrainError>;
+
+    /// Reads what [`save`](Self::save) wrote. Nothing changes before the result is called.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Checkpoint`], [`TrainError::CheckpointMismatch`].
+    fn load<'a>(&'a mut self, folder: &Path) -> Result<Restore<'a>, TrainError>;
+}

@@ -1,0 +1,236 @@
+//! What is planned for: a device, its memory and its speed.
+
+use burn::tensor::Device;
+use leanburn_common::Bytes;
+use leanburn_ops::{Gpu, Tensors};
+use leanburn_plan::catalogue::{Device as Card, UnknownDevice};
+use leanburn_plan::{Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Rates, Space, Target, frontier};
+
+use super::processor::processor_rates;
+use super::step_plan::StepPlan;
+use crate::precision::Precision;
+use crate::recorded_step::{RecordStepError, RecordedStep, record_at_most};
+use crate::trainer::Trainer;
+use crate::workload::Workload;
+
+/// Plans training steps for a device, which need not be here.
+///
+/// # Example
+///
+/// ```
+/// use leanburn_common::Bytes;
+/// use leanburn_train::planning::Planner;
+///
+/// let planner = Planner::card("rtx-4090")?;
+/// assert!(planner.budget() > Some(Bytes::gib(23)));
+/// let careful = planner.within(Bytes::gib(16)).with_other_bytes(Bytes::mib(200));
+/// assert_eq!(careful.budget(), Some(Bytes::gib(16)));
+/// # Ok::<(), leanburn_plan::catalogue::UnknownDevice>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Planner {
+    name: String,
+    target: Target,
+    memory: &'static dyn MemoryModel,
+    rates: Rates,
+    half: Option<Precision>,
+    budget: Option<Bytes>,
+    context: Bytes,
+    other: Bytes,
+    largest_allocation: Option<Bytes>,
+    warning: Option<String>,
+    pub(super) allowed: Class,
+}
+
+/// The card whose rates are taken for those of a card that the catalogue does not have.
+const TYPICAL: &str = "rtx-4090";
+
+/// Share of a card's memory that one allocation may have: CubeCL's default pool gives no larger page.
+const LARGEST_ALLOCATION: f64 = 0.25;
+
+impl Planner {
+    /// For this machine's processor, by [its rates](super::processor_rates). There is no budget until one is given.
+    pub fn cpu() -> Self {
+        Self {
+            name: "the CPU".to_string(),
+            target: Target::Cpu,
+            memory: &FlexMemory,
+            rates: processor_rates(),
+            half: Some(Precision::Bf16),
+            budget: None,
+            context: Bytes(0),
+            other: Bytes(0),
+            largest_allocation: None,
+            warning: None,
+            allowed: Class::Lossless,
+        }
+    }
+
+    /// For a card of the [catalogue](leanburn_plan::catalogue) by its name, such as `rtx-4090`. Its memory is the budget, its
+    /// driver's context counts.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownDevice`] with the names that may have been meant.
+    pub fn card(name: &str) -> Result<Self, UnknownDevice> {
+        Card::find(name).map(Self::of_card)
+    }
+
+    /// For a card of the [catalogue](leanburn_plan::catalogue).
+    pub fn of_card(card: &Card) -> Self {
+        let memory = Bytes(card.memory_bytes);
+        Self {
+            name: card.full_name.to_string(),
+            target: Target::Gpu,
+            memory: &CubeMemory,
+            rates: Rates::of_card(card),
+            half: card.bf16_rate.map(|_| Precision::Bf16).or(card.f16_rate.map(|_| Precision::F16)),
+            budget: Some(memory),
+            context: Bytes(card.context_bytes),
+            largest_allocation: Some(memory.share(LARGEST_ALLOCATION)),
+            ..Self::cpu()
+        }
+    }
+
+    /// For a device of this machine. A card is asked for its name and memory; what else is known of it comes from the catalogue.
+    ///
+    /// # Panics
+    ///
+    /// Panics as the runtime of a GPU does where there is no driver.
+    pub fn on(device: &Device) -> Self {
+        let halves = [Precision::Bf16, Precision::F16];
+        let half = halves.into_iter().find(|half| half.is_supported_by(device));
+        let Some(gpu) = Gpu::of(device) else { return Self { half, ..Self::cpu() } };
+        let listed = gpu.memory.and_then(|memory| Card::of_driver(&gpu.name, memory)).map(Self::of_card);
+        Self { half, ..listed.unwrap_or_else(|| Self::unlisted(&gpu.name, gpu.memory, Some(gpu.largest_allocation))) }
+    }
+
+    /// For a card that the catalogue does not have, with what is known of it in bytes.
+    pub fn unlisted(name: &str, memory: Option<u64>, largest_allocation: Option<u64>) -> Self {
+        let size = if memory.is_none() { "its memory is not known, " } else { "" };
+        let warning = format!(
+            "{name} is not in the catalogue: {size}the driver's context is not counted, times are those of an {TYPICAL}"
+        );
+        Self {
+            name: name.to_string(),
+            target: Target::Gpu,
+            memory: &CubeMemory,
+            rates: Card::find(TYPICAL).map_or(Rates::TWO_CORES, Rates::of_card),
+            budget: memory.map(Bytes),
+            largest_allocation: largest_allocation.map(Bytes),
+            warning: Some(warning),
+            ..Self::cpu()
+        }
+    }
+
+    /// With this budget, in place of all that the device has.
+    pub fn within(mut self, budget: Bytes) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// With so many bytes that the process holds besides the step: data in memory, batches that wait.
+    pub fn with_other_bytes(mut self, other: Bytes) -> Self {
+        self.other = other;
+        self
+    }
+
+    /// With changes of this class allowed in a fit; by default lossless ones only.
+    pub fn allow(mut self, allowed: Class) -> Self {
+        self.allowed = allowed;
+        self
+    }
+
+    /// With these rates, in place of those known of the device.
+    pub fn with_rates(mut self, rates: Rates) -> Self {
+        self.rates = rates;
+        self
+    }
+
+    /// The device in words.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a recording must stand for.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// How the device allocates.
+    pub fn memory_model(&self) -> &'static dyn MemoryModel {
+        self.memory
+    }
+
+    /// How fast the device is.
+    pub fn rates(&self) -> Rates {
+        self.rates
+    }
+
+    /// The half precision that the device computes in, the better one of two.
+    pub fn half_precision(&self) -> Option<Precision> {
+        self.half
+    }
+
+    /// What there is; `None` where nothing is known.
+    pub fn budget(&self) -> Option<Bytes> {
+        self.budget
+    }
+
+    /// What is counted besides the step: the context of a driver, and what [`with_other_bytes`](Self::with_other_bytes) was
+    /// told.
+    pub fn other_bytes(&self) -> Bytes {
+        self.context + self.other
+    }
+
+    /// The largest tensor that the device makes, where that is known.
+    pub fn largest_allocation(&self) -> Option<Bytes> {
+        self.largest_allocation
+    }
+
+    /// What is assumed because it is not known of the device.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    /// What a search of the planner's crate measures plans against.
+    pub fn machine(&self) -> Machine<'static> {
+        Machine { memory: self.memory, rates: self.rates, beside: self.other_bytes().get() }
+    }
+
+    /// The best plans of a space of one's own, with the changes that are allowed.
+    ///
+    /// # Errors
+    ///
+    /// The first that recording gives.
+    pub fn search<S: Space>(&self, space: &S) -> Result<Frontier, S::Error> {
+        frontier(space, &self.machine(), self.allowed)
+    }
+
+    /// What a step of the trainer that `build` makes will need, with micro-batches that `batch` makes, both on the device they are
+    /// given. Where a workload has a learner that begins later in a run, build it so that it begins at once.
+    ///
+    /// # Memory
+    ///
+    /// A few hundred bytes an operation; no tensor has values.
+    ///
+    /// # Errors
+    ///
+    /// What `build` gives; [`RecordStepError::Record`] if something leaves the device.
+    pub fn plan<W, E>(
+        &self,
+        build: impl FnOnce(&Device) -> Result<Trainer<W>, E>,
+        batch: impl Fn(&Device) -> W::Batch,
+    ) -> Result<StepPlan, RecordStepError<E>>
+    where
+        W: Workload,
+        W::Batch: Tensors + Clone,
+    {
+        let RecordedStep { recording, micro_batches, recorded } = record_at_most(2, self.target, build, batch)?;
+        let timeline = recording.timeline(self.memory);
+        let needed = Bytes(self.memory.needed(&timeline)) + self.other_bytes();
+        let seconds = self.rates.seconds(&timeline, micro_batches, recorded);
+        Ok(StepPlan { timeline, needed, seconds, budget: self.budget })
+    }
+}

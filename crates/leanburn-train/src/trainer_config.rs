@@ -1,0 +1,55 @@
+//! How a workload is trained, as a value.
+
+use serde::{Deserialize, Serialize};
+
+/// How a workload is trained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TrainerConfig {
+    /// Seed of everything that is drawn at random.
+    pub seed: u64,
+    /// Micro-batches of one optimizer step.
+    pub accumulation_steps: u64,
+    /// The run gives up after this many steps in a row with infinite or undefined gradients.
+    pub max_bad_steps: u64,
+    /// The most that the run may hold, if that is less than the device has.
+    #[serde(default)]
+    pub memory_limit: Option<u64>,
+}
+
+/// Seed 0, one micro-batch a step; the run gives up after 20 bad steps in a row.
+impl Default for TrainerConfig {
+    fn default() -> Self {
+        Self { seed: 0, accumulation_steps: 1, max_bad_steps: 20, memory_limit: None }
+    }
+}
+
+impl TrainerConfig {
+    /// With this seed of everything that is drawn at random.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// With so many micro-batches of one optimizer step.
+    #[must_use]
+    pub fn with_accumulation_steps(mut self, accumulation_steps: u64) -> Self {
+        self.accumulation_steps = accumulation_steps;
+        self
+    }
+
+    /// Giving up after so many steps in a row with infinite or undefined gradients.
+    #[must_use]
+    pub fn with_max_bad_steps(mut self, max_bad_steps: u64) -> Self {
+        self.max_bad_steps = max_bad_steps;
+        self
+    }
+
+    /// With a limit of what the run may hold.
+    #[must_use]
+    pub fn with_memory_limit(mut self, memory_limit: Option<u64>) -> Self {
+        self.memory_limit = memory_limit;
+        self
+    }
+}
