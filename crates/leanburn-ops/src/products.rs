@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::{Device, Int, Tensor};
 
-use crate::Gpu;
+use crate::gpu::Gpu;
 
 /// A GPU that multiplies matrices wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Group normalisation and activation: [`group_norm_act`], [`norm_prelu`], [`activate`], and what [`conv3d`](super::conv3d) does to its input.
+//! Group normalisation and activation: [`group_norm_act`], [`norm_prelu`], [`activate`], and what [`conv3d`](super::conv3d)
+//! does to its input.
 //!
 //! A normalised volume is `scale * x + shift` for each channel of an item, whatever the grouping (`channel_map.rs`).
 
