@@ -1,3 +1,6 @@
+//! What can go wrong between a file and a batch.
+
+use leanburn_common::ValidationError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +14,7 @@ pub enum DataError {
         /// The missing file or folder.
         path: PathBuf,
     },
-    /// The operating system refused to read or write.
+    /// The operating system could not read or write.
     #[error("{}: cannot {action}: {source}. Check the permissions and the free space.", path.display())]
     Io {
         /// The file or folder.
@@ -88,11 +91,11 @@ pub enum DataError {
         /// Its number of values, or the word "too many" where it has no 64-bit number.
         values: String,
     },
-    /// The settings contradict themselves; all mistakes at once.
-    #[error("the data settings have mistakes:\n{}", lines(mistakes))]
+    /// The configuration is not valid.
+    #[error("the data configuration is not valid:\n{}", lines(errors))]
     Config {
-        /// Key and what is wrong with it.
-        mistakes: Vec<(String, String)>,
+        /// Every validation error.
+        errors: Vec<ValidationError>,
     },
     /// An index past the end.
     #[error("expected {expected}, found {found}. Ask for an index within the range.")]
@@ -115,8 +118,8 @@ pub enum DataError {
 /// Where a volume is that no file holds.
 const IN_MEMORY: &str = "volume in memory";
 
-fn lines(mistakes: &[(String, String)]) -> String {
-    let lines: Vec<String> = mistakes.iter().map(|(key, what)| format!("  {key}: {what}")).collect();
+fn lines(errors: &[ValidationError]) -> String {
+    let lines: Vec<String> = errors.iter().map(|error| format!("  {error}; {}", error.help)).collect();
     lines.join("\n")
 }
 
@@ -146,6 +149,11 @@ impl DataError {
         matches!(self, Self::TooLarge { .. })
     }
 
+    /// An error if there are validation errors.
+    pub(crate) fn if_invalid(errors: Vec<ValidationError>) -> Result<(), Self> {
+        if errors.is_empty() { Ok(()) } else { Err(Self::Config { errors }) }
+    }
+
     pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotFound { path: path.into() },
@@ -161,7 +169,7 @@ impl DataError {
         Self::TooLarge { path: IN_MEMORY.into(), shape: shape.to_vec(), values: values.to_string() }
     }
 
-    /// The same error, told of the file at `path`.
+    /// The same error, with the file at `path` named.
     pub(crate) fn at(mut self, place: &Path) -> Self {
         if let Self::Malformed { path, .. } | Self::NotFinite { path, .. } | Self::TooLarge { path, .. } = &mut self {
             *path = place.into();

@@ -1,7 +1,8 @@
 //! Volumes and sequences in, batches out: NIfTI, NumPy and safetensors files for training.
 //!
 //! - [`Volume`] holds one scan in RAS order and reads and writes files.
-//! - [`DataConfig`] says which volumes to use and how to prepare them.
+//! - [`LabelMap`] holds a class for every voxel, for segmentation.
+//! - [`DataConfig`] says which volumes and labels to use and how to prepare them.
 //! - [`SlidingWindow`] takes a volume through a model in overlapping patches.
 //! - [`Dataset`] turns an index into a [`Sample`]; [`Loader`] turns samples into [`Batch`]es.
 //! - [`SequenceDataset`] turns a [`Sequence`] of fields into [`Window`]s for forecasters, by a
@@ -25,60 +26,23 @@
 //! # Ok::<(), leanburn_data::DataError>(())
 //! ```
 
-mod advection;
-mod affine;
-mod archive;
-mod batch;
-mod config;
-mod dataset;
+mod checks;
+mod datasets;
 mod error;
-mod file;
-mod foreground;
-mod format;
-mod intensity;
+mod formats;
 mod loader;
 pub mod metrics;
-mod mistakes;
-mod nifti_file;
-mod npz_file;
-mod numpy_file;
-mod orientation;
-mod patch;
-mod phantom;
-mod prepare;
-mod radar;
 mod random;
-mod resample;
-mod safetensors_file;
-mod sequence;
-mod sequence_config;
-mod sequence_dataset;
-mod sliding;
-mod source;
-mod sparse_grid;
-mod split;
-mod validation;
-mod volume;
-mod volume_file;
-mod window;
+mod sampling;
+mod sequences;
+mod synthetic;
+mod volumes;
 
-pub use advection::{Advection, AdvectionConfig, Flow};
-pub use affine::Affine;
-pub use batch::{Batch, Sample};
-pub use config::{DataConfig, PhantomConfig};
-pub use dataset::{Dataset, Progress};
+pub use datasets::{Batch, DataConfig, Dataset, HeldOut, LabelsConfig, Prepared, Progress, Sample, prepare};
 pub use error::DataError;
-pub use file::find_volumes;
-pub use format::Format;
-pub use intensity::{Intensity, Normalize};
+pub use formats::{Format, find_volumes};
 pub use loader::Loader;
-pub use orientation::Orientation;
-pub use phantom::phantom;
-pub use prepare::{Prepared, prepare};
-pub use radar::{RadarConfig, radar};
-pub use sequence::Sequence;
-pub use sequence_config::SequenceConfig;
-pub use sequence_dataset::SequenceDataset;
-pub use sliding::SlidingWindow;
-pub use volume::Volume;
-pub use window::{Window, WindowBatch};
+pub use sampling::SlidingWindow;
+pub use sequences::{Advection, AdvectionConfig, Flow, Sequence, SequenceConfig, SequenceDataset, Window, WindowBatch};
+pub use synthetic::{PhantomConfig, RadarConfig, phantom, phantom_labels, radar};
+pub use volumes::{Affine, Intensity, LabelMap, Normalize, Orientation, Volume};

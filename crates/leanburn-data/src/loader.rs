@@ -1,8 +1,10 @@
-use crate::batch::Batch;
-use crate::dataset::Dataset;
+//! Batches made ahead by worker threads.
+
+use crate::datasets::Batch;
+use crate::datasets::Dataset;
 use crate::error::DataError;
-use crate::sequence_dataset::SequenceDataset;
-use crate::window::WindowBatch;
+use crate::sequences::SequenceDataset;
+use crate::sequences::WindowBatch;
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-/// Makes the batch of an index, or gives up when told to stop.
+/// Makes the batch of an index, or gives up when it is stopped.
 type MakeBatch<B> = dyn Fn(u64, &AtomicBool) -> Result<B, DataError> + Send + Sync;
 
 /// The training batches of a data set, without end, made ahead by worker threads.
@@ -170,10 +172,11 @@ impl<B> Worker<B> {
 
 fn make_batch<B>(make: &MakeBatch<B>, batch: u64, stop: &AtomicBool) -> Result<B, DataError> {
     catch_unwind(AssertUnwindSafe(|| make(batch, stop)))
-        .unwrap_or_else(|panic| Err(DataError::WorkerPanicked { batch, message: told(&*panic) }))
+        .unwrap_or_else(|panic| Err(DataError::WorkerPanicked { batch, message: message(&*panic) }))
 }
 
-fn told(panic: &(dyn Any + Send)) -> String {
+/// The text of a panic.
+fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
@@ -181,11 +184,12 @@ fn told(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advection::AdvectionConfig;
-    use crate::batch::Sample;
-    use crate::config::{DataConfig, PhantomConfig};
-    use crate::intensity::Intensity;
-    use crate::sequence_config::SequenceConfig;
+    use crate::datasets::DataConfig;
+    use crate::datasets::Sample;
+    use crate::sequences::AdvectionConfig;
+    use crate::sequences::SequenceConfig;
+    use crate::synthetic::PhantomConfig;
+    use crate::volumes::Intensity;
     use std::sync::atomic::AtomicU64;
     use std::time::Duration;
 
@@ -234,7 +238,7 @@ mod tests {
 
     fn numbered(index: u64) -> Sample {
         let (data, shape) = (vec![index as f32], [1, 1, 1, 1]);
-        Sample { data, shape, name: String::new(), start: [0; 3], intensity: Intensity::default() }
+        Sample { data, shape, labels: None, name: String::new(), start: [0; 3], intensity: Intensity::default() }
     }
 
     #[test]

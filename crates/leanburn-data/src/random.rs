@@ -1,3 +1,5 @@
+//! Random numbers: one generator for each use and each item.
+
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
@@ -17,7 +19,7 @@ pub(crate) enum Stream {
     Advection = 11,
 }
 
-/// A fresh generator for item `index` of a stream. Nothing else enters, so that no number depends
+/// A new generator for item `index` of a stream. Nothing else enters, so that no number depends
 /// on how many were drawn before it.
 pub(crate) fn generator(seed: u64, stream: Stream, index: u64) -> ChaCha8Rng {
     let mut key = [0; 32];

@@ -40,7 +40,7 @@ fn advise_large_pages(start: *mut u8, bytes: usize) {
     let offset = start.align_offset(page);
     let whole = bytes.saturating_sub(offset) / page * page;
     // SAFETY: the pages lie inside of the buffer; the advice changes how they are backed, not what they hold. It may be
-    // refused, which does no harm.
+    // rejected, which does no harm.
     unsafe { libc::madvise(start.add(offset).cast(), whole, libc::MADV_HUGEPAGE) };
 }
 

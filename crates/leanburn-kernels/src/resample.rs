@@ -254,7 +254,7 @@ pub(crate) mod tests {
     }
 
     /// The definition, in float64.
-    fn twin<E: Element>(items: usize, maps: [&AxisMap; 3], input: &[E]) -> Vec<f64> {
+    fn reference<E: Element>(items: usize, maps: [&AxisMap; 3], input: &[E]) -> Vec<f64> {
         let values = input.iter().map(|value| f64::from(value.to_f32())).collect();
         let along = |axis: usize, [outer, inner]: [usize; 2], input: Vec<f64>| {
             let (from, to, dense) = (maps[axis].input_len(), maps[axis].output_len(), maps[axis].dense());
@@ -290,7 +290,7 @@ pub(crate) mod tests {
     fn check<E: Element>(items: usize, maps: [&AxisMap; 3], tolerance: f64) {
         let [from, to] = lengths(items, maps);
         let input = random::<E>(from, 1);
-        let exact = twin(items, maps, &input);
+        let exact = reference(items, maps, &input);
         for arch in simd::available() {
             let mut output = vec![E::from_f32(f32::NAN); to];
             resample_on(arch, items, maps, &input, &mut output);

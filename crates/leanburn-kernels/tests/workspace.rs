@@ -1,4 +1,4 @@
-//! What the kernels say that they take of the heap, beside what they take.
+//! The workspace that the kernels report, and the heap that they take.
 //!
 //! The planner of `leanburn-plan` reckons with these figures. None may be too low, and none is too high by more than a
 //! twentieth or 16 KiB, but where there is little to do: there the second of two threads may come too late, so that its
@@ -24,7 +24,7 @@ const SMALL_PART: usize = 20;
 /// Runs on two threads, of which the highest counts: the second thread may come late.
 const RUNS: usize = 10;
 
-/// Figures beside measurements.
+/// Reported and measured bytes.
 struct Comparison {
     pools: [ThreadPool; 2],
     /// Whether there is enough to do for a thread that comes late.
@@ -60,7 +60,7 @@ impl Comparison {
     }
 }
 
-/// The most that was on the heap while this ran, beside what was there before.
+/// The most that was on the heap while this ran, less what was there before.
 fn peak(mut run: impl FnMut()) -> usize {
     let before = HEAP.current_usage();
     HEAP.reset_peak_usage();

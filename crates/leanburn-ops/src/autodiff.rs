@@ -1,11 +1,10 @@
-//! The way from a `Tensor` to the autodiff primitive underneath, for every backend the project runs on.
+//! From a `Tensor` to the autodiff primitive underneath and back, for every backend the project runs on.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
-    Autodiff, Backend, BackendTensor, DispatchAutodiffContext, DispatchDevice, DispatchKindConversion, DispatchTensor,
+    Autodiff, Backend, BackendTensor, DispatchAutodiffContext, DispatchKindConversion, DispatchTensor,
     tensor::FloatTensor,
 };
-use burn::tensor::Device;
 
 /// A backend's float tensor under autodiff, whatever the checkpointing strategy.
 pub(crate) type AutodiffTensor<B> = FloatTensor<Autodiff<B>>;
@@ -66,7 +65,7 @@ where
     }
 }
 
-/// The tensor without autodiff, on the recording device as well (which refuses Burn's own `inner`).
+/// The tensor without autodiff, on the recording device as well (which rejects Burn's own `inner`).
 pub(crate) fn inner(tensor: DispatchTensor) -> DispatchTensor {
     if tensor.autodiff == DispatchAutodiffContext::Disabled {
         return tensor;
@@ -79,11 +78,6 @@ where
     DispatchTensor: Reachable<B, C>,
 {
     raise_plain::<B>(lower::<B, C>(tensor).expect("on_backend_of chose this backend").into_primitive())
-}
-
-/// Whether the device records operations instead of running them.
-pub(crate) fn is_recording(device: &Device) -> bool {
-    matches!(device.clone().without_autodiff().as_dispatch(), DispatchDevice::Capture(_))
 }
 
 /// Calls `$function::<B, C>($arguments)` with the backend and the checkpointing strategy of the autodiff tensor `$tensor`;

@@ -61,7 +61,7 @@ pub fn is_gpu(device: &Device) -> bool {
 }
 
 /// Has the device give each tensor pages of its own, in place of pages that tensors share. Before its first use: afterwards
-/// nothing changes, and `false` is returned, as for a device that cannot be told (CUDA, ROCm, the CPU).
+/// nothing changes, and `false` is returned, as for a device without this setting (CUDA, ROCm, the CPU).
 ///
 /// # Memory
 ///
@@ -77,7 +77,7 @@ pub fn use_exclusive_pages(device: &Device) -> bool {
     try_init_setup::<AutoGraphicsApi>(device, options).is_ok()
 }
 
-/// Has the device give each tensor pages of its own: there is none in this build that can be told.
+/// Has the device give each tensor pages of its own: no device of this build has this setting.
 #[cfg(not(any(feature = "vulkan", feature = "wgpu", feature = "metal")))]
 pub fn use_exclusive_pages(_device: &Device) -> bool {
     false

@@ -1,7 +1,7 @@
 //! Backward on every device, the recording one included.
 //!
-//! Burn's own `Tensor::backward` refuses a recorded loss; underneath, on primitives, it records like any other
-//! operation. The planner reads a whole training step that way.
+//! Burn's own `Tensor::backward` rejects a recorded loss; underneath, on primitives, it records like any other
+//! operation. The planner records a whole training step with it.
 
 use std::fmt;
 
@@ -26,13 +26,14 @@ impl fmt::Debug for Gradients {
     }
 }
 
-/// Runs backward from `loss`, a tensor of one element.
+/// Runs backward from `loss`, of shape `[1]`.
 ///
 /// Like `Tensor::backward`, and on a recording device (`Device::capture()`) as well.
 ///
 /// # Panics
 ///
 /// Panics if `loss` is not an autodiff tensor.
+#[must_use]
 pub fn backward(loss: Tensor<1>) -> Gradients {
     let device = loss.device();
     let loss = loss.into_dispatch();
@@ -56,12 +57,14 @@ where
 }
 
 impl Gradients {
-    /// Removes and returns the gradient of a tensor that requires one, if the loss depends on it.
+    /// Removes and returns the gradient of a tensor that requires one, if the loss depends on it; of the tensor's shape.
+    #[must_use]
     pub fn take<const D: usize>(&mut self, tensor: &Tensor<D>) -> Option<Tensor<D>> {
         (self.take)(&mut self.raw, tensor.clone().into_dispatch()).map(Tensor::from_dispatch)
     }
 
     /// Removes and returns the gradients of a module's parameters, for an optimizer or an accumulator.
+    #[must_use]
     pub fn take_module<M: Module>(&mut self, module: &M) -> GradientsParams {
         struct Take<'a> {
             gradients: &'a mut Gradients,

@@ -4,12 +4,14 @@ use burn::tensor::{DType, Tensor};
 
 /// `tensor` in `dtype`; the tensor itself, and no operation on the graph, where it has that dtype already.
 ///
-/// The gradient comes back in the tensor's own dtype.
+/// The shape is any, and stays. The gradient comes back in the tensor's own dtype.
+#[must_use]
 pub fn cast_to<const D: usize>(tensor: Tensor<D>, dtype: DType) -> Tensor<D> {
     if tensor.dtype() == dtype { tensor } else { tensor.cast(dtype) }
 }
 
-/// `tensor` in float32 if it is float16 or bfloat16; wider tensors stay as they are.
+/// `tensor`, of any shape, in float32 if it is float16 or bfloat16; wider tensors stay as they are.
+#[must_use]
 pub fn widen<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     match tensor.dtype() {
         DType::F16 | DType::BF16 => tensor.cast(DType::F32),
@@ -17,7 +19,8 @@ pub fn widen<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     }
 }
 
-/// Runs `compute` in float32 and gives the result in the dtype of the input.
+/// Runs `compute` in float32 on a tensor of any shape, and gives the result in the dtype of the input.
+#[must_use]
 pub fn in_wide<const D: usize>(tensor: Tensor<D>, compute: impl FnOnce(Tensor<D>) -> Tensor<D>) -> Tensor<D> {
     let dtype = tensor.dtype();
     cast_to(compute(widen(tensor)), dtype)

@@ -13,6 +13,7 @@ use std::cell::Cell;
 use burn::tensor::{DType, Device, Distribution, Tensor};
 
 use crate::gpu::is_gpu;
+use crate::recording::is_recording;
 
 /// Place in the stream: the next seed is a hash of both numbers.
 #[derive(Clone, Copy, Default)]
@@ -34,6 +35,7 @@ pub fn seed(device: &Device, seed: u64) {
 /// A well-spread 64-bit number from a seed and a path of counters (step, micro-batch, ...).
 ///
 /// All randomness of a run can be derived this way, so that a run's random state is its position alone.
+#[must_use]
 pub fn derive(seed: u64, path: &[u64]) -> u64 {
     path.iter().fold(mix(seed), |key, &part| mix(key ^ mix(part)))
 }
@@ -63,9 +65,9 @@ pub(crate) fn under_seed<T>(device: Option<&Device>, seed: u64, run: impl FnOnce
 }
 
 /// Seeds a device's generator, and for a GPU the CPU's, which [`normal`] draws from; a recording device draws nothing and
-/// refuses a seed.
+/// rejects a seed.
 fn seed_generator(device: &Device, seed: u64) {
-    if crate::recompute::is_recording(device) {
+    if is_recording(device) {
         return;
     }
     device.seed(seed);
@@ -74,7 +76,8 @@ fn seed_generator(device: &Device, seed: u64) {
     }
 }
 
-/// Standard normal numbers in float32. The CPU draws them also for a GPU: a seed gives the same numbers on every device.
+/// Standard normal numbers in float32, of shape `dims`. The CPU draws them also for a GPU: a seed gives the same numbers on every device.
+#[must_use]
 pub fn normal<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
     let draw = |device: &Device| Tensor::random(dims, Distribution::Normal(0.0, 1.0), (device, DType::F32));
     match is_gpu(device) {

@@ -1,4 +1,4 @@
-//! Which segments of a model keep their intermediate results, and which run again in backward.
+//! Which segments of a model keep their intermediate results, and which are recomputed in backward.
 //!
 //! A model is a tree of named segments (`encoder.level_0.res_0`). The policy is a plain value: it is set on the
 //! model before training, printed by the planner and saved with the run. It never changes a result.
@@ -6,8 +6,8 @@
 use burn::module::Module;
 use serde::{Deserialize, Serialize};
 
+use crate::recompute::{Tensors, keep, recompute};
 use crate::recording::in_segment;
-use crate::{Tensors, recompute, recompute::keep};
 
 /// Where the intermediate results of a segment live between forward and backward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,22 +51,26 @@ pub struct ResidencyPolicy {
 
 impl ResidencyPolicy {
     /// Every segment keeps its intermediate results: plain autodiff.
+    #[must_use]
     pub fn keep() -> Self {
         Self::default()
     }
 
     /// Every segment is computed again in backward.
+    #[must_use]
     pub fn recompute_all() -> Self {
         Self { default: Residency::Recompute, rules: Vec::new() }
     }
 
     /// Adds a rule that goes before those already there.
+    #[must_use]
     pub fn with_rule(mut self, pattern: impl Into<String>, residency: Residency) -> Self {
         self.rules.push(ResidencyRule { pattern: pattern.into(), residency });
         self
     }
 
     /// What the segment called `name` does.
+    #[must_use]
     pub fn of(&self, name: &str) -> Residency {
         let rule = self.rules.iter().rev().find(|rule| matches(&rule.pattern, name));
         rule.map_or(self.default, |rule| rule.residency)
@@ -76,6 +80,7 @@ impl ResidencyPolicy {
     ///
     /// A segment inside a recomputed one keeps its intermediate results during the second run, unless a rule names it
     /// and not the one around it: its own recomputation would be a third run.
+    #[must_use]
     pub fn inside(&self, name: &str) -> Self {
         match self.of(name) {
             Residency::Keep => self.clone(),

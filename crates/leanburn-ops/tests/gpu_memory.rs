@@ -18,8 +18,8 @@ fn live(device: &Device) -> f64 {
     device.memory_pool_usage().expect("a GPU has a pool").bytes_in_use as f64
 }
 
-/// Activations that a block keeps for backward.
-fn kept(recomputed: bool) -> f64 {
+/// Activations that a block saves for backward.
+fn saved(recomputed: bool) -> f64 {
     let device = gpu().autodiff();
     device.seed(1);
     let blocks: Vec<ResBlock> = (0..BLOCKS).map(|_| ResBlock::new(CHANNELS, &device)).collect();
@@ -35,8 +35,8 @@ fn kept(recomputed: bool) -> f64 {
 
 #[test]
 fn a_chain_of_blocks_keeps_what_its_operations_say() {
-    let (plain, recomputed) = (kept(false), kept(true));
-    println!("kept a block: plain {plain:.2}, recomputed {recomputed:.2}");
+    let (plain, recomputed) = (saved(false), saved(true));
+    println!("saved a block: plain {plain:.2}, recomputed {recomputed:.2}");
     assert!(plain <= 2.3 && plain > 1.5, "plain {plain}");
     assert!(recomputed <= 1.2 && recomputed > 0.5, "recomputed {recomputed}");
 }

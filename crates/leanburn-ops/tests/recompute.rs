@@ -136,7 +136,7 @@ fn several_inputs_and_outputs_of_any_rank() {
 
 #[test]
 #[should_panic(expected = "hand it over among the inputs")]
-fn a_captured_tensor_with_a_gradient_is_refused() {
+fn a_captured_tensor_with_a_gradient_is_rejected() {
     let device = device();
     let x = volume(&device).require_grad();
     let captured = x.clone() * 2.0;

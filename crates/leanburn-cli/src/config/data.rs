@@ -1,6 +1,6 @@
 //! The `data` section; its struct belongs to `leanburn-data`, which documents the keys.
 
-use leanburn_data::{DataConfig, PhantomConfig, RadarConfig};
+use leanburn_data::{DataConfig, LabelsConfig, PhantomConfig, RadarConfig};
 
 use super::limits::{MANY, POSITIVE};
 use super::reader::Section;
@@ -12,6 +12,7 @@ pub(super) fn read(section: &mut Section<'_>) -> DataConfig {
         paths: section.get("paths", default.paths),
         phantom: section.optional("phantom", read_phantom),
         radar: section.optional("radar", read_radar),
+        labels: section.optional("labels", read_labels),
         channels: section.number("channels", default.channels, 1..=MANY),
         voxel_size: section.number("voxel_size", None, 1..=MANY).map(|PerAxis(size)| size),
         spacing: section.number("spacing", None, POSITIVE).map(|PerAxis(spacing)| spacing),
@@ -45,5 +46,14 @@ fn read_radar(section: &mut Section<'_>) -> RadarConfig {
         shape: section.number("shape", PerAxis(default.shape), 1..=MANY).0,
         vehicles: section.number("vehicles", default.vehicles, 0..=MANY),
         speckle: section.number("speckle", default.speckle, 0..=1),
+    }
+}
+
+fn read_labels(section: &mut Section<'_>) -> LabelsConfig {
+    let default = LabelsConfig::default();
+    LabelsConfig {
+        label_maps: section.get("label_maps", default.label_maps),
+        class_maps: section.get("class_maps", default.class_maps),
+        num_classes: section.number("num_classes", default.num_classes, 2..=256),
     }
 }

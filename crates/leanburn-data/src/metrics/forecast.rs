@@ -1,4 +1,6 @@
-use super::check_lengths;
+//! Errors of a forecast, and its skill against persistence.
+
+use super::lengths::check_lengths;
 use crate::error::DataError;
 
 /// `sqrt(mean((prediction - truth)^2))`; not a number if a value is.

@@ -1,6 +1,8 @@
-use super::check_lengths;
+//! Overlap and distance of sets of voxels.
+
+use super::lengths::check_lengths;
 use crate::error::DataError;
-use crate::volume::count;
+use crate::volumes::count;
 
 /// Voxels that both sets hold, over voxels that either holds; 1 where both are empty.
 ///
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn chamfer_tells_the_made_up_from_the_missed() {
+    fn chamfer_distinguishes_the_made_up_from_the_missed() {
         let extent = [2, 4, 5];
         let grid = |voxels: &[[usize; 3]]| {
             let mut grid = vec![0.0; 40];

@@ -1,15 +1,12 @@
 //! Attention backward: a sweep for the queries' gradients, then one for the keys' and values'.
 
-use std::f32::consts::LOG2_E;
-
-use pulp::{Arch, Simd};
+use pulp::Arch;
 use rayon::prelude::*;
 
 use super::key_gradient::KeyGradient;
 use super::panel::{Head, Scratch, columns_bytes, groups_bytes, split_columns, split_groups};
-use super::power::power_of_two;
 use super::query_gradient::QueryGradient;
-use super::{AttentionShape, LISTS};
+use super::shape::{AttentionShape, LISTS};
 use crate::parallel::busy;
 use crate::{Element, simd};
 
@@ -86,7 +83,7 @@ pub(super) fn backward_on<E: Element>(
     key_sweep(arch, shape, attended, gradient, &projections, [gradients.key, gradients.value]);
 }
 
-/// Bytes that [`backward`] takes at most, beside its inputs and outputs, in the current pool.
+/// Bytes that [`backward`] takes at most, without its inputs and outputs, in the current pool.
 pub fn backward_workspace(shape: &AttentionShape) -> usize {
     let AttentionShape { batch_size, heads, head_channels, query_positions, key_positions, .. } = *shape;
     let heads = batch_size * heads;
@@ -168,18 +165,4 @@ fn key_sweep<E: Element>(
             });
         },
     );
-}
-
-/// The probability `P` of a score in units of ln 2, and its gradient `P (dP - D)`.
-#[inline(always)]
-pub(super) fn differentiate<S: Simd>(
-    simd: S,
-    score: S::f32s,
-    log_sum_exp: S::f32s,
-    probability_gradient: S::f32s,
-    projection: S::f32s,
-) -> (S::f32s, S::f32s) {
-    let log_sum_exp = simd.mul_f32s(log_sum_exp, simd.splat_f32s(LOG2_E));
-    let probability = power_of_two(simd, simd.sub_f32s(score, log_sum_exp));
-    (probability, simd.mul_f32s(probability, simd.sub_f32s(probability_gradient, projection)))
 }

@@ -5,10 +5,10 @@ use std::f32::consts::{LN_2, LOG2_E};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::panel::{BLOCK, Head, Place, Scratch, columns_bytes, groups_bytes, split_columns, split_groups, unpack};
+use super::panel::{Head, Place, Scratch, columns_bytes, groups_bytes, split_columns, split_groups, unpack};
 use super::power::power_of_two;
-use super::product::{Extent, Update, panel_width, sum_channels, sum_positions};
-use super::{AttentionShape, LANES, LISTS};
+use super::product::{BLOCK, Extent, Update, panel_width, sum_channels, sum_positions};
+use super::shape::{AttentionShape, LANES, LISTS};
 use crate::Element;
 use crate::parallel::busy;
 use crate::simd::{self, load, store};
@@ -16,7 +16,7 @@ use crate::simd::{self, load, store};
 /// `output = value * softmax(scale * key^T query)` over the keys, for each head; returns the logarithm of each
 /// softmax's denominator, which [`super::backward`] wants.
 ///
-/// The softmax is kept up to date while the keys pass by in blocks, so that no score is stored. Source:
+/// The softmax is updated with each block of keys, so that no score is stored. Source:
 /// [FlashAttention-2](https://arxiv.org/abs/2307.08691).
 ///
 /// # Shapes
@@ -76,7 +76,7 @@ pub(super) fn forward_on<E: Element>(
     log_sum_exp
 }
 
-/// Bytes that [`forward`] takes at most, beside its inputs and outputs, in the current pool.
+/// Bytes that [`forward`] takes at most, without its inputs and outputs, in the current pool.
 pub fn forward_workspace(shape: &AttentionShape) -> usize {
     let AttentionShape { batch_size, heads, head_channels, query_positions, .. } = *shape;
     let (group, heads) = (shape.group(query_positions), batch_size * heads);

@@ -1,13 +1,13 @@
-//! The gradients of a group of keys and values: these in the lanes, queries passing by as scalars.
+//! The gradients of a group of keys and values: these in the lanes, queries as scalars one after the other.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
 use pulp::{Simd, WithSimd};
 
-use super::LANES;
-use super::backward::differentiate;
-use super::panel::{BLOCK, Head, Place, Scratch, unpack};
-use super::product::{Extent, Update, panel_width, sum_channels, sum_positions};
+use super::panel::{Head, Place, Scratch, unpack};
+use super::product::{BLOCK, Extent, Update, panel_width, sum_channels, sum_positions};
+use super::score::differentiate;
+use super::shape::LANES;
 use crate::Element;
 use crate::simd::{load, store};
 

@@ -1,4 +1,4 @@
-//! Pieces of a head as float32 scratch: blocks of scalars, panels of lanes, and the way back.
+//! Pieces of a head as float32 scratch: blocks of scalars, panels of lanes, and back.
 
 use std::ops::Range;
 
@@ -6,9 +6,6 @@ use pulp::Simd;
 
 use super::product::panel_width;
 use crate::Element;
-
-/// Positions of a block, whose values meet the lanes as scalars; the distance between its rows.
-pub(super) const BLOCK: usize = 64;
 
 /// One head of a stored operand, `[head_channels, positions]`.
 #[derive(Clone, Copy)]
@@ -26,7 +23,7 @@ impl<'a, E: Element> Head<'a, E> {
 
     /// Widens `len` positions from `start` on, times `factor`, into panels `[panel][channel][width]`.
     ///
-    /// A block is the one panel of width [`BLOCK`]. Lanes beyond the last position keep what they held: lanes never
+    /// A block is the one panel of width [`BLOCK`](super::product::BLOCK). Lanes beyond the last position keep what they held: lanes never
     /// meet, and theirs are not unpacked.
     #[inline(always)]
     pub fn pack(self, start: usize, len: usize, width: usize, factor: f32, target: &mut [f32]) {

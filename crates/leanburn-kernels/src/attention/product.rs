@@ -5,11 +5,13 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::panel::BLOCK;
 use crate::simd::{load, store};
 
 /// Vectors across a panel: with eight rows (four where there are sixteen registers) they fill the registers.
 const VECTORS: usize = 3;
+
+/// Positions of a block, whose values meet the lanes as scalars; the distance between its rows.
+pub(super) const BLOCK: usize = 64;
 
 /// Lanes of a panel, the distance between the rows of B and between the rows of C.
 #[inline(always)]
@@ -167,7 +169,7 @@ struct Tile {
 }
 
 impl Tile {
-    /// Computes `R` rows of `V` vectors, and tells `R`.
+    /// Computes `R` rows of `V` vectors, and returns `R`.
     ///
     /// # Safety
     ///

@@ -1,13 +1,13 @@
-//! The gradient of a group of queries: queries in the lanes, keys and values passing by as scalars.
+//! The gradient of a group of queries: queries in the lanes, keys and values as scalars one after the other.
 
 use std::f32::consts::LOG2_E;
 
 use pulp::{Simd, WithSimd};
 
-use super::LANES;
-use super::backward::differentiate;
-use super::panel::{BLOCK, Head, Place, Scratch, unpack};
-use super::product::{Extent, Update, panel_width, sum_channels, sum_positions};
+use super::panel::{Head, Place, Scratch, unpack};
+use super::product::{BLOCK, Extent, Update, panel_width, sum_channels, sum_positions};
+use super::score::differentiate;
+use super::shape::LANES;
 use crate::Element;
 use crate::simd::{load, store};
 

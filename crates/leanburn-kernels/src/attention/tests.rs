@@ -33,7 +33,7 @@ fn shape(
 }
 
 /// The definition, loop by loop: the probabilities are held.
-fn twin<E: Element>(shape: &AttentionShape, operands: &Operands<E>) -> Results {
+fn reference<E: Element>(shape: &AttentionShape, operands: &Operands<E>) -> Results {
     let AttentionShape { head_channels: channels, query_positions: queries, key_positions: keys, .. } = *shape;
     let scale = f64::from(shape.scale);
     let [query, key, value, gradient] =
@@ -95,9 +95,10 @@ fn distances(found: &Results, expected: &Results) -> [f64; 5] {
     })
 }
 
-/// Compares kernels and twin on every instruction set, the gradients of query and key with a tolerance of their own.
+/// Compares kernels and reference implementation on every instruction set, the gradients of query and key with a
+/// tolerance of their own.
 fn check_apart<E: Element>(shape: &AttentionShape, operands: &Operands<E>, tolerance: f64, of_scores: f64) {
-    let expected = twin(shape, operands);
+    let expected = reference(shape, operands);
     for arch in simd::available() {
         let distances = distances(&kernels(arch, shape, operands), &expected);
         let tolerances = [tolerance, tolerance, of_scores, of_scores, tolerance];
@@ -107,7 +108,7 @@ fn check_apart<E: Element>(shape: &AttentionShape, operands: &Operands<E>, toler
     }
 }
 
-/// Compares kernels and twin on every instruction set.
+/// Compares kernels and reference implementation on every instruction set.
 fn check<E: Element>(shape: &AttentionShape, operands: &Operands<E>, tolerance: f64) {
     check_apart(shape, operands, tolerance, tolerance);
 }

@@ -1,7 +1,7 @@
 //! What every pass asks of its arguments.
 
-use super::{ConvShape, Input, Output, Residual};
 use crate::Element;
+use crate::conv::geometry::{ConvShape, Input, Output, Residual};
 
 /// Checks the arguments of a pass from `input` to `output`, each with its channels and its length.
 ///

@@ -2,9 +2,10 @@
 
 use pulp::Arch;
 
-use super::check::check;
-use super::gather::Gather;
-use super::{ConvShape, Input, Output, winograd};
+use crate::conv::check::check;
+use crate::conv::gather::problem::Gather;
+use crate::conv::geometry::{ConvShape, Input, Output};
+use crate::conv::method;
 use crate::{Element, simd};
 
 /// The transpose of [`forward`](super::forward): `output[ci][i] = bias[ci] + Σ over co, k of weight[co][ci][k] *
@@ -35,7 +36,7 @@ pub(crate) fn data_gradient_on<E: Element>(
 ) {
     let volumes = [(shape.channels_out, shape.output_len()), (shape.channels_in, shape.input_len())];
     check(shape, &gradient, volumes[0], weight, &output, volumes[1]);
-    winograd::run(&Gather::data_gradient(shape), arch, gradient, weight, output);
+    method::run(&Gather::data_gradient(shape), arch, gradient, weight, output);
 }
 
 #[cfg(test)]
@@ -45,7 +46,7 @@ mod tests {
 
     use super::*;
     use crate::Activation;
-    use crate::conv::twin::{Case, ResidualKind, cases, compare, cube};
+    use crate::conv::reference::{Case, ResidualKind, cases, compare, cube};
 
     fn check_case(case: &Case) {
         for arch in simd::available() {

@@ -2,9 +2,10 @@
 
 use pulp::Arch;
 
-use super::check::check;
-use super::gather::Gather;
-use super::{ConvShape, Input, Output, winograd};
+use crate::conv::check::check;
+use crate::conv::gather::problem::Gather;
+use crate::conv::geometry::{ConvShape, Input, Output};
+use crate::conv::method;
 use crate::{Element, simd};
 
 /// Cross-correlation: `output[co][p] = bias[co] + Σ over ci, k of weight[co][ci][k] * input[ci][p * stride + k * dilation -
@@ -41,7 +42,7 @@ pub(crate) fn forward_on<E: Element>(
 ) {
     let volumes = [(shape.channels_in, shape.input_len()), (shape.channels_out, shape.output_len())];
     check(shape, &input, volumes[0], weight, &output, volumes[1]);
-    winograd::run(&Gather::forward(shape), arch, input, weight, output);
+    method::run(&Gather::forward(shape), arch, input, weight, output);
 }
 
 #[cfg(test)]
@@ -51,8 +52,8 @@ mod tests {
 
     use super::*;
     use crate::Activation;
-    use crate::conv::Residual;
-    use crate::conv::twin::{Case, ResidualKind, cases, compare, cube, random};
+    use crate::conv::geometry::Residual;
+    use crate::conv::reference::{Case, ResidualKind, cases, compare, cube, random};
 
     fn check_case(case: &Case) {
         for arch in simd::available() {

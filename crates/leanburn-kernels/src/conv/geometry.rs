@@ -1,4 +1,4 @@
-//! Shapes of a convolution, and what goes in and out beside the numbers.
+//! Shapes of a convolution, and their operands: prologue, residual, output.
 
 use crate::{Activation, Element};
 
@@ -63,7 +63,7 @@ impl ConvShape {
     }
 }
 
-/// Applied to every value on its way into a kernel: `activation(scale * x + shift)`.
+/// Applied to every value that a kernel reads: `activation(scale * x + shift)`.
 ///
 /// Zeros of the padding stay zeros.
 #[derive(Clone, Copy, Debug)]

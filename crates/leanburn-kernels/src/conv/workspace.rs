@@ -1,9 +1,11 @@
-//! How much memory the convolutions take while they run, beside their inputs and outputs.
+//! The workspace of the convolutions: memory while they run, without inputs and outputs.
 //!
-//! Whatever the element: all that they keep is float32. The lengths are those that the kernels allocate by.
+//! Whatever the element: all of it is float32. The lengths are those that the kernels allocate by.
 
-use super::gather::Gather;
-use super::{ConvShape, weight_gradient, winograd};
+use crate::conv::gather::problem::Gather;
+use crate::conv::geometry::ConvShape;
+use crate::conv::method;
+use crate::conv::weight_gradient;
 use crate::simd;
 
 /// Bytes for small lists of all kinds.
@@ -14,7 +16,7 @@ const LISTS_OF_ELEMENT: usize = 128;
 
 /// Bytes that [`forward`](super::forward) takes at most, in the current pool.
 pub fn forward_workspace(shape: &ConvShape) -> usize {
-    if shape.output_len() == 0 { 0 } else { lists(shape) + winograd::workspace(&Gather::forward(shape), simd::best()) }
+    if shape.output_len() == 0 { 0 } else { lists(shape) + method::workspace(&Gather::forward(shape), simd::best()) }
 }
 
 /// Bytes that [`data_gradient`](super::data_gradient) takes at most, in the current pool.
@@ -22,7 +24,7 @@ pub fn data_gradient_workspace(shape: &ConvShape) -> usize {
     if shape.input_len() == 0 {
         return 0;
     }
-    lists(shape) + winograd::workspace(&Gather::data_gradient(shape), simd::best())
+    lists(shape) + method::workspace(&Gather::data_gradient(shape), simd::best())
 }
 
 /// Bytes that [`weight_gradient`](super::weight_gradient()) takes at most, in the current pool.

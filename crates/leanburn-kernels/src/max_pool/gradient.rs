@@ -5,8 +5,8 @@ use std::ops::Range;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::windows::{AxisWindows, Interior};
-use super::{PoolWindows, Rows, replaces, widened};
+use super::rows::{Rows, replaces, widened};
+use super::windows::{AxisWindows, Interior, PoolWindows};
 use crate::{Element, parallel::busy, simd};
 
 /// Most values of the gradient that a thread holds in float32, unless one plane is more.
@@ -70,7 +70,7 @@ pub(super) fn max_pool_backward_on<E: Element>(
     });
 }
 
-/// Bytes that [`max_pool_backward`] takes at most, beside its inputs and outputs, in the current pool.
+/// Bytes that [`max_pool_backward`] takes at most, without its inputs and outputs, in the current pool.
 pub fn max_pool_backward_workspace(windows: &PoolWindows) -> usize {
     let [depth, height, width] = windows.input();
     let slab = planes(SLAB, windows);

@@ -7,8 +7,10 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::blocks::{BLOCK, CHUNK, blocks, edit, read, write_back};
 use super::derivative::Argument;
-use super::{BLOCK, CHUNK, GroupStatistics, NormShape, blocks, edit, read, write_back};
+use super::shape::NormShape;
+use super::statistics::GroupStatistics;
 use crate::{Activation, Element, simd};
 
 /// Turns the gradient of `activation(norm(x))` into the gradient of `x`, in place.
@@ -27,7 +29,7 @@ use crate::{Activation, Element, simd};
 /// # Numerics
 ///
 /// Sums are float64 beyond blocks of 1024 elements. In half precision the gradient is rounded once, at the end, at the
-/// price of a second look at the activation. Errors grow with `|mean| / deviation` as those of
+/// price of reading the activation a second time. Errors grow with `|mean| / deviation` as those of
 /// [`GroupStatistics::scale_and_shift`] do. The same bits for any number of threads.
 ///
 /// # Panics
@@ -84,7 +86,7 @@ impl<'a> Norm<'a> {
         self.parameter_gradients(&sums)
     }
 
-    /// The sums of each row; in float32 the derivative is multiplied into the gradient on the way.
+    /// The sums of each row; in float32 the derivative is multiplied into the gradient at the same time.
     fn row_sums<E: Element>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> Vec<Sums> {
         let values = x.par_chunks(CHUNK).zip(gradient.par_chunks_mut(CHUNK)).enumerate();
         let segments: Vec<(usize, Sums)> = values
@@ -274,7 +276,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::group_statistics;
-    use super::super::twin::{ACTIVATIONS, Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes};
+    use super::super::reference::{
+        ACTIVATIONS, Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes,
+    };
     use super::*;
 
     /// The gradients of the input, the weight and the bias on an instruction set.
@@ -302,7 +306,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn the_twin_agrees(shape in shapes(), activation in activations(), mean in -3f32..3.0, seed: u64) {
+        fn agrees_with_the_reference(shape in shapes(), activation in activations(), mean in -3f32..3.0, seed: u64) {
             let case = Case::new(shape, [mean, 1.0], activation, seed);
             for arch in simd::available() {
                 let error = error(arch, &case);

@@ -3,7 +3,7 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::{BLOCK, CHUNK, blocks, edit, read, write_back};
+use super::blocks::{BLOCK, CHUNK, blocks, edit, read, write_back};
 use crate::{Activation, Element, simd};
 
 /// Multiplies the gradient of `activation(x)` by the derivative, in place: the gradient of `x`.
@@ -86,7 +86,7 @@ fn derivative_block<S: Simd>(simd: S, argument: Argument, x: &[f32], gradient: &
 mod tests {
     use half::{bf16, f16};
 
-    use super::super::twin::{ACTIVATIONS, Case, Expected, derivative, named_shapes, on_any_number_of_threads};
+    use super::super::reference::{ACTIVATIONS, Case, Expected, derivative, named_shapes, on_any_number_of_threads};
     use super::*;
 
     fn expected<E: Element>(case: &Case<E>) -> Expected {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_twin_agrees() {
+    fn agrees_with_the_reference() {
         for (shape, activation) in named_shapes().into_iter().flat_map(|shape| ACTIVATIONS.map(|a| (shape, a))) {
             for arch in simd::available() {
                 let case = Case::<f32>::new(shape, [0.0, 2.0], activation, 1);

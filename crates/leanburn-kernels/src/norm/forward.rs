@@ -3,7 +3,8 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::{BLOCK, CHUNK, NormShape, blocks, edit, write_back};
+use super::blocks::{BLOCK, CHUNK, blocks, edit, write_back};
+use super::shape::NormShape;
 use crate::conv::Prologue;
 use crate::{Activation, Element, simd};
 
@@ -103,7 +104,7 @@ impl Map {
         self.activation.apply(simd, normed)
     }
 
-    /// The function of a block, by way of the buffer in half precision.
+    /// The function of a block, through the buffer in half precision.
     #[inline(always)]
     fn convert<S: Simd, E: Element>(self, simd: S, x: &[E], output: &mut [E], buffer: &mut [f32; BLOCK]) {
         match (E::as_f32(x), E::as_f32_mut(output)) {
@@ -150,7 +151,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::group_statistics;
-    use super::super::twin::{ACTIVATIONS, Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes};
+    use super::super::reference::{
+        ACTIVATIONS, Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes,
+    };
     use super::*;
 
     /// The output on an instruction set, which is the same in place.
@@ -170,7 +173,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn the_twin_agrees(shape in shapes(), activation in activations(), mean in -3f32..3.0, seed: u64) {
+        fn agrees_with_the_reference(shape in shapes(), activation in activations(), mean in -3f32..3.0, seed: u64) {
             let case = Case::<f32>::new(shape, [mean, 1.0], activation, seed);
             for arch in simd::available() {
                 let error = case.forward().error(&forward(arch, &case));

@@ -7,7 +7,8 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::{BLOCK, CHUNK, NormShape, blocks, read};
+use super::blocks::{BLOCK, CHUNK, blocks, read};
+use super::shape::NormShape;
 use crate::{Element, simd};
 
 /// Mean and deviation of each group of each item, `[batch_size, groups]`.
@@ -221,11 +222,11 @@ mod tests {
     use half::{bf16, f16};
     use proptest::prelude::*;
 
-    use super::super::twin::{Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes};
+    use super::super::reference::{Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes};
     use super::*;
     use crate::Activation;
 
-    /// Compares with the twin: the mean is rounded once, the deviation holds whatever the mean.
+    /// Compares with the reference implementation: the mean is rounded once, the deviation holds whatever the mean.
     fn check<E: Element>(case: &Case<E>) {
         let [mean, reciprocal] = case.statistics();
         for arch in simd::available() {
@@ -245,7 +246,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn the_twin_agrees(shape in shapes(), activation in activations(), mean in -3f32..3.0, seed: u64) {
+        fn agrees_with_the_reference(shape in shapes(), activation in activations(), mean in -3f32..3.0, seed: u64) {
             check(&Case::<f32>::new(shape, [mean, 1.0], activation, seed));
         }
     }

@@ -1,4 +1,4 @@
-//! What is read for each place along an axis, as the kernels are told it.
+//! Tables of what is read for each place along an axis, as the kernels take them.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use leanburn_kernels::{axis_map::AxisMap, max_pool::PoolWindows};

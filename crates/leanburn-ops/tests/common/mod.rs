@@ -39,7 +39,7 @@ pub fn chain(blocks: &[ResBlock], x: Tensor<5>, recomputed: bool) -> Tensor<5> {
 }
 
 impl ResBlock {
-    /// The same block from the operations that keep their input only.
+    /// The same block from the operations that save their input only.
     pub fn forward_lean(&self, x: Tensor<5>) -> Tensor<5> {
         let h = self.half(&self.norm_0, &self.conv_0, x.clone(), None);
         self.half(&self.norm_1, &self.conv_1, h, Some(x))
@@ -59,7 +59,7 @@ impl ResBlock {
     }
 }
 
-/// `count` residual blocks of the operations that keep their input only, each plain or recomputed.
+/// `count` residual blocks of the operations that save their input only, each plain or recomputed.
 pub fn lean_chain(blocks: &[ResBlock], x: Tensor<5>, recomputed: bool) -> Tensor<5> {
     blocks.iter().fold(x, |x, block| match recomputed {
         true => recompute(block, x, ResBlock::forward_lean),

@@ -1,4 +1,4 @@
-//! One operation on inputs of given shapes, in all the ways that must agree.
+//! One operation on inputs of given shapes, in all the modes that must agree.
 
 use burn::prelude::*;
 use burn::tensor::{DType, TensorData};
@@ -38,14 +38,14 @@ struct Run {
     stored: DType,
     volumes: DType,
     parameters: DType,
-    way: Way,
+    mode: Mode,
     /// Which inputs have a gradient; all of them if none is named.
     tracked: Option<usize>,
     device: Device,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Mode {
     Direct,
     /// In a segment that runs again in backward.
     Recomputed,
@@ -55,7 +55,7 @@ enum Way {
 
 impl Run {
     fn new(stored: DType, volumes: DType, parameters: DType) -> Self {
-        Self { stored, volumes, parameters, way: Way::Direct, tracked: None, device: Device::flex() }
+        Self { stored, volumes, parameters, mode: Mode::Direct, tracked: None, device: Device::flex() }
     }
 
     /// The input of an index, with values of the first dtype stored in the second.
@@ -92,9 +92,9 @@ impl Case {
         assert_close(&double, &self.run(&Run::new(F32, F64, F64), &plain), exact, "float64");
         // A sum over a small volume may nearly cancel, and with it the digits of what is rounded in between.
         self.check_half(&ours, &plain, 16.0);
-        for way in [Way::Recomputed, Way::Views] {
-            let other = self.run(&Run { way, ..Run::new(F32, F32, F32) }, &ours);
-            assert!(other == single, "{way:?} differs from the direct way");
+        for mode in [Mode::Recomputed, Mode::Views] {
+            let other = self.run(&Run { mode, ..Run::new(F32, F32, F32) }, &ours);
+            assert!(other == single, "{mode:?} differs from the direct mode");
         }
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
@@ -121,9 +121,9 @@ impl Case {
     pub fn check_on(&self, device: &Device, operation: impl Operation) {
         use DType::{BF16, F16, F32};
         let expected = self.run(&Run::new(F32, F32, F32), &operation);
-        for way in [Way::Direct, Way::Recomputed, Way::Views] {
-            let run = Run { way, device: device.clone(), ..Run::new(F32, F32, F32) };
-            assert_close(&self.run(&run, &operation), &expected, 1e-4, &format!("{way:?} on {device:?}"));
+        for mode in [Mode::Direct, Mode::Recomputed, Mode::Views] {
+            let run = Run { mode, device: device.clone(), ..Run::new(F32, F32, F32) };
+            assert_close(&self.run(&run, &operation), &expected, 1e-4, &format!("{mode:?} on {device:?}"));
         }
         for (half, tolerance) in [(BF16, 2f64.powi(-8)), (F16, 2f64.powi(-10))] {
             if !device.supports_dtype(half) {
@@ -168,8 +168,8 @@ impl Case {
         let vectors: Vec<_> = self.vectors.iter().map(|length| run.leaf(index(), [*length], parameters)).collect();
 
         let inputs = (volumes.clone(), kernels.clone(), vectors.clone());
-        let output = run.way.output(inputs, operation.clone());
-        let mut gradients = backward(run.way.weighted_sum(output.clone()));
+        let output = run.mode.output(inputs, operation.clone());
+        let mut gradients = backward(run.mode.weighted_sum(output.clone()));
         let volumes = volumes.iter().chain(&kernels).map(|tensor| gradients.take(tensor).map(Tensor::into_data));
         let mut taken: Vec<_> = volumes.collect();
         taken.extend(vectors.iter().map(|tensor| gradients.take(tensor).map(Tensor::into_data)));
@@ -177,7 +177,7 @@ impl Case {
     }
 }
 
-impl Way {
+impl Mode {
     fn output(self, inputs: Inputs, operation: impl Operation) -> Tensor<5> {
         let (volumes, kernels, vectors) = inputs;
         match self {

@@ -1,6 +1,6 @@
 //! Every operation against the same one composed from Burn's own tensor operations in float64.
 //!
-//! A [`Case`](case::Case) has the shapes of an operation's inputs, and computes output and gradients in every way that
+//! A [`Case`](case::Case) has the shapes of an operation's inputs, and computes output and gradients in every mode that
 //! must give the same: float32, float64, half precision, recomputed, on views, with any number of threads.
 
 mod attention;

@@ -9,9 +9,9 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use leanburn_kernels::Activation;
 
-use super::super::parts_of;
 use super::volume::Volume;
-use super::{max_pool, norm, resample};
+use super::{max_pool, norm, resample, statistics};
+use crate::cube::parts::parts_of;
 
 /// `[batch_size, channels]` in float32.
 fn of_channels(x: &TensorSpec) -> TensorSpec {
@@ -30,7 +30,7 @@ fn volume(x: &TensorSpec, dims: &[usize; 5]) -> TensorSpec {
 /// What the kernels of this crate compute, on the devices that have them.
 #[backend_extension(Cube, Fusion)]
 pub(crate) trait CubeOps: Backend {
-    /// The volume, with plain strides if its values follow each other that way.
+    /// The volume, with plain strides if its values are in that order.
     #[fusion(meta = TensorSpec::clone)]
     fn in_order(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
@@ -66,7 +66,7 @@ pub(crate) trait CubeOps: Backend {
         activation: Activation,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
-    /// `gradient * activation'(scale * x + shift) * scale + slant * (x - mean) + offset`.
+    /// `gradient * activation'(scale * x + shift) * scale + centered_scale * (x - mean) + offset`.
     #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec, _: &TensorSpec,
         _: &TensorSpec, _: &Activation| x.clone())]
     fn norm_act_gradient(
@@ -75,7 +75,7 @@ pub(crate) trait CubeOps: Backend {
         scale: FloatTensor<Self>,
         shift: FloatTensor<Self>,
         mean: FloatTensor<Self>,
-        slant: FloatTensor<Self>,
+        centered_scale: FloatTensor<Self>,
         offset: FloatTensor<Self>,
         activation: Activation,
     ) -> FloatTensor<Self>;
@@ -117,11 +117,11 @@ impl CubeOps for CubeBackend {
     }
 
     fn sampled_mean(x: CubeTensor) -> CubeTensor {
-        norm::sampled_mean(x)
+        statistics::sampled_mean(x)
     }
 
     fn moments(x: CubeTensor, origin: CubeTensor) -> (CubeTensor, CubeTensor) {
-        norm::moments(x, into_contiguous(origin)).into()
+        statistics::moments(x, into_contiguous(origin)).into()
     }
 
     fn norm_act(x: CubeTensor, scale: CubeTensor, shift: CubeTensor, activation: Activation) -> CubeTensor {
@@ -145,11 +145,11 @@ impl CubeOps for CubeBackend {
         scale: CubeTensor,
         shift: CubeTensor,
         mean: CubeTensor,
-        slant: CubeTensor,
+        centered_scale: CubeTensor,
         offset: CubeTensor,
         activation: Activation,
     ) -> CubeTensor {
-        let maps = [scale, shift, mean, slant, offset].map(into_contiguous);
+        let maps = [scale, shift, mean, centered_scale, offset].map(into_contiguous);
         norm::norm_act_gradient(x, gradient, maps, activation)
     }
 

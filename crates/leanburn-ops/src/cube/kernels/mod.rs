@@ -9,11 +9,14 @@
 // What `#[cube]` makes of a kernel, and of its arguments.
 #![allow(clippy::too_many_arguments, missing_docs, missing_debug_implementations)]
 
+mod activation;
+mod channel;
 mod extension;
 mod max_pool;
 mod norm;
 mod place;
 mod resample;
+mod statistics;
 mod volume;
 
 pub(super) use extension::CubeOps;

@@ -96,7 +96,7 @@ pub(super) fn small(like: &CubeTensor, dims: &[usize], dtype: DType) -> CubeTens
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), Shape::from(dims.to_vec()), dtype)
 }
 
-/// The element of a dtype that [`holds`](super::holds) lets in.
+/// The element of a dtype that [`Engine::Cube`](crate::engine::Engine::Cube) computes on.
 pub(super) fn element(dtype: DType) -> ElemType {
     ElemType::Float(match dtype {
         DType::F16 => FloatKind::F16,

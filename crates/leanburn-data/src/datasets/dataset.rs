@@ -1,0 +1,225 @@
+//! The volumes of a configuration, split, as samples.
+
+use crate::datasets::batch::Sample;
+use crate::datasets::config::DataConfig;
+use crate::datasets::item::{Item, Scan, check_against, load};
+use crate::datasets::source::Source;
+use crate::error::DataError;
+use crate::random::{Stream, generator};
+use crate::sampling::patch::{Cut, Region};
+use crate::sampling::places::{Place, choose};
+use crate::sampling::split::roles;
+use crate::volumes::affine::subgrid;
+use crate::volumes::{LabelMap, Volume};
+use rand::seq::SliceRandom;
+use rand::{Rng, RngExt};
+use rayon::prelude::*;
+
+/// How far opening a dataset has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// Volumes read so far.
+    pub done: usize,
+    /// Volumes in all.
+    pub total: usize,
+    /// The volume that was read last.
+    pub name: &'a str,
+}
+
+/// A whole held-out part: a volume that is validated on, or the end of the only volume.
+#[derive(Debug, Clone)]
+pub struct HeldOut {
+    /// Prepared values.
+    pub volume: Volume,
+    /// Their classes, on the same grid; none without labels.
+    pub labels: Option<LabelMap>,
+    /// The file (or phantom).
+    pub name: String,
+}
+
+/// The volumes of a configuration, split into training and validation.
+///
+/// A sample is a pure function of the seed and its index: any thread may ask for any sample at any
+/// time, and a run that goes on after a stop sees what it would have seen.
+///
+/// # Memory
+/// A share `cache_rate` of the prepared volumes, 4 bytes a value, and of their labels, 1 byte a voxel; see
+/// [`Dataset::cached_bytes`].
+#[derive(Debug)]
+pub struct Dataset {
+    config: DataConfig,
+    seed: u64,
+    items: Vec<Item>,
+    training: Vec<usize>,
+    validation: Vec<Place>,
+}
+
+impl Dataset {
+    /// Reads every volume once, checks it, and splits them.
+    ///
+    /// # Errors
+    /// Every validation error of the configuration; else the first volume that is missing, damaged,
+    /// of other channels than the first, or (without `patch_size`) of another size, or whose labels are missing or do
+    /// not fit.
+    pub fn open(config: &DataConfig, seed: u64) -> Result<Self, DataError> {
+        Self::open_with(config, seed, |_| {})
+    }
+
+    /// As [`Dataset::open`], calling `progress` after each volume.
+    ///
+    /// # Errors
+    /// As [`Dataset::open`].
+    pub fn open_with(
+        config: &DataConfig,
+        seed: u64,
+        mut progress: impl FnMut(Progress<'_>),
+    ) -> Result<Self, DataError> {
+        DataError::if_invalid(config.validate())?;
+        let sources = Source::all(config, seed)?;
+        let total = sources.len();
+        let cached = (config.cache_rate * total as f64).ceil() as usize;
+        let roles = roles(total, config.val_fraction, seed);
+        let jobs: Vec<(usize, &Source)> = sources.iter().enumerate().collect();
+        let (mut items, mut places): (Vec<Item>, Vec<Place>) = (Vec::new(), Vec::new());
+        for jobs in jobs.chunks(config.num_workers.max(1)) {
+            let loaded: Vec<Result<(Item, Vec<Place>), DataError>> = jobs
+                .par_iter()
+                .map(|(index, source)| load(config, source, *index, roles[*index], *index < cached, seed))
+                .collect();
+            for loaded in loaded {
+                let (item, found) = loaded?;
+                check_against(config, items.first(), &item)?;
+                progress(Progress { done: items.len() + 1, total, name: &item.source.name() });
+                items.push(item);
+                places.extend(found);
+            }
+        }
+        let training = (0..total).filter(|index| items[*index].training.is_some()).collect();
+        let validation = choose(&places, config.val_patches);
+        Ok(Self { config: config.clone(), seed, items, training, validation })
+    }
+
+    /// Number of volumes to train on; one epoch has as many samples.
+    pub fn len(&self) -> usize {
+        self.training.len()
+    }
+
+    /// Whether there is nothing to train on, which no opened dataset is.
+    pub fn is_empty(&self) -> bool {
+        self.training.is_empty()
+    }
+
+    /// Number of channels of every sample.
+    pub fn channels(&self) -> usize {
+        self.items.first().map_or(0, |item| item.shape[0])
+    }
+
+    /// The configuration it was opened with.
+    pub fn config(&self) -> &DataConfig {
+        &self.config
+    }
+
+    /// Number of classes of the labels, the background among them; none without labels.
+    pub fn num_classes(&self) -> Option<usize> {
+        self.config.num_classes()
+    }
+
+    /// Bytes of the volumes and labels in memory.
+    pub fn cached_bytes(&self) -> u64 {
+        let labels = |scan: &Scan| scan.labels.as_ref().map_or(0, |labels| labels.data().len());
+        let scans = self.items.iter().filter_map(|item| item.cached.as_ref());
+        scans.map(|scan| (size_of_val(scan.volume.data()) + labels(scan)) as u64).sum()
+    }
+
+    /// Training sample `index`; indices run on over the epochs without end.
+    ///
+    /// Sample `index` belongs to epoch `index / len()`; each epoch visits every volume once, in an
+    /// order of its own.
+    ///
+    /// # Errors
+    /// If a volume that is not cached can no longer be read or has changed, or there is no memory.
+    pub fn train_sample(&self, index: u64) -> Result<Sample, DataError> {
+        let count = self.training.len() as u64;
+        let mut order = self.training.clone();
+        order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
+        let item = &self.items[order[(index % count) as usize]];
+        let Some((region, foreground)) = &item.training else {
+            unreachable!("only volumes with a training region are in the list");
+        };
+        let mut random = generator(self.seed, Stream::TrainSample, index);
+        let scan = item.scan(&self.config)?;
+        let size = self.config.patch_size.unwrap_or(region.extent());
+        let prefer = random.random_bool(self.config.foreground_probability);
+        let centre = if prefer { foreground.draw(&scan.volume, &mut random) } else { None };
+        let start = match centre {
+            Some(centre) => region.start_around(centre, size),
+            None => region.random_start(size, &mut random),
+        };
+        let flips = self.config.flip.map(|flip| random.random_bool(0.5) && flip);
+        let mut sample = item.sample(&scan, Cut { region: *region, start, size, flips })?;
+        jitter(&mut sample.data, self.config.intensity_jitter, &mut random);
+        Ok(sample)
+    }
+
+    /// Number of validation samples.
+    pub fn val_len(&self) -> usize {
+        self.validation.len()
+    }
+
+    /// Validation sample `index`: a fixed patch without flips or jitter.
+    ///
+    /// # Errors
+    /// If `index` is not below [`Dataset::val_len`], or as [`Dataset::train_sample`].
+    pub fn val_sample(&self, index: usize) -> Result<Sample, DataError> {
+        let place = self.validation.get(index).ok_or_else(|| DataError::OutOfRange {
+            expected: format!("a validation sample below {}", self.validation.len()),
+            found: index.to_string(),
+        })?;
+        let item = &self.items[place.volume];
+        let patch = Cut { region: place.region, start: place.start, size: place.size, flips: [false; 3] };
+        item.sample(&*item.scan(&self.config)?, patch)
+    }
+
+    /// Number of held-out parts.
+    pub fn held_out_len(&self) -> usize {
+        self.held_out_items().count()
+    }
+
+    /// Held-out part `index`, whole: for measures that patches cannot give.
+    ///
+    /// # Errors
+    /// If `index` is not below [`Dataset::held_out_len`], or as [`Dataset::train_sample`].
+    pub fn held_out(&self, index: usize) -> Result<HeldOut, DataError> {
+        let (item, region) = self.held_out_items().nth(index).ok_or_else(|| DataError::OutOfRange {
+            expected: format!("a held-out part below {}", self.held_out_len()),
+            found: index.to_string(),
+        })?;
+        let scan = item.scan(&self.config)?;
+        let (start, extent) = (region.start.map(|at| at as i64), region.extent());
+        let part = item.sample(&scan, Cut { region, start, size: extent, flips: [false; 3] })?;
+        let affine = subgrid(scan.volume.affine(), region.start.map(|at| at as f64), [1.0; 3]);
+        let labels = part.labels.map(|labels| LabelMap::new(labels, extent, affine)).transpose()?;
+        Ok(HeldOut { volume: Volume::new(part.data, part.shape, affine)?, labels, name: part.name })
+    }
+
+    fn held_out_items(&self) -> impl Iterator<Item = (&Item, Region)> {
+        self.items.iter().filter_map(|item| Some((item, item.held_out?)))
+    }
+
+    /// A whole prepared volume to show: the first one that is validated on, or else the first of all.
+    ///
+    /// # Errors
+    /// As [`Dataset::train_sample`].
+    pub fn exhibit(&self) -> Result<Volume, DataError> {
+        let index = self.validation.first().map_or(0, |place| place.volume);
+        Ok(self.items[index].scan(&self.config)?.into_owned().volume)
+    }
+}
+
+fn jitter(values: &mut [f32], most: f64, random: &mut impl Rng) {
+    let mut draw = || (random.random_range(-1.0..=1.0) * most) as f32;
+    let (scale, shift) = (1.0 + draw(), draw());
+    if most > 0.0 {
+        values.iter_mut().for_each(|value| *value = *value * scale + shift);
+    }
+}

@@ -1,0 +1,16 @@
+//! Volumes of a configuration, with their labels, as training and validation samples.
+
+mod batch;
+mod config;
+mod dataset;
+mod item;
+mod labels;
+mod prepare;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use batch::{Batch, Sample};
+pub use config::{DataConfig, LabelsConfig};
+pub use dataset::{Dataset, HeldOut, Progress};
+pub use prepare::{Prepared, prepare};

@@ -1,0 +1,77 @@
+//! Files of arrays, whatever their format: `.npy`, `.npz` and `.safetensors`.
+
+use crate::error::DataError;
+use crate::formats::array::Array;
+use crate::formats::file::{self, Source};
+use crate::formats::format::Format;
+use crate::formats::npz::Npz;
+use crate::formats::numpy;
+use crate::formats::safetensors::Safetensors;
+use std::path::{Path, PathBuf};
+
+/// An opened file; its arrays are decoded when they are asked for.
+pub(crate) enum Archive {
+    /// One array that has no name.
+    Numpy(PathBuf),
+    Npz(Npz),
+    Safetensors(Safetensors),
+}
+
+impl Archive {
+    /// # Errors
+    /// If the file is missing, damaged, or (NIfTI) no file of arrays.
+    pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
+        match Format::of(path)? {
+            Format::Numpy => Ok(Self::Numpy(path.into())),
+            Format::Npz => Npz::open(path).map(Self::Npz),
+            Format::Safetensors => Safetensors::open(path).map(Self::Safetensors),
+            Format::Nifti { .. } => Err(DataError::malformed(
+                "a .npy, .npz or .safetensors file",
+                "a NIfTI file",
+                "Save its values as an array.",
+            )),
+        }
+    }
+
+    fn names(&self) -> Result<Vec<String>, DataError> {
+        match self {
+            Self::Numpy(_) => Ok(vec![String::new()]),
+            Self::Npz(file) => Ok(file.names()),
+            Self::Safetensors(file) => file.names(),
+        }
+    }
+
+    pub(crate) fn holds(&self, name: &str) -> Result<bool, DataError> {
+        Ok(self.names()?.iter().any(|known| known == name))
+    }
+
+    /// The array of that name, every value as a 64-bit float and then through `cast`.
+    pub(crate) fn array<T: Clone>(&mut self, name: &str, cast: fn(f64) -> T) -> Result<Array<T>, DataError> {
+        if !self.holds(name)? {
+            let found = format!("{:?}", self.names()?);
+            return Err(DataError::malformed(format!("an array `{name}`"), found, "Save it under that name."));
+        }
+        match self {
+            Self::Numpy(path) => {
+                let Source { mut reader, at_most } = file::open(path)?;
+                numpy::read(path, &mut *reader, at_most, cast)
+            }
+            Self::Npz(file) => file.read(name, cast),
+            Self::Safetensors(file) => file.read(name, cast),
+        }
+    }
+
+    /// The array of that name, or the only one of the file.
+    pub(crate) fn array_or_only<T: Clone>(&mut self, name: &str, cast: fn(f64) -> T) -> Result<Array<T>, DataError> {
+        let names = self.names()?;
+        match (&names[..], self.holds(name)?) {
+            (_, true) => self.array(name, cast),
+            ([only], false) => self.array(only, cast),
+            _ => {
+                let found = format!("{} arrays, none of that name", names.len());
+                let expected = format!("an array `{name}`, or one array alone");
+                Err(DataError::malformed(expected, found, "Save the array under that name."))
+            }
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Reading NIfTI-1 files, by the `nifti` crate.
+//!
+//! The header is checked here before the crate sees the voxels: its readers trust `vox_offset`,
+//! `bitpix` and the lengths of extensions.
+
+use crate::error::DataError;
+use crate::formats::file::{self, Source};
+use crate::formats::nifti::layout::{FIRST_VOXEL, HEADER_BYTES, LONGEST_AXIS};
+use crate::volumes::affine::{self, Affine, IDENTITY};
+use crate::volumes::{Volume, count};
+use ndarray::{Array4, ShapeBuilder};
+use nifti::{InMemNiftiVolume, NiftiError, NiftiHeader, NiftiType};
+use std::io::{self, Read};
+use std::path::Path;
+
+const EXPORT_AGAIN: &str = "Export the volume again as NIfTI-1 (.nii or .nii.gz).";
+
+/// Reads a volume and brings it to RAS order.
+pub(crate) fn read(path: &Path) -> Result<Volume, DataError> {
+    let Source { mut reader, at_most } = file::open(path)?;
+    let mut header = read_header(path, &mut reader)?;
+    let shape = shape(&header)?;
+    let data_type = data_type(&header)?;
+    header.bitpix = 8 * data_type.size_of() as i16; // some writers leave it at 0
+    skip_to_voxels(path, &header, &mut reader)?;
+    let bytes = count(&shape)? as u64 * data_type.size_of() as u64;
+    if bytes > at_most {
+        let expected = format!("{bytes} bytes of voxels for shape {shape:?}");
+        let found = format!("at most {at_most}");
+        return Err(DataError::malformed(expected, found, "Copy or download the file again."));
+    }
+    let voxels = InMemNiftiVolume::from_reader(&mut reader, &header).map_err(|error| nifti_failed(path, error))?;
+    // Reading to the end lets gzip check its sum.
+    io::copy(&mut reader, &mut io::sink()).map_err(|error| file::read_failed(path, error))?;
+    let values = values(voxels, data_type, scaling(&header)).map_err(|error| nifti_failed(path, error))?;
+    let [x, y, z, channels] = shape;
+    let values = Array4::from_shape_vec((x, y, z, channels).f(), values)
+        .expect("the crate read as many voxels as the shape has");
+    Volume::from_file_axes(values.view().permuted_axes([3, 0, 1, 2]), best_affine(&header)?)
+}
+
+fn read_header(path: &Path, reader: &mut dyn Read) -> Result<NiftiHeader, DataError> {
+    let mut bytes = [0; HEADER_BYTES];
+    reader.read_exact(&mut bytes).map_err(|error| file::read_failed(path, error))?;
+    let size = [bytes[0], bytes[1], bytes[2], bytes[3]];
+    let sizes = [i32::from_le_bytes(size), i32::from_be_bytes(size)];
+    let malformed =
+        |found: String| DataError::malformed("a NIfTI-1 header (348 bytes, magic \"n+1\")", found, EXPORT_AGAIN);
+    if sizes.contains(&540) {
+        return Err(malformed("a NIfTI-2 header".into()));
+    }
+    let magic = &bytes[HEADER_BYTES - 4..];
+    if magic == b"ni1\0" {
+        return Err(malformed("the header of a .hdr/.img pair".into()));
+    }
+    if magic != b"n+1\0" {
+        return Err(malformed(format!("magic {:?}", magic.escape_ascii().to_string())));
+    }
+    let header = NiftiHeader::from_reader(&bytes[..]).map_err(|error| malformed(error.to_string()))?;
+    if header.sizeof_hdr != HEADER_BYTES as i32 {
+        return Err(malformed(format!("a header of {} bytes", header.sizeof_hdr)));
+    }
+    Ok(header)
+}
+
+/// `[x, y, z, channels]` as in the file.
+fn shape(header: &NiftiHeader) -> Result<[usize; 4], DataError> {
+    let axes = usize::from(header.dim[0]);
+    if axes != 3 && axes != 4 {
+        let remedy = "Save each 3D image, or one 4D image with channels last, to a file of its own.";
+        return Err(DataError::malformed("3 or 4 axes", format!("{axes}"), remedy));
+    }
+    let mut shape = [1; 4];
+    for (axis, length) in shape.iter_mut().enumerate().take(axes) {
+        *length = usize::from(header.dim[axis + 1]);
+        if *length == 0 || *length > LONGEST_AXIS {
+            let expected = format!("1 to {LONGEST_AXIS} voxels along axis {}", axis + 1);
+            return Err(DataError::malformed(expected, (*length as i16).to_string(), EXPORT_AGAIN));
+        }
+    }
+    Ok(shape)
+}
+
+fn data_type(header: &NiftiHeader) -> Result<NiftiType, DataError> {
+    use NiftiType::*;
+    match header.data_type() {
+        Ok(known @ (Uint8 | Int8 | Uint16 | Int16 | Uint32 | Int32 | Uint64 | Int64 | Float32 | Float64)) => Ok(known),
+        _ => Err(DataError::malformed(
+            "integers of 8 to 64 bits or floats of 32 or 64 bits",
+            format!("data type {}", header.datatype),
+            "Convert the image to floats; colours and complex numbers are no volume.",
+        )),
+    }
+}
+
+fn skip_to_voxels(path: &Path, header: &NiftiHeader, reader: &mut dyn Read) -> Result<(), DataError> {
+    let offset = match header.vox_offset {
+        0.0 => FIRST_VOXEL, // some writers leave it at 0
+        offset if offset >= FIRST_VOXEL as f32 && offset <= 1e9 => offset as u64,
+        offset => {
+            let expected = "voxels that start at byte 352 or later";
+            return Err(DataError::malformed(expected, format!("byte {offset}"), EXPORT_AGAIN));
+        }
+    };
+    let skipped = offset - HEADER_BYTES as u64;
+    let found = io::copy(&mut reader.take(skipped), &mut io::sink()).map_err(|error| file::read_failed(path, error))?;
+    match found == skipped {
+        true => Ok(()),
+        false => Err(file::read_failed(path, io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+/// Slope and intercept; a slope of 0 means that the voxels are the values.
+fn scaling(header: &NiftiHeader) -> (f64, f64) {
+    let (slope, intercept) = (header.scl_slope, header.scl_inter);
+    match slope != 0.0 && slope.is_finite() && intercept.is_finite() {
+        true => (slope.into(), intercept.into()),
+        false => (1.0, 0.0),
+    }
+}
+
+fn values(
+    voxels: InMemNiftiVolume,
+    data_type: NiftiType,
+    (slope, intercept): (f64, f64),
+) -> Result<Vec<f32>, NiftiError> {
+    macro_rules! scaled {
+        ($number:ty) => {
+            voxels
+                .into_nifti_typed_data::<$number>()?
+                .into_iter()
+                .map(|value| (value as f64 * slope + intercept) as f32)
+                .collect()
+        };
+    }
+    Ok(match data_type {
+        NiftiType::Uint8 => scaled!(u8),
+        NiftiType::Int8 => scaled!(i8),
+        NiftiType::Uint16 => scaled!(u16),
+        NiftiType::Int16 => scaled!(i16),
+        NiftiType::Uint32 => scaled!(u32),
+        NiftiType::Int32 => scaled!(i32),
+        NiftiType::Uint64 => scaled!(u64),
+        NiftiType::Int64 => scaled!(i64),
+        NiftiType::Float32 => scaled!(f32),
+        NiftiType::Float64 => scaled!(f64),
+        other => return Err(NiftiError::UnsupportedDataType(other)),
+    })
+}
+
+/// The first of sform, qform and plain voxel sizes that places every voxel.
+fn best_affine(header: &NiftiHeader) -> Result<Affine, DataError> {
+    let wide = |row: [f32; 4]| row.map(f64::from);
+    let sform = [wide(header.srow_x), wide(header.srow_y), wide(header.srow_z), IDENTITY[3]];
+    let candidates = [
+        (header.sform_code > 0).then_some(sform),
+        (header.qform_code > 0).then(|| quaternion_affine(header)),
+        Some(voxel_size_affine(header)),
+    ];
+    candidates.into_iter().flatten().find(affine::is_sound).ok_or_else(|| {
+        let found = format!("{:?}", &header.pixdim[1..4]);
+        DataError::malformed("positive voxel sizes (pixdim)", found, EXPORT_AGAIN)
+    })
+}
+
+/// Method 2 of the NIfTI-1 format.
+fn quaternion_affine(header: &NiftiHeader) -> Affine {
+    let [b, c, d] = [header.quatern_b, header.quatern_c, header.quatern_d].map(f64::from);
+    let rest = 1.0 - (b * b + c * c + d * d);
+    // Beyond the unit sphere only by rounding: a half turn about the axis (b, c, d).
+    let (a, length) = if rest > 1e-7 { (rest.sqrt(), 1.0) } else { (0.0, (1.0 - rest).sqrt()) };
+    let [b, c, d] = [b, c, d].map(|part| part / length);
+    let [x, y, z] = [header.quatern_x, header.quatern_y, header.quatern_z].map(f64::from);
+    let rotation = [
+        [a * a + b * b - c * c - d * d, 2.0 * (b * c - a * d), 2.0 * (b * d + a * c), x],
+        [2.0 * (b * c + a * d), a * a + c * c - b * b - d * d, 2.0 * (c * d - a * b), y],
+        [2.0 * (b * d - a * c), 2.0 * (c * d + a * b), a * a + d * d - b * b - c * c, z],
+        IDENTITY[3],
+    ];
+    let handedness = if header.pixdim[0] < 0.0 { -1.0 } else { 1.0 };
+    let [i, j, k] = voxel_sizes(header);
+    affine::subgrid(&rotation, [0.0; 3], [i, j, k * handedness])
+}
+
+/// Method 1 of the NIfTI-1 format: no orientation is known, the axes count as RAS.
+fn voxel_size_affine(header: &NiftiHeader) -> Affine {
+    affine::subgrid(&IDENTITY, [0.0; 3], voxel_sizes(header))
+}
+
+fn voxel_sizes(header: &NiftiHeader) -> [f64; 3] {
+    [1, 2, 3].map(|axis| f64::from(header.pixdim[axis]).abs())
+}
+
+fn nifti_failed(path: &Path, error: NiftiError) -> DataError {
+    match error {
+        NiftiError::Io(error) => file::read_failed(path, error),
+        NiftiError::IncompatibleLength(found, expected) => DataError::malformed(
+            format!("{expected} bytes of voxels"),
+            found.to_string(),
+            "Copy or download the file again.",
+        ),
+        other => DataError::malformed("a NIfTI-1 volume", other.to_string(), EXPORT_AGAIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volumes::affine::place;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::fs;
+    use std::io::Write;
+
+    /// A header in either byte order, and voxels after it.
+    struct Handmade {
+        big: bool,
+        bytes: Vec<u8>,
+    }
+
+    impl Handmade {
+        fn new(big: bool, dim: &[i16], datatype: i16, voxels: &[u8]) -> Self {
+            let mut file = Self { big, bytes: vec![0; 352] };
+            file.put(0, &[348_i32]).put(40, &[dim.len() as i16]).put(42, dim);
+            file.put(70, &[datatype]).put(76, &[1.0_f32, 1.0, 2.0, 3.0]).put(108, &[352.0_f32]);
+            file.bytes[344..348].copy_from_slice(b"n+1\0");
+            file.bytes.extend(voxels);
+            file
+        }
+
+        fn put<T: Number>(&mut self, offset: usize, values: &[T]) -> &mut Self {
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.bytes(self.big)).collect();
+            self.bytes[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            self
+        }
+
+        fn read(&self) -> Result<Volume, DataError> {
+            read_bytes("v.nii", &self.bytes)
+        }
+
+        fn fails(&self, with: &str) {
+            let error = self.read().unwrap_err();
+            assert!(error.is_malformed(), "{error}");
+            assert!(error.to_string().contains(with), "{error}");
+        }
+    }
+
+    trait Number: Copy {
+        const CODE: i16;
+        fn bytes(self, big: bool) -> Vec<u8>;
+        fn from_small(value: i8) -> Self;
+    }
+
+    macro_rules! numbers {
+        ($($number:ty: $code:literal),*) => {$(
+            impl Number for $number {
+                const CODE: i16 = $code;
+                fn bytes(self, big: bool) -> Vec<u8> {
+                    if big { self.to_be_bytes().to_vec() } else { self.to_le_bytes().to_vec() }
+                }
+                fn from_small(value: i8) -> Self {
+                    value as $number
+                }
+            }
+        )*};
+    }
+    numbers!(u8: 2, i16: 4, i32: 8, f32: 16, f64: 64, i8: 256, u16: 512, u32: 768, i64: 1024, u64: 1280);
+
+    fn read_bytes(name: &str, bytes: &[u8]) -> Result<Volume, DataError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        Volume::read(&path)
+    }
+
+    fn sound() -> Handmade {
+        Handmade::new(false, &[2, 1, 1], 2, &[3, 4])
+    }
+
+    fn reads_type<T: Number>() {
+        for big in [false, true] {
+            let lowest = if T::from_small(-1).bytes(false) == T::from_small(0).bytes(false) { 0 } else { 1 };
+            let voxels: Vec<u8> = (lowest..lowest + 6).flat_map(|value| T::from_small(value).bytes(big)).collect();
+            let mut file = Handmade::new(big, &[3, 2, 1], T::CODE, &voxels);
+            let volume = file.read().unwrap();
+            assert_eq!(volume.shape(), [1, 3, 2, 1]);
+            // x is fastest in the file, z in the volume.
+            let expected = [0, 3, 1, 4, 2, 5].map(|value: i8| f32::from(value + lowest));
+            assert_eq!(volume.data(), expected, "type {} big {big}", T::CODE);
+            file.put(112, &[0.5_f32, -2.0]);
+            assert_eq!(file.read().unwrap().data(), expected.map(|value| value * 0.5 - 2.0));
+        }
+    }
+
+    #[test]
+    fn every_type_and_byte_order() {
+        reads_type::<u8>();
+        reads_type::<i8>();
+        reads_type::<u16>();
+        reads_type::<i16>();
+        reads_type::<u32>();
+        reads_type::<i32>();
+        reads_type::<u64>();
+        reads_type::<i64>();
+        reads_type::<f32>();
+        reads_type::<f64>();
+        let negative = Handmade::new(true, &[1, 1, 1], 4, &(-300_i16).to_be_bytes());
+        assert_eq!(negative.read().unwrap().data(), [-300.0]);
+    }
+
+    #[test]
+    fn the_fourth_axis_becomes_channels() {
+        let volume = Handmade::new(false, &[2, 1, 1, 3], 2, &[0, 1, 2, 3, 4, 5]).read().unwrap();
+        assert_eq!((volume.shape(), volume.data()), ([3, 2, 1, 1], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0][..]));
+        assert_eq!(volume.spacing(), [1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn sform_then_qform_then_voxel_sizes() {
+        let mut file = sound();
+        assert_eq!(place(file.read().unwrap().affine(), [1, 0, 0]), [1.0, 0.0, 0.0]);
+        // A half turn about z: right and front become left and back; qfac mirrors z.
+        file.put(252, &[1_i16, 0]).put(256, &[0.0_f32, 0.0, 1.0, 10.0, 20.0, 30.0]).put(76, &[-1.0_f32]);
+        let volume = file.read().unwrap();
+        assert_eq!(volume.original_orientation().codes(), "LPI");
+        assert_eq!(volume.data(), [4.0, 3.0]);
+        assert_eq!(place(volume.affine(), [1, 0, 0]), [10.0, 20.0, 30.0]);
+        assert_eq!(volume.to_original_orientation().data(), [3.0, 4.0]);
+        // The sform goes before it, unless it is flat.
+        file.put(254, &[1_i16])
+            .put(280, &[[4.0_f32, 0.0, 0.0, 1.0], [0.0, 5.0, 0.0, 2.0], [0.0, 0.0, 6.0, 3.0]].concat());
+        assert_eq!(file.read().unwrap().spacing(), [4.0, 5.0, 6.0]);
+        file.put(280, &[0.0_f32; 12]);
+        assert_eq!(file.read().unwrap().spacing(), [1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn quaternions_turn_the_right_way() {
+        let codes = |parts: [f32; 3]| {
+            let mut file = sound();
+            file.put(252, &[1_i16]).put(256, &parts);
+            file.read().unwrap().original_orientation().codes()
+        };
+        let quarter = 0.5_f32.sqrt();
+        assert_eq!(codes([quarter, 0.0, 0.0]), "RSP");
+        assert_eq!(codes([0.0, quarter, 0.0]), "IAR");
+        assert_eq!(codes([0.0, 0.0, quarter]), "ALS");
+        // Rounding may carry a half turn past the unit sphere.
+        assert_eq!(codes([0.0, 0.0, 1.000_000_1]), "LPS");
+    }
+
+    #[test]
+    fn broken_headers_have_errors_of_their_own() {
+        sound().put(344, &[0_i32]).fails("magic");
+        sound().put(0, &[540_i32]).fails("NIfTI-2");
+        sound().put(0, &[17_i32]).fails("17 bytes");
+        sound().put(344, &[i32::from_le_bytes(*b"ni1\0")]).fails(".hdr/.img");
+        sound().put(40, &[5_i16, 2, 1, 1, 1, 1]).fails("found 5");
+        sound().put(40, &[2_i16]).fails("found 2");
+        sound().put(44, &[0_i16]).fails("along axis 2, found 0");
+        sound().put(44, &[-4_i16]).fails("found -4");
+        sound().put(70, &[128_i16]).fails("data type 128");
+        sound().put(70, &[99_i16]).fails("data type 99");
+        sound().put(108, &[f32::NAN]).fails("byte NaN");
+        sound().put(108, &[100.0_f32]).fails("byte 100");
+        sound().put(108, &[1e8_f32]).fails("cut short");
+        sound().put(80, &[0.0_f32]).fails("pixdim");
+        sound().put(42, &[2_i16, 2, 2]).fails("bytes");
+        sound().put(42, &[30000_i16, 3, 1]).fails("at most");
+        let huge = sound().put(42, &[32767_i16; 3]).read().unwrap_err();
+        assert!(huge.is_too_large(), "{huge}");
+        let nan = Handmade::new(false, &[1, 1, 1], 16, &f32::NAN.to_le_bytes()).read().unwrap_err();
+        assert!(nan.is_not_finite() && nan.to_string().contains("v.nii"), "{nan}");
+        // Wrong bit counts and a zero offset are common and harmless.
+        assert!(sound().put(72, &[-7_i16]).put(108, &[0.0_f32]).read().is_ok());
+    }
+
+    #[test]
+    fn gzip_is_known_by_its_bytes_and_its_sum_is_checked() {
+        let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+        packer.write_all(&sound().bytes).unwrap();
+        let mut packed = packer.finish().unwrap();
+        assert_eq!(read_bytes("v.nii", &packed).unwrap().data(), [3.0, 4.0]);
+        assert_eq!(read_bytes("v.nii.gz", &sound().bytes).unwrap().data(), [3.0, 4.0]);
+        let sum = packed.len() - 8;
+        packed[sum] ^= 1;
+        assert!(read_bytes("v.nii.gz", &packed).unwrap_err().to_string().contains("damaged"));
+    }
+
+    #[test]
+    fn reads_and_returns_the_template() {
+        // Cargo runs tests in the folder of their crate.
+        let path = "../../data/mni152_2009a_t1_1mm.nii.gz";
+        let volume = Volume::read(path).unwrap();
+        assert_eq!(volume.shape(), [1, 197, 233, 189]);
+        assert_eq!(volume.spacing(), [1.0; 3]);
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy.nii.gz");
+        volume.to_original_orientation().write(&copy).unwrap();
+        assert_eq!(Volume::read(&copy).unwrap().data(), volume.data());
+    }
+}

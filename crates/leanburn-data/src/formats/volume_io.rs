@@ -1,0 +1,220 @@
+//! Reading and writing volumes and label maps, by the end of the file's name.
+
+use crate::error::DataError;
+use crate::formats::format::Format;
+use crate::formats::{array_volume, nifti, npz, numpy, safetensors};
+use crate::volumes::{LabelMap, Volume};
+use std::path::Path;
+
+impl Volume {
+    /// Reads a volume, by the end of its name.
+    ///
+    /// - `.nii`, `.nii.gz`: NIfTI-1 of any integer or float type, 3D or 4D (the fourth axis becomes
+    ///   channels), brought to RAS order; the position comes from the sform, else the qform, else
+    ///   the voxel sizes alone.
+    /// - `.npy`: 3D `[x, y, z]` or 4D `[channels, x, y, z]`, voxels of 1 mm.
+    /// - `.npz`, `.safetensors`: the array `volume` or the only one, shaped likewise; an `affine` of
+    ///   shape `[4, 4]` next to it is used. A grid `[channels, depth, height, width]` is read in that
+    ///   order: its depth, height and width are what this crate calls x, y and z.
+    /// - The same two, for a sparse grid: whole numbers `coordinates` `[voxels, 3]` (depth, height,
+    ///   width, counted from 0), `features` `[voxels, channels]` and the lengths of the three axes
+    ///   as `shape`. All other voxels are 0. Voxels may come in any order, each once.
+    ///
+    /// # Errors
+    /// If the file is missing, of an unknown kind, damaged, or holds values that are not finite; of
+    /// a sparse grid, if a voxel lies outside, is named twice, or the dense grid would take more
+    /// than 1 GiB.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, DataError> {
+        let path = path.as_ref();
+        let volume = match Format::of(path)? {
+            Format::Nifti { .. } => nifti::read(path),
+            Format::Numpy | Format::Npz | Format::Safetensors => array_volume::read(path),
+        };
+        volume.map_err(|error| error.at(path))
+    }
+
+    /// Writes the volume as 32-bit floats, by the end of the name, as its axes lie now.
+    ///
+    /// The file appears whole or not at all. `.npy` does not keep the affine. For a file on the
+    /// grid of the one that was read, write [`Volume::to_original_orientation`].
+    ///
+    /// # Errors
+    /// If the name is of an unknown kind, the folder is missing or the disk is full.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), DataError> {
+        let path = path.as_ref();
+        let written = match Format::of(path)? {
+            Format::Nifti { gzip } => nifti::write(self, path, gzip),
+            Format::Numpy => numpy::write(self, path),
+            Format::Npz => npz::write(self, path),
+            Format::Safetensors => safetensors::write(self, path),
+        };
+        written.map_err(|error| error.at(path))
+    }
+}
+
+impl LabelMap {
+    /// Reads a label map from any file that [`Volume::read`] takes: whole numbers from 0 to 255 in one channel.
+    ///
+    /// # Errors
+    /// As [`Volume::read`] and [`LabelMap::from_volume`].
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, DataError> {
+        let path = path.as_ref();
+        Self::from_volume(&Volume::read(path)?).map_err(|error| error.at(path))
+    }
+
+    /// Writes the labels as 8-bit integers to a `.nii` or `.nii.gz` file, with their affine.
+    ///
+    /// The file appears whole or not at all.
+    ///
+    /// # Errors
+    /// If the name ends otherwise, the folder is missing or the disk is full.
+    ///
+    /// # Example
+    /// ```no_run
+    /// use leanburn_data::{LabelMap, Volume};
+    /// // scores of a model on the prepared grid, back on the grid of the file, and there the best class
+    /// let scores = Volume::read("scores.nii.gz")?.to_original_grid()?;
+    /// LabelMap::argmax(&scores)?.write("labels.nii.gz")?;
+    /// # Ok::<(), leanburn_data::DataError>(())
+    /// ```
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), DataError> {
+        let path = path.as_ref();
+        let written = match Format::of(path)? {
+            Format::Nifti { gzip } => nifti::write_labels(self, path, gzip),
+            Format::Numpy | Format::Npz | Format::Safetensors => Err(DataError::malformed(
+                "a name that ends in .nii or .nii.gz",
+                "that of a file of arrays",
+                "Write the labels as NIfTI, which keeps their grid.",
+            )),
+        };
+        written.map_err(|error| error.at(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volumes::affine::IDENTITY;
+    use proptest::prelude::*;
+    use std::fs;
+
+    const NAMES: [&str; 5] = ["a.nii", "a.b.nii.gz", "a.npy", "a.npz", "a.safetensors"];
+
+    fn sample(channels: usize) -> Volume {
+        let data = (0..channels * 24).map(|value| value as f32 * 0.37 - 3.0).collect();
+        let affine = [[1.5, 0.1, 0.0, -4.0], [0.0, 2.0, 0.0, 5.5], [0.0, 0.0, 3.0, 1e3], IDENTITY[3]];
+        let affine = affine.map(|row: [f64; 4]| row.map(|entry| f64::from(entry as f32)));
+        Volume::new(data, [channels, 2, 3, 4], affine).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in NAMES {
+            for channels in [1, 3] {
+                let (path, volume) = (folder.path().join(name), sample(channels));
+                volume.write(&path).unwrap();
+                let read = Volume::read(&path).unwrap();
+                assert_eq!((read.data(), read.shape()), (volume.data(), volume.shape()), "{name}");
+                let kept = name != "a.npy";
+                assert_eq!(read.affine() == volume.affine(), kept, "{name}");
+                assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{name}");
+            }
+            fs::remove_file(folder.path().join(name)).unwrap();
+        }
+    }
+
+    #[test]
+    fn missing_and_unknown_files() {
+        for name in NAMES {
+            let error = Volume::read(Path::new("/nowhere").join(name)).unwrap_err();
+            assert!(error.is_not_found() && error.to_string().contains(name), "{error}");
+            let error = sample(1).write(Path::new("/nowhere").join(name)).unwrap_err();
+            assert!(error.is_not_found(), "{error}");
+        }
+        let unknown = Volume::read("scan.dcm").unwrap_err();
+        assert!(matches!(unknown, DataError::UnknownFormat { .. }));
+        assert!(matches!(sample(1).write("scan"), Err(DataError::UnknownFormat { .. })));
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in NAMES {
+            let path = folder.path().join(name);
+            sample(2).write(&path).unwrap();
+            let whole = fs::read(&path).unwrap();
+            for length in 0..whole.len() {
+                fs::write(&path, &whole[..length]).unwrap();
+                let error = Volume::read(&path).expect_err(name);
+                assert!(error.is_malformed(), "{name} cut at {length}: {error}");
+                assert!(error.to_string().contains(name), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_says_it_is_huge_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in &NAMES[..2] {
+            let path = folder.path().join(name);
+            sample(1).write(&path).unwrap();
+            let (mut bytes, is_packed) = (fs::read(&path).unwrap(), name.ends_with(".gz"));
+            if is_packed {
+                let mut whole = Vec::new();
+                std::io::copy(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut whole).unwrap();
+                bytes = whole;
+            }
+            bytes[42..48].fill(0x70); // 28784 voxels along each axis
+            if is_packed {
+                let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                std::io::Write::write_all(&mut packer, &bytes).unwrap();
+                bytes = packer.finish().unwrap();
+            }
+            fs::write(&path, bytes).unwrap();
+            let error = Volume::read(&path).unwrap_err();
+            assert!(error.is_too_large() && error.to_string().contains(name), "{error}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+        #[test]
+        fn damaged_bytes_never_panic(
+            kind in 0..NAMES.len(),
+            damage in proptest::collection::vec((0..400_usize, any::<u8>()), 1..8),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(NAMES[kind]);
+            sample(2).write(&path).unwrap();
+            let mut bytes = fs::read(&path).unwrap();
+            let length = bytes.len();
+            for (place, value) in damage {
+                bytes[place % length] = value;
+            }
+            fs::write(&path, bytes).unwrap();
+            if let Err(error) = Volume::read(&path) {
+                prop_assert!(error.to_string().contains(NAMES[kind]), "{}", error);
+            }
+        }
+    }
+
+    #[test]
+    fn label_maps_are_written_as_bytes_on_their_grid() {
+        let folder = tempfile::tempdir().unwrap();
+        let grid = sample(1);
+        let labels = LabelMap::new((0..24).map(|label| label * 11).collect(), [2, 3, 4], *grid.affine()).unwrap();
+        for (name, voxels) in [("l.nii", 352 + 24), ("l.nii.gz", 0)] {
+            let path = folder.path().join(name);
+            labels.write(&path).unwrap();
+            assert_eq!(LabelMap::read(&path).unwrap(), labels, "{name}");
+            let length = fs::metadata(&path).unwrap().len();
+            assert!(voxels == 0 || length == voxels, "{length} bytes");
+            assert_eq!(fs::read(&path).unwrap().len() as u64, length);
+        }
+        assert!(labels.write(folder.path().join("l.npy")).unwrap_err().to_string().contains(".nii.gz"));
+        let path = folder.path().join("scan.nii");
+        grid.write(&path).unwrap();
+        assert!(LabelMap::read(&path).unwrap_err().to_string().contains("scan.nii"));
+    }
+}

@@ -1,0 +1,321 @@
+//! The windows of a sequence, split in time.
+
+use crate::error::DataError;
+use crate::random::{Stream, generator};
+use crate::sampling::split::share;
+use crate::sequences::advection::Advection;
+use crate::sequences::config::SequenceConfig;
+use crate::sequences::sequence::{Sequence, check_finite};
+use crate::sequences::window::Window;
+use crate::volumes::Intensity;
+use crate::volumes::zeros;
+use rand::seq::SliceRandom;
+use std::path::{Path, PathBuf};
+
+/// The windows of a sequence, split in time: first those to train on, then those to validate on.
+///
+/// No frame of a validation window, not even of its input, is seen in training, nor does it enter
+/// the normalization: values of the validation part may lie outside of the common range. A window
+/// is a pure function of the seed and its index.
+///
+/// # Memory
+/// The whole sequence after `use_channels` and `downsample`, 4 bytes a value; while it is opened,
+/// one file more, and twice the training part of one channel.
+#[derive(Debug)]
+pub struct SequenceDataset {
+    config: SequenceConfig,
+    seed: u64,
+    sequence: Sequence,
+    /// For each channel that is used.
+    intensities: Vec<Intensity>,
+    /// The channels of a target, among those that are used.
+    targets: Vec<usize>,
+    /// The first frame that is held out.
+    border: usize,
+}
+
+impl SequenceDataset {
+    /// Reads the sequence, prepares and splits it.
+    ///
+    /// # Errors
+    /// Every validation error of the configuration; else the first file that is missing, damaged,
+    /// without the channels or on another grid than those before, or if there are too few frames
+    /// for one window of each part.
+    pub fn open(config: &SequenceConfig, seed: u64) -> Result<Self, DataError> {
+        DataError::if_invalid(config.validate())?;
+        let place = config.paths.first().cloned().unwrap_or_else(|| PathBuf::from("advection"));
+        let mut sequence = match &config.advection {
+            Some(advection) => prepare(Advection::new(advection, seed)?.sequence()?, config),
+            None => Sequence::read_all(&config.paths, |sequence| prepare(sequence, config)),
+        }
+        .map_err(|error| at_unless_named(error, &place))?;
+        let border = border(sequence.shape()[0], config, &place)?;
+        let intensities = normalize(&mut sequence, border, config)?;
+        let all = sequence.shape()[1];
+        let targets = match config.target_channel {
+            Some(target) if config.use_channels.is_empty() => vec![target],
+            Some(target) => config.use_channels.iter().position(|channel| *channel == target).into_iter().collect(),
+            None => (0..all).collect(),
+        };
+        if let Some(target) = targets.iter().find(|target| **target >= all) {
+            let expected = format!("a `target_channel` below {all}");
+            let error = DataError::malformed(expected, target.to_string(), "Count the channels from 0.");
+            return Err(error.at(&place));
+        }
+        Ok(Self { config: config.clone(), seed, sequence, intensities, targets, border })
+    }
+
+    /// Number of windows to train on; one epoch has as many samples.
+    pub fn len(&self) -> usize {
+        self.border - self.days() + 1
+    }
+
+    /// Whether there is nothing to train on, which no opened data set is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of validation windows.
+    pub fn val_len(&self) -> usize {
+        (self.sequence.shape()[0] - self.border + 1).saturating_sub(self.days())
+    }
+
+    /// The configuration it was opened with.
+    pub fn config(&self) -> &SequenceConfig {
+        &self.config
+    }
+
+    /// The prepared frames, `[time, channels, height, width]`.
+    pub fn sequence(&self) -> &Sequence {
+        &self.sequence
+    }
+
+    /// What normalizing did to each channel that is used.
+    pub fn intensities(&self) -> &[Intensity] {
+        &self.intensities
+    }
+
+    /// The channels of a target, among those that are used.
+    pub fn target_channels(&self) -> &[usize] {
+        &self.targets
+    }
+
+    /// Training window `index`; indices run on over the epochs without end.
+    ///
+    /// Window `index` belongs to epoch `index / len()`; each epoch visits every window once, in an
+    /// order of its own.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn train_window(&self, index: u64) -> Result<Window, DataError> {
+        let count = self.len() as u64;
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
+        self.window(order[(index % count) as usize])
+    }
+
+    /// Validation window `index`, in the order of time.
+    ///
+    /// # Errors
+    /// If `index` is not below [`SequenceDataset::val_len`], or there is no memory.
+    pub fn val_window(&self, index: usize) -> Result<Window, DataError> {
+        if index >= self.val_len() {
+            return Err(DataError::OutOfRange {
+                expected: format!("a validation window below {}", self.val_len()),
+                found: index.to_string(),
+            });
+        }
+        self.window(self.border + index)
+    }
+
+    /// The forecast that nothing changes: the last frame that is seen, once for each target frame.
+    pub fn persistence(&self, window: &Window) -> Vec<f32> {
+        let [_, channels, height, width] = window.input_shape;
+        let last = window.input.len() - channels * height * width;
+        let plane = |channel: &usize| &window.input[last + channel * height * width..][..height * width];
+        let frame: Vec<f32> = self.targets.iter().flat_map(plane).copied().collect();
+        frame.repeat(window.target_shape[0])
+    }
+
+    fn days(&self) -> usize {
+        self.config.input_days + self.config.predict_days
+    }
+
+    fn window(&self, start: usize) -> Result<Window, DataError> {
+        let [_, channels, height, width] = self.sequence.shape();
+        let (plane, frame) = (height * width, channels * height * width);
+        let input_shape = [self.config.input_days, channels, height, width];
+        let target_shape = [self.config.predict_days, self.targets.len(), height, width];
+        let (mut input, mut target) = (zeros(&input_shape)?, zeros(&target_shape)?);
+        input.copy_from_slice(&self.sequence.data()[start * frame..(start + self.config.input_days) * frame]);
+        for (index, values) in target.chunks_exact_mut(plane).enumerate() {
+            let time = start + self.config.input_days + index / self.targets.len();
+            let from = time * frame + self.targets[index % self.targets.len()] * plane;
+            values.copy_from_slice(&self.sequence.data()[from..from + plane]);
+        }
+        Ok(Window { input, input_shape, target, target_shape, start })
+    }
+}
+
+fn prepare(sequence: Sequence, config: &SequenceConfig) -> Result<Sequence, DataError> {
+    let sequence = match &config.use_channels[..] {
+        [] => sequence,
+        channels => sequence.select_channels(channels)?,
+    };
+    if config.downsample == 1 { Ok(sequence) } else { sequence.downsample(config.downsample) }
+}
+
+/// Names the source in an error that does not name a file yet.
+fn at_unless_named(error: DataError, place: &Path) -> DataError {
+    match &error {
+        DataError::Malformed { path, .. } if path == Path::new("volume in memory") => error.at(place),
+        _ => error,
+    }
+}
+
+/// The first frame that is held out; both parts have room for a window.
+fn border(frames: usize, config: &SequenceConfig, place: &Path) -> Result<usize, DataError> {
+    let days = config.input_days + config.predict_days;
+    let held_out = config.val_fraction > 0.0;
+    let border = if held_out && frames > 1 { frames - share(frames, config.val_fraction) } else { frames };
+    if border < days || (held_out && frames - border < days) {
+        let expected = format!("{days} frames (input_days + predict_days) or more in each part");
+        let found = format!("{border} for training and {} for validation, of {frames}", frames - border);
+        let remedy = "Add frames, ask for fewer days, or change `val_fraction` (0 for no validation).";
+        return Err(DataError::malformed(expected, found, remedy).at(place));
+    }
+    Ok(border)
+}
+
+/// Each channel by itself, by its frames before `border`.
+fn normalize(sequence: &mut Sequence, border: usize, config: &SequenceConfig) -> Result<Vec<Intensity>, DataError> {
+    let shape = sequence.shape();
+    let [time, channels, height, width] = shape;
+    let plane = height * width;
+    let mut intensities = Vec::with_capacity(channels);
+    for channel in 0..channels {
+        let start = |time: usize| (time * channels + channel) * plane;
+        let mut training = zeros(&[border, height, width])?;
+        for (time, values) in training.chunks_exact_mut(plane).enumerate() {
+            values.copy_from_slice(&sequence.data()[start(time)..start(time) + plane]);
+        }
+        let intensity = config.normalize.apply(&mut training, config.percentiles);
+        (0..time).for_each(|time| intensity.apply(&mut sequence.data_mut()[start(time)..start(time) + plane]));
+        intensities.push(intensity);
+    }
+    check_finite(sequence.data(), shape)?;
+    Ok(intensities)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::skill;
+    use crate::sequences::advection::AdvectionConfig;
+    use crate::sequences::sequence::tests::write;
+    use crate::volumes::Normalize;
+    use std::collections::BTreeSet;
+
+    fn fields(steps: usize) -> SequenceConfig {
+        let advection = Some(AdvectionConfig { steps, shape: [6, 8], ..AdvectionConfig::default() });
+        SequenceConfig { advection, input_days: 3, predict_days: 2, ..SequenceConfig::default() }
+    }
+
+    #[test]
+    fn windows_are_consecutive_and_an_epoch_visits_each_once() {
+        let config = SequenceConfig { use_channels: vec![3, 0], target_channel: Some(0), ..fields(30) };
+        let dataset = SequenceDataset::open(&config, 1).unwrap();
+        assert_eq!((dataset.len(), dataset.val_len(), dataset.is_empty()), (20, 2, false));
+        assert_eq!((dataset.sequence().shape(), dataset.target_channels()), ([30, 2, 6, 8], &[1][..]));
+        let epoch = |epoch: u64| -> Vec<usize> {
+            (epoch * 20..epoch * 20 + 20).map(|index| dataset.train_window(index).unwrap().start).collect()
+        };
+        assert_eq!(epoch(0).into_iter().collect::<BTreeSet<_>>(), (0..20).collect());
+        assert_eq!(epoch(7).into_iter().collect::<BTreeSet<_>>(), (0..20).collect());
+        assert!((1..5).any(|later| epoch(later) != epoch(0)));
+        let window = dataset.train_window(4).unwrap();
+        assert_eq!((window.input_shape, window.target_shape), ([3, 2, 6, 8], [2, 1, 6, 8]));
+        let data = dataset.sequence().data();
+        assert_eq!(window.input, data[window.start * 96..(window.start + 3) * 96]);
+        for day in 0..2 {
+            let field = (window.start + 3 + day) * 96 + 48;
+            assert_eq!(window.target[day * 48..day * 48 + 48], data[field..field + 48]);
+            assert_eq!(dataset.persistence(&window)[day * 48..day * 48 + 48], window.input[240..288]);
+        }
+        let unchanged = dataset.persistence(&window);
+        assert_eq!(skill(&unchanged, &window.target, &unchanged).unwrap(), 0.0);
+        let all = SequenceDataset::open(&fields(30), 1).unwrap();
+        assert_eq!(all.train_window(0).unwrap().target_shape, [2, 4, 6, 8]);
+        let raw = Advection::new(fields(30).advection.as_ref().unwrap(), 1).unwrap().sequence().unwrap();
+        let mut back = all.sequence().data()[..48].to_vec();
+        all.intensities()[0].invert(&mut back);
+        assert!(back.iter().zip(raw.data()).all(|(a, b)| (a - b).abs() < 1e-5));
+    }
+
+    #[test]
+    fn nothing_of_the_validation_part_leaks_into_training() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |normalize| {
+            let paths = vec![folder.path().into()];
+            let config = SequenceConfig { paths, input_days: 2, normalize, ..SequenceConfig::default() };
+            SequenceDataset::open(&config, 1).unwrap()
+        };
+        write(&folder.path().join("1.npy"), 0, &[12, 2, 1, 2]);
+        for normalize in [Normalize::ZScore, Normalize::MinMax, Normalize::Percentile, Normalize::None] {
+            let later = folder.path().join("2.npy");
+            write(&later, 48, &[3, 2, 1, 2]);
+            let first = open(normalize);
+            write(&later, 90_000, &[3, 2, 1, 2]);
+            let second = open(normalize);
+            assert_eq!(first.intensities(), second.intensities(), "{normalize:?}");
+            assert_eq!((first.len(), first.val_len()), (10, 1));
+            for index in 0..10 {
+                let window = first.train_window(index).unwrap();
+                assert_eq!(window, second.train_window(index).unwrap());
+                assert!(window.start + 3 <= 12);
+            }
+            assert_eq!(first.val_window(0).unwrap().start, 12);
+            assert_ne!(first.val_window(0).unwrap(), second.val_window(0).unwrap());
+            assert!(first.val_window(1).is_err());
+        }
+        // Channel 0 of the training part counts 0, 1, 4, 5 .. 44, 45: its mean is 22.5, each channel's own.
+        let [first, second] = open(Normalize::ZScore).intensities().to_vec()[..] else { panic!("two channels") };
+        assert!((first.offset / first.scale + 22.5).abs() < 1e-9 && (second.offset / second.scale + 24.5).abs() < 1e-9);
+        let [first, _] = open(Normalize::MinMax).intensities().to_vec()[..] else { panic!("two channels") };
+        assert_eq!(first, Intensity { scale: 1.0 / 45.0, offset: 0.0 });
+    }
+
+    #[test]
+    fn the_seed_decides_the_order() {
+        let starts = |seed: u64| -> Vec<usize> {
+            let dataset = SequenceDataset::open(&fields(40), seed).unwrap();
+            (0..12).map(|index| dataset.train_window(index).unwrap().start).collect()
+        };
+        assert_eq!(starts(1), starts(1));
+        assert_ne!(starts(1), starts(2));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_reported() {
+        let message = |config: &SequenceConfig| SequenceDataset::open(config, 1).unwrap_err().to_string();
+        let few = message(&fields(20));
+        assert!(few.contains("16 for training and 4 for validation") && few.contains("advection"), "{few}");
+        assert!(message(&fields(1)).contains("1 for training and 0 for validation"));
+        let whole = SequenceConfig { val_fraction: 0.0, ..fields(5) };
+        let dataset = SequenceDataset::open(&whole, 1).unwrap();
+        assert_eq!((dataset.len(), dataset.val_len()), (1, 0));
+        assert!(message(&SequenceConfig { val_fraction: 0.0, ..fields(4) }).contains("5 frames"));
+        assert!(message(&SequenceConfig { use_channels: vec![0, 4], ..fields(30) }).contains("below 4"));
+        assert!(
+            message(&SequenceConfig { target_channel: Some(4), ..fields(30) }).contains("`target_channel` below 4")
+        );
+        assert!(SequenceDataset::open(&SequenceConfig { input_days: 0, ..fields(30) }, 1).unwrap_err().is_config());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("few.npy");
+        write(&path, 0, &[30, 2, 3, 3]);
+        let config = SequenceConfig { paths: vec![path], advection: None, downsample: 2, ..fields(1) };
+        assert_eq!(SequenceDataset::open(&config, 1).unwrap().sequence().shape(), [30, 2, 2, 2]);
+        let wrong = message(&SequenceConfig { use_channels: vec![2], ..config });
+        assert!(wrong.contains("few.npy") && wrong.contains("below 2"), "{wrong}");
+    }
+}

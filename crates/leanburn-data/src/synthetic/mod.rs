@@ -1,0 +1,8 @@
+//! Synthetic volumes, for trying things out and for tests.
+
+mod phantom;
+mod radar;
+
+pub(crate) use phantom::PHANTOM_CLASSES;
+pub use phantom::{PhantomConfig, phantom, phantom_labels};
+pub use radar::{RadarConfig, radar};

@@ -1,0 +1,351 @@
+//! One run of a [`Gather`]: its tiles, planes and blocks of output channels.
+
+use std::ops::Range;
+
+use pulp::Arch;
+
+use crate::Element;
+use crate::conv::direct::tiling::Tiling;
+use crate::conv::gather::axis::Axis;
+use crate::conv::gather::problem::Gather;
+use crate::conv::packing::fill::FillPlane;
+use crate::conv::packing::planes::{SLACK, Source, Window};
+use crate::conv::packing::rows::{ByChannel, SharedOutput, TileRows};
+use crate::conv::packing::weights::PackedWeights;
+use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap};
+use crate::conv::transforms::depth_transform::{DepthTransform, MixPlanes};
+
+/// One run of a gather.
+pub(super) struct Pass<'a, 'b, E> {
+    pub(super) arch: Arch,
+    pub(super) gather: &'a Gather,
+    /// The depth that is computed: that of the gather, or of the products.
+    pub(super) depth: Axis,
+    pub(super) transform: Option<DepthTransform>,
+    pub(super) weights: PackedWeights,
+    pub(super) lanes: Lanes,
+    /// Whether the weights are those of [`Gather::of_elements`].
+    pub(super) apart: bool,
+    pub(super) widest: usize,
+    pub(super) tiling: Tiling,
+    pub(super) output: SharedOutput<'b, E>,
+}
+
+/// What a thread holds.
+pub(super) struct Scratch<'a, E> {
+    source: Source<'a, E>,
+    /// How the ring is laid out, if its zeros are written.
+    layout: Option<Window>,
+    /// `[slot][channel]` and slack.
+    pub(super) ring: Vec<f32>,
+    /// The plane that each slot holds.
+    pub(super) planes: Vec<Option<usize>>,
+    /// `[row phase][column phase]`, then as [`TapSums::target`]; or for each plane computed together `[row phase][column
+    /// phase][position][channel]`.
+    pub(super) sums: Vec<f32>,
+    /// The sums of one plane as [`TapSums::target`], if they are not already so.
+    by_channel: Vec<f32>,
+    /// For [`TileRows`].
+    room: Vec<f32>,
+    /// For [`FillPlane`].
+    packed: Vec<f32>,
+    pub(super) taps: Vec<Tap>,
+    /// Sums of the elements of the kernel, if they are apart.
+    pub(super) apart: Vec<f32>,
+}
+
+/// Lengths of what a thread holds.
+pub(super) struct ScratchLens {
+    slots: usize,
+    ring: usize,
+    sums: usize,
+    by_channel: usize,
+    room: usize,
+    packed: usize,
+    taps: usize,
+    apart: usize,
+}
+
+impl ScratchLens {
+    pub(super) fn of<E: Element>(pass: &Pass<'_, '_, E>) -> Self {
+        let Pass { gather, tiling, .. } = pass;
+        let (slots, window) = (pass.slots(), pass.window_apart([0, 0], tiling.tile));
+        let phases = pass.phases().iter().product::<usize>();
+        let sums = phases * pass.widest * positions(&window, tiling.tile).next_multiple_of(LANES);
+        Self {
+            slots,
+            ring: slots * gather.channels[0] * window.channel_len() + 2 * SLACK,
+            sums: pass.kept() * sums + LANES,
+            by_channel: if pass.lanes == Lanes::Channels { sums + LANES } else { 0 },
+            room: 2 * tiling.tile[1].next_multiple_of(LANES) * pass.phases()[1],
+            packed: (window.size[1] * window.step[1]).min(gather.axes[2].input),
+            taps: pass.depth.kernel * gather.axes[1].kernel * gather.axes[2].kernel,
+            apart: if pass.apart { pass.weights.channels() * (window.channel_len() + 3 * LANES) } else { 0 },
+        }
+    }
+
+    /// Bytes of all.
+    pub(super) fn bytes(&self) -> usize {
+        let Self { slots, ring, sums, by_channel, room, packed, taps, apart } = self;
+        let floats = ring + sums + by_channel + room + packed + apart;
+        floats * size_of::<f32>() + slots * size_of::<Option<usize>>() + taps * size_of::<Tap>()
+    }
+}
+
+impl<'a, E: Element> Scratch<'a, E> {
+    pub(super) fn new(pass: &Pass<'_, '_, E>, source: Source<'a, E>) -> Self {
+        let lens = ScratchLens::of(pass);
+        Self {
+            source,
+            layout: None,
+            ring: vec![0.0; lens.ring],
+            planes: vec![None; lens.slots],
+            sums: vec![0.0; lens.sums],
+            by_channel: vec![0.0; lens.by_channel],
+            room: vec![0.0; lens.room],
+            packed: Vec::with_capacity(lens.packed),
+            taps: Vec::with_capacity(lens.taps),
+            apart: vec![0.0; lens.apart],
+        }
+    }
+}
+
+/// Flat positions of a tile.
+pub(super) fn positions(window: &Window, tile: [usize; 2]) -> usize {
+    (tile[0] - 1) * window.size[1] + tile[1]
+}
+
+/// The part of an output plane that is computed at once.
+pub(super) struct Tile {
+    pub(super) item: usize,
+    pub(super) group: usize,
+    pub(super) first: [usize; 2],
+    pub(super) size: [usize; 2],
+    pub(super) window: Window,
+}
+
+impl<E: Element> Pass<'_, '_, E> {
+    /// Planes that the ring holds.
+    pub(super) fn slots(&self) -> usize {
+        self.tiling.slots(&self.depth)
+    }
+
+    /// Phases of the output's rows and columns.
+    pub(super) fn phases(&self) -> [usize; 2] {
+        [self.gather.axes[1].phases(), self.gather.axes[2].phases()]
+    }
+
+    /// What a tile reads of a plane, packed as densely as can be.
+    fn window(&self, first: [usize; 2], tile: [usize; 2]) -> Window {
+        self.window_apart(first, tile).sharing_zeros(self.gather.axes[2].input, tile[1])
+    }
+
+    /// What a tile reads of a plane, each row apart.
+    fn window_apart(&self, first: [usize; 2], tile: [usize; 2]) -> Window {
+        let axes = &self.gather.axes[1..];
+        let start = |axis: usize| axes[axis].first + (first[axis] * axes[axis].step) as isize;
+        let reads = [axes[0].reads(), axes[1].reads()];
+        Window::new([start(0), start(1)], [axes[0].step, axes[1].step], tile, [&reads[0], &reads[1]])
+    }
+
+    /// One tile of one chunk of the depth. `piece` is the item and group, `place` the number of the tile.
+    pub(super) fn task(&self, scratch: &mut Scratch<'_, E>, piece: usize, place: [usize; 2], chunk: usize) {
+        let axes = &self.gather.axes;
+        let first: [usize; 2] = std::array::from_fn(|axis| place[axis] * self.tiling.tile[axis]);
+        let size: [usize; 2] =
+            std::array::from_fn(|axis| self.tiling.tile[axis].min(axes[axis + 1].indices() - first[axis]));
+        let (item, group) = (piece / self.gather.groups, piece % self.gather.groups);
+        let tile = Tile { item, group, first, size, window: self.window(first, size) };
+        self.clear(scratch, &tile);
+        let start = chunk * self.tiling.depth;
+        let end = (start + self.tiling.depth).min(self.depth.output);
+        for depth in (start..end).step_by(self.tiling.planes) {
+            self.planes(scratch, &tile, depth..(depth + self.tiling.planes).min(end));
+        }
+    }
+
+    /// Empties the ring, and writes the zeros around what is inside of the volume, unless they are where they were. A
+    /// tile that shares zeros reads a few after the last channel of a slot.
+    fn clear(&self, scratch: &mut Scratch<'_, E>, tile: &Tile) {
+        scratch.planes.fill(None);
+        if scratch.layout != Some(tile.window) {
+            if scratch.layout.is_some() {
+                scratch.ring[..self.slots() * self.slot_len(tile) + SLACK].fill(0.0);
+            }
+            scratch.layout = Some(tile.window);
+        }
+    }
+
+    /// A few output planes of a tile; each block of weights serves them all.
+    fn planes(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>) {
+        for depth in depths.clone() {
+            for (_, plane) in self.inputs(depth) {
+                self.fill_slot(scratch, tile, plane);
+            }
+        }
+        if self.apart {
+            for depth in depths {
+                self.plane_by_elements(scratch, tile, depth);
+                self.write(scratch, tile, depth, &Block { first: 0, channels: 1, width: 1 }, 0);
+            }
+            return;
+        }
+        for block in self.weights.blocks() {
+            match self.lanes {
+                Lanes::Channels => self.planes_by_channels(scratch, tile, depths.clone(), block),
+                Lanes::Positions if self.transform.is_some() => {
+                    for (kept, depth) in depths.clone().enumerate() {
+                        self.plane_by_positions(scratch, tile, depth, block, kept);
+                    }
+                }
+                Lanes::Positions => {
+                    for depth in depths.clone() {
+                        self.plane_by_positions(scratch, tile, depth, block, 0);
+                        self.write(scratch, tile, depth, block, 0);
+                    }
+                    continue;
+                }
+            }
+            match &self.transform {
+                None => {
+                    for (kept, depth) in depths.clone().enumerate() {
+                        self.write(scratch, tile, depth, block, kept);
+                    }
+                }
+                Some(transform) => self.combine(scratch, tile, depths.clone(), block, transform),
+            }
+        }
+    }
+
+    /// Writes the output planes that come of products.
+    fn combine(
+        &self,
+        scratch: &mut Scratch<'_, E>,
+        tile: &Tile,
+        depths: Range<usize>,
+        block: &Block,
+        transform: &DepthTransform,
+    ) {
+        let (phases, phase_stride) = (self.phases().iter().product::<usize>(), self.phase_stride(tile));
+        let (products, plane_len) = (self.depth.phases(), phases * phase_stride);
+        let [rows, columns] = tile.size;
+        let runs = match self.lanes {
+            Lanes::Positions => [1, block.width * positions(&tile.window, tile.size).next_multiple_of(LANES), 0],
+            Lanes::Channels => [rows, columns * block.width, tile.window.size[1] * block.width],
+        };
+        for (kept, depth) in depths.enumerate().step_by(products) {
+            for phase in 0..phases {
+                let sums = &mut scratch.sums[kept * plane_len + phase * phase_stride..];
+                self.arch.dispatch(MixPlanes::outputs(transform, sums, plane_len, runs));
+            }
+            for (index, depth) in transform.outputs(depth / products).enumerate() {
+                self.write(scratch, tile, depth, block, kept + index);
+            }
+        }
+    }
+
+    /// Planes of sums that are held at the same time.
+    fn kept(&self) -> usize {
+        if self.lanes == Lanes::Channels || self.transform.is_some() { self.tiling.planes } else { 1 }
+    }
+
+    /// The input planes that an output plane reads, each with the number of its tap among those of its phase.
+    pub(super) fn inputs(&self, depth: usize) -> impl Iterator<Item = (usize, usize)> {
+        let axis = &self.depth;
+        let first = axis.first + (depth / axis.phases() * axis.step) as isize;
+        axis.taps[depth % axis.phases()].iter().enumerate().filter_map(move |(number, tap)| {
+            let plane = usize::try_from(first + tap.read as isize).ok()?;
+            (plane < axis.input).then_some((number, plane))
+        })
+    }
+
+    /// Length of the sums of one phase.
+    pub(super) fn phase_stride(&self, tile: &Tile) -> usize {
+        self.widest * positions(&tile.window, tile.size).next_multiple_of(LANES)
+    }
+
+    /// Length of one packed plane of a tile.
+    pub(super) fn slot_len(&self, tile: &Tile) -> usize {
+        self.gather.channels[0] * tile.window.channel_len()
+    }
+
+    /// Packs a plane, unless its slot holds it; with all of its group, where planes are transformed.
+    fn fill_slot(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, plane: usize) {
+        let (slot, slot_len) = (plane % self.slots(), self.slot_len(tile));
+        if scratch.planes[slot] == Some(plane) {
+            return;
+        }
+        let Some(transform) = &self.transform else {
+            self.fill(scratch, tile, plane, slot);
+            scratch.planes[slot] = Some(plane);
+            return;
+        };
+        let (products, input) = (self.depth.kernel, self.gather.axes[0].input);
+        let group = plane / products;
+        let first = group * products % self.slots();
+        for (index, depth) in transform.inputs(group).enumerate() {
+            match usize::try_from(depth) {
+                Ok(depth) if depth < input => self.fill(scratch, tile, depth, first + index),
+                _ => scratch.ring[(first + index) * slot_len..][..slot_len].fill(0.0),
+            }
+            scratch.planes[first + index] = Some(group * products + index);
+        }
+        let planes = &mut scratch.ring[first * slot_len..][..products * slot_len];
+        self.arch.dispatch(MixPlanes::inputs(transform, planes));
+    }
+
+    /// Packs a plane of the volume.
+    fn fill(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depth: usize, slot: usize) {
+        let (channels, slot_len) = (self.gather.channels[0], self.slot_len(tile));
+        self.arch.dispatch(FillPlane {
+            source: &scratch.source,
+            window: &tile.window,
+            item: tile.item,
+            channels: tile.group * channels..(tile.group + 1) * channels,
+            depth,
+            room: &mut scratch.packed,
+            target: &mut scratch.ring[slot * slot_len..][..slot_len],
+        });
+    }
+
+    /// Writes one plane of a block of output channels; `kept` is its number among the sums.
+    fn write(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depth: usize, block: &Block, kept: usize) {
+        let axes = &self.gather.axes;
+        let (positions, phases) = (positions(&tile.window, tile.size), self.phases().iter().product::<usize>());
+        let channel_stride = positions.next_multiple_of(LANES);
+        if self.lanes == Lanes::Channels {
+            for phase in 0..phases {
+                self.arch.dispatch(ByChannel {
+                    channels: block.width,
+                    positions,
+                    sums: &scratch.sums[(kept * phases + phase) * self.phase_stride(tile)..],
+                    stride: channel_stride,
+                    target: &mut scratch.by_channel[phase * self.phase_stride(tile)..],
+                });
+            }
+        }
+        let sums = match self.lanes {
+            Lanes::Channels => &mut scratch.by_channel[..],
+            Lanes::Positions => &mut scratch.sums[kept * phases * self.phase_stride(tile)..],
+        };
+        for index in 0..block.channels {
+            let channel = tile.group * self.gather.channels[1] + block.first + index;
+            let plane = (tile.item * self.gather.groups * self.gather.channels[1] + channel) * axes[0].output + depth;
+            let rows = TileRows {
+                output: &self.output,
+                channel,
+                plane: plane * axes[1].output * axes[2].output,
+                size: [axes[1].output, axes[2].output],
+                first: tile.first,
+                tile: tile.size,
+                phases: self.phases(),
+                sums: &mut sums[index * channel_stride..],
+                position_stride: 1,
+                phase_stride: self.phase_stride(tile),
+                row_stride: tile.window.size[1],
+                room: &mut scratch.room,
+            };
+            self.arch.dispatch(rows);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The direct engine of the forward pass and of the data gradient: sums over channels and kernel elements, without im2col.
+//!
+//! A task computes one tile of rows and columns of one item and group, and marches along the depth with a ring of
+//! packed input planes (`packing::planes`). For each output plane, each phase of the output and each block of output
+//! channels, register tiles (`tiles`) sum over the input channels and the elements of the kernel, and the rows are
+//! written out (`packing::rows`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pulp::Arch;
+
+use crate::Element;
+use crate::conv::direct::pass::{Pass, Scratch, ScratchLens};
+use crate::conv::direct::tiling::{Tiling, Work, lanes};
+use crate::conv::gather::axis::{Axis, AxisTap};
+use crate::conv::gather::problem::Gather;
+use crate::conv::geometry::{Input, Output};
+use crate::conv::packing::planes::Source;
+use crate::conv::packing::rows::SharedOutput;
+use crate::conv::packing::weights::{PackedWeights, WeightOrder};
+use crate::conv::tiles::tap_sums::{Block, Lanes, Registers, blocks};
+use crate::conv::transforms::depth_transform::DepthTransform;
+use crate::parallel::{for_each, threads};
+
+impl Gather {
+    /// Computes the whole output, by a transform along the depth if there is one.
+    pub(crate) fn run<E: Element>(
+        &self,
+        arch: Arch,
+        transform: Option<DepthTransform>,
+        input: Input<'_, E>,
+        weight: &[f32],
+        output: Output<'_, E>,
+    ) {
+        if output.values.is_empty() {
+            return;
+        }
+        let plan = Plan::new(self, arch, transform);
+        let apart = plan.elements.is_some().then(|| self.weight_of_elements(weight));
+        let weights = PackedWeights::new(arch, plan.blocks(), apart.as_deref().unwrap_or(weight), &plan.order());
+        let size = self.axes.each_ref().map(|axis| axis.input);
+        let source = Source { input, channels: self.groups * self.channels[0], size };
+        let ([chunks, high, wide], next) = (plan.counts(), AtomicUsize::new(0));
+        let tasks = plan.tasks();
+        let pass = plan.pass(weights, SharedOutput::new(output));
+        let work = |_| {
+            let mut scratch = None;
+            loop {
+                let task = next.fetch_add(1, Ordering::Relaxed);
+                if task >= tasks {
+                    break;
+                }
+                let scratch = scratch.get_or_insert_with(|| Scratch::new(&pass, source));
+                let (chunk, task) = (task % chunks, task / chunks);
+                let (column, task) = (task % wide, task / wide);
+                let (row, piece) = (task % high, task / high);
+                pass.task(scratch, piece, [row, column], chunk);
+            }
+        };
+        for_each((0..rayon::current_num_threads().min(tasks)).collect(), self.multiplications(), work);
+    }
+
+    /// Bytes that [`Self::run`] takes at most.
+    pub(crate) fn workspace(&self, arch: Arch, transform: Option<DepthTransform>) -> usize {
+        let plan = Plan::new(self, arch, transform);
+        let copy = plan.elements.as_ref().map_or(0, |_| self.weight_len() * size_of::<f32>());
+        let weights = PackedWeights::unfilled(plan.blocks(), &plan.order());
+        let [packed, packing] = weights.bytes(&plan.order());
+        let threads = threads(rayon::current_num_threads().min(plan.tasks()), self.multiplications());
+        let pass = plan.pass(weights, SharedOutput::<f32>::new(Output::plain(&mut [])));
+        copy + packed + packing.max(threads * ScratchLens::of(&pass).bytes())
+    }
+
+    fn multiplications(&self) -> usize {
+        let positions = self.axes.iter().map(|axis| axis.output).product::<usize>();
+        self.batch_size * positions * self.weight_len()
+    }
+}
+
+/// What a run of a gather is made of, before there are numbers.
+struct Plan<'a> {
+    arch: Arch,
+    gather: &'a Gather,
+    transform: Option<DepthTransform>,
+    /// The gather of the elements of the kernel, where they are summed apart.
+    elements: Option<Gather>,
+    lanes: Lanes,
+    /// The axes that are computed.
+    axes: [Axis; 3],
+    /// The axes that the weights are for.
+    weight_axes: [Axis; 3],
+    widest: usize,
+    tiling: Tiling,
+}
+
+impl<'a> Plan<'a> {
+    fn new(gather: &'a Gather, arch: Arch, transform: Option<DepthTransform>) -> Self {
+        let elements = (transform.is_none() && gather.elements_apart()).then(|| gather.of_elements());
+        let lanes = match elements {
+            Some(_) => Lanes::Positions,
+            None => lanes(&gather.axes, gather.channels, Registers::of(arch).lanes),
+        };
+        let inner = elements.as_ref().unwrap_or(gather);
+        let mut axes = inner.axes.clone();
+        if let Some(transform) = &transform {
+            axes[0] = transform.axis.clone();
+        }
+        let widest = blocks(arch, lanes, inner.channels[1]).iter().map(|block| block.width).max().unwrap_or(1);
+        let kept = if elements.is_some() { inner.channels[1] } else { widest };
+        let keep = transform.is_some() || lanes == Lanes::Channels;
+        let pieces = gather.batch_size * gather.groups;
+        let tiling = Tiling::new(&Work { axes: &axes, channels: inner.channels, lanes, widest: kept, keep, pieces });
+        let weight_axes = if elements.is_some() { depth_alone(&axes) } else { axes.clone() };
+        let widest = if elements.is_some() { 1 } else { widest };
+        Self { arch, gather, transform, elements, lanes, axes, weight_axes, widest, tiling }
+    }
+
+    /// What the weights are of.
+    fn inner(&self) -> &Gather {
+        self.elements.as_ref().unwrap_or(self.gather)
+    }
+
+    /// Blocks of output channels.
+    fn blocks(&self) -> Vec<Block> {
+        blocks(self.arch, self.lanes, self.inner().channels[1])
+    }
+
+    /// How the weights are packed.
+    fn order(&self) -> WeightOrder<'_> {
+        WeightOrder {
+            groups: self.gather.groups,
+            channels_in: self.gather.channels[0],
+            axes: &self.weight_axes,
+            strides: self.inner().strides,
+            transform: self.transform.as_ref().map(|transform| &transform.elements[..]),
+        }
+    }
+
+    /// Chunks along the depth, and tiles along rows and columns.
+    fn counts(&self) -> [usize; 3] {
+        self.tiling.counts(&self.axes)
+    }
+
+    fn tasks(&self) -> usize {
+        self.gather.batch_size * self.gather.groups * self.counts().iter().product::<usize>()
+    }
+
+    /// The run.
+    fn pass<'b, E: Element>(self, weights: PackedWeights, output: SharedOutput<'b, E>) -> Pass<'a, 'b, E> {
+        let apart = self.elements.is_some();
+        let Self { arch, gather, transform, lanes, axes: [depth, ..], widest, tiling, .. } = self;
+        Pass { arch, gather, depth, transform, weights, lanes, apart, widest, tiling, output }
+    }
+}
+
+/// The axes of a kernel of one row and column.
+fn depth_alone(axes: &[Axis; 3]) -> [Axis; 3] {
+    let mut axes = axes.clone();
+    axes[1..].iter_mut().for_each(|axis| axis.taps = vec![vec![AxisTap { element: 0, read: 0 }]]);
+    axes
+}

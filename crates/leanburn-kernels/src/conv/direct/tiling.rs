@@ -1,0 +1,186 @@
+//! How a gather is divided into tasks: tiles of rows and columns, and chunks of depth.
+
+use crate::conv::gather::axis::Axis;
+use crate::conv::tiles::tap_sums::{LANES, Lanes};
+
+/// A task's ring of packed planes and its sums take no more floats than this where that is possible (512 KiB).
+const MOST_SCRATCH: usize = 128 * 1024;
+
+/// What packing one value costs, in multiply-adds of one lane.
+const PACK_COST: usize = 16;
+
+/// What beginning a row costs, to pack it or to write it, in multiply-adds of one lane.
+const ROW_COST: usize = 500;
+
+/// Products in each sum for which channels may be the lanes.
+const LEAST_PRODUCTS: usize = 400;
+
+/// Weights of more floats than this are read from afar each time (256 KiB).
+const MANY_WEIGHTS: usize = 64 * 1024;
+
+/// What reading a weight from afar costs, in multiply-adds of one lane.
+const WEIGHT_COST: usize = 24;
+
+/// The size of a task. Results do not depend on it: the order of each sum is the same in any tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tiling {
+    /// Rows and columns of a tile, in indices of the output (of each phase).
+    pub tile: [usize; 2],
+    /// Output planes (of all phases) of a chunk.
+    pub depth: usize,
+    /// Output planes (of all phases) that are computed together, so that weights are read less often.
+    pub planes: usize,
+}
+
+/// What a tiling is chosen for.
+#[derive(Debug)]
+pub(crate) struct Work<'a> {
+    /// Depth, rows and columns.
+    pub axes: &'a [Axis; 3],
+    /// Channels of the input and of the output, of one group.
+    pub channels: [usize; 2],
+    /// What the lanes of a vector are.
+    pub lanes: Lanes,
+    /// Channels that a register tile computes at most.
+    pub widest: usize,
+    /// Whether the sums of all planes that are computed together are held at the same time.
+    pub keep: bool,
+    /// Independent pieces of work other than tiles: items of the batch times groups.
+    pub pieces: usize,
+}
+
+impl Tiling {
+    /// The cheapest tiling by a rough count of multiply-adds and packed values.
+    pub(crate) fn new(work: &Work<'_>) -> Self {
+        let [depth, rows, columns] = work.axes.each_ref().map(|axis| axis.indices().max(1));
+        let (count, phases) = (Count::new(work), work.axes[0].phases());
+        let mut best = (usize::MAX, Self { tile: [1, 1], depth: phases, planes: phases });
+        // Whole vectors, where there is one row, so that long rows are divided well.
+        for width in divisions(columns).map(|width| width.next_multiple_of(LANES).min(columns)) {
+            for height in divisions(rows) {
+                let tiles = rows.div_ceil(height) * columns.div_ceil(width) * work.pieces.max(1);
+                let most = (8 * count.threads).div_ceil(tiles);
+                for chunk in divisions(depth).take_while(|chunk| depth.div_ceil(*chunk) <= most) {
+                    for planes in count.planes().iter().take_while(|planes| **planes <= chunk) {
+                        let tiling = Self { tile: [height, width], depth: chunk * phases, planes: planes * phases };
+                        best = std::cmp::min_by_key(best, (count.cost(&tiling), tiling), |(cost, _)| *cost);
+                    }
+                }
+            }
+        }
+        best.1
+    }
+
+    /// Input planes that a task holds at once.
+    pub(crate) fn slots(&self, axis: &Axis) -> usize {
+        let more = (self.planes.div_ceil(axis.phases()) - 1) * axis.step;
+        (axis.span() + more).min(axis.input).max(1)
+    }
+
+    /// Tiles along rows and columns, and chunks along the depth.
+    pub(crate) fn counts(&self, axes: &[Axis; 3]) -> [usize; 3] {
+        [
+            axes[0].output.div_ceil(self.depth),
+            axes[1].indices().div_ceil(self.tile[0]),
+            axes[2].indices().div_ceil(self.tile[1]),
+        ]
+    }
+}
+
+/// What the lanes are best for a gather of so many channels with `vectors` of so many lanes. Depends on shapes only.
+pub(crate) fn lanes(axes: &[Axis; 3], channels: [usize; 2], vector: usize) -> Lanes {
+    let [_, rows, columns] = axes.each_ref().map(Axis::indices);
+    let elements: usize = axes.iter().map(|axis| axis.taps.iter().map(Vec::len).max().unwrap_or(0)).product();
+    let width = columns + (axes[2].span() - 1) / axes[2].step;
+    let flat = (rows * width).next_multiple_of(vector) * channels[1];
+    let padded = rows * columns * channels[1].next_multiple_of(2 * vector);
+    // The transposed result has to pay.
+    let many = channels[0] * elements >= LEAST_PRODUCTS;
+    if many && padded * 21 < flat * 20 { Lanes::Channels } else { Lanes::Positions }
+}
+
+/// The parts of `len` when it is divided by one, two, .., the longest first, each length once; fewer of the short ones.
+fn divisions(len: usize) -> impl Iterator<Item = usize> {
+    let next = move |parts: &usize| {
+        let part = len.div_ceil(*parts);
+        // The next number of parts that makes them shorter.
+        (part > 1).then(|| (len.div_ceil(part - 1)).max(parts * 9 / 8))
+    };
+    std::iter::successors(Some(1), next).map(move |parts| len.div_ceil(parts))
+}
+
+/// What a tiling costs.
+struct Count<'a> {
+    work: &'a Work<'a>,
+    threads: usize,
+    /// Elements of the kernel.
+    elements: usize,
+    /// What reading all weights costs, if they are far.
+    far: usize,
+    /// Phases of the output's rows and columns.
+    phases: usize,
+    /// Phases of the input's rows and columns.
+    packed_phases: usize,
+    /// Rows and columns that are read in addition to those of the tile.
+    more: [usize; 2],
+    span: usize,
+}
+
+impl<'a> Count<'a> {
+    fn new(work: &'a Work<'a>) -> Self {
+        let axes = &work.axes[1..];
+        let elements: usize = work.axes.iter().map(|axis| axis.kernel).product();
+        let weights = elements * work.channels[0] * work.channels[1];
+        Self {
+            work,
+            threads: rayon::current_num_threads(),
+            elements,
+            far: if weights > MANY_WEIGHTS { weights * WEIGHT_COST } else { 0 },
+            phases: axes.iter().map(Axis::phases).product(),
+            packed_phases: axes.iter().map(|axis| axis.step.min(axis.span())).product(),
+            more: [0, 1].map(|axis: usize| (axes[axis].span() - 1) / axes[axis].step),
+            span: work.axes[0].span(),
+        }
+    }
+
+    /// Planes (of each phase) that may be worth computing together.
+    fn planes(&self) -> &'static [usize] {
+        if self.far > 0 || self.work.lanes == Lanes::Channels { &[1, 2, 3, 4, 6, 8, 12, 16] } else { &[1] }
+    }
+
+    /// Values that are packed of a plane's channel for a tile, and its flat positions.
+    fn packed(&self, tile: [usize; 2]) -> [usize; 2] {
+        let axis = &self.work.axes[2];
+        let shared = if tile[1] == axis.indices() && axis.step == 1 { self.more[1] / 2 } else { 0 };
+        let [height, width] = [tile[0] + self.more[0], tile[1] + self.more[1] - shared];
+        [height * width * self.packed_phases, (tile[0] - 1) * width + tile[1]]
+    }
+
+    /// Multiply-adds of the thread that has most tasks. The last tasks do not end at the same time: some of one is added.
+    fn cost(&self, tiling: &Tiling) -> usize {
+        let Work { axes, channels, lanes, widest, keep, pieces } = self.work;
+        let axis = &axes[0];
+        let [packed, positions] = self.packed(tiling.tile);
+        let positions = match lanes {
+            Lanes::Positions => positions.next_multiple_of(LANES),
+            Lanes::Channels => tiling.tile[0] * tiling.tile[1],
+        };
+        let kept = if *keep { tiling.planes } else { 1 };
+        let (depth, together) = (tiling.depth / axis.phases(), tiling.planes / axis.phases());
+        let read = ((depth - 1) * axis.step + self.span).min(axis.input);
+        let computed = depth * positions * self.elements * channels[1];
+        let rows = read * (tiling.tile[0] + self.more[0]) * channels[0]
+            + depth * tiling.tile[0] * self.phases * axis.phases() * channels[1];
+        let task = channels[0] * (computed + read * packed * PACK_COST)
+            + depth.div_ceil(together) * self.far
+            + rows * ROW_COST;
+        let slots = (self.span + (together - 1) * axis.step).min(axis.input);
+        let scratch = slots * channels[0] * packed + widest * self.phases * positions * kept;
+        // A scratch that is too large is the last resort, the smallest first.
+        if scratch > MOST_SCRATCH {
+            return usize::MAX / 2 + scratch;
+        }
+        let tasks = tiling.counts(axes).iter().product::<usize>() * pieces;
+        task * tasks.div_ceil(self.threads) + task / 8
+    }
+}

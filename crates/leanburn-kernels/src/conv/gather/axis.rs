@@ -1,0 +1,106 @@
+//! One axis of a convolution or of its data gradient, as a gather.
+
+use crate::conv::geometry::ConvShape;
+
+/// An element of the kernel, along one axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AxisTap {
+    /// Index in the kernel.
+    pub element: usize,
+    /// Distance of what it reads from [`Axis::first`] (at output zero).
+    pub read: usize,
+}
+
+/// Output `index * phases + phase` reads the input at `first + index * step + read` for each of the phase's taps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Axis {
+    /// Length of the input.
+    pub input: usize,
+    /// Length of the output.
+    pub output: usize,
+    /// Length of the kernel.
+    pub kernel: usize,
+    /// Step of the input from one index to the next.
+    pub step: usize,
+    /// The lowest coordinate read for index zero.
+    pub first: isize,
+    /// Taps of each phase of the output. A phase may have none.
+    pub taps: Vec<Vec<AxisTap>>,
+}
+
+impl Axis {
+    /// Of the forward pass: one phase.
+    pub(crate) fn forward(shape: &ConvShape, axis: usize) -> Self {
+        let tap = |element| AxisTap { element, read: element * shape.dilation[axis] };
+        Self {
+            input: shape.input[axis],
+            output: shape.output()[axis],
+            kernel: shape.kernel[axis],
+            step: shape.stride[axis],
+            first: -(shape.padding[axis][0] as isize),
+            taps: vec![(0..shape.kernel[axis]).map(tap).collect()],
+        }
+    }
+
+    /// Of the data gradient: as many phases as the stride has steps. The input of the gather is the output's gradient.
+    ///
+    /// Element `k` of the kernel led from input `i` to output `(i + padding - k * dilation) / stride`, where that is
+    /// whole.
+    pub(crate) fn data_gradient(shape: &ConvShape, axis: usize) -> Self {
+        let stride = shape.stride[axis] as isize;
+        let read = |phase: isize, element: usize| {
+            let distance = phase + shape.padding[axis][0] as isize - (element * shape.dilation[axis]) as isize;
+            (distance.rem_euclid(stride) == 0).then_some(distance.div_euclid(stride))
+        };
+        let elements = || 0..shape.kernel[axis];
+        let first = (0..stride).flat_map(|phase| elements().filter_map(move |k| read(phase, k))).min().unwrap_or(0);
+        let tap = |phase, element| read(phase, element).map(|read| AxisTap { element, read: (read - first) as usize });
+        Self {
+            input: shape.output()[axis],
+            output: shape.input[axis],
+            kernel: shape.kernel[axis],
+            step: 1,
+            first,
+            taps: (0..stride).map(|phase| elements().filter_map(|element| tap(phase, element)).collect()).collect(),
+        }
+    }
+
+    /// Whether each output reads the input of the same index, alone.
+    fn is_pointwise(&self) -> bool {
+        let read = (self.input == self.output && self.step == 1).then_some(self.first);
+        read == Some(0) && self.taps == [[AxisTap { element: 0, read: 0 }]] && self.kernel == 1
+    }
+
+    /// Phases of the output.
+    pub(crate) fn phases(&self) -> usize {
+        self.taps.len()
+    }
+
+    /// Indices of the output, of the phase that has most.
+    pub(crate) fn indices(&self) -> usize {
+        self.output.div_ceil(self.phases())
+    }
+
+    /// The distances that are read, of all phases.
+    pub(crate) fn reads(&self) -> Vec<usize> {
+        self.taps.iter().flatten().map(|tap| tap.read).collect()
+    }
+
+    /// Consecutive coordinates that one output reads from, over all phases.
+    pub(crate) fn span(&self) -> usize {
+        self.taps.iter().flatten().map(|tap| tap.read).max().unwrap_or(0) + 1
+    }
+}
+
+/// The same gather with the last axes made one where the kernel does not reach along them, so that rows are long.
+pub(crate) fn merge_pointwise(mut axes: [Axis; 3]) -> [Axis; 3] {
+    for axis in [1, 0] {
+        if !(axes[axis].is_pointwise() && axes[2].is_pointwise()) || axis == 0 && axes[1].input != 1 {
+            break;
+        }
+        let len = axes[axis].input * axes[2].input;
+        (axes[axis].input, axes[axis].output) = (1, 1);
+        (axes[2].input, axes[2].output) = (len, len);
+    }
+    axes
+}

@@ -1,0 +1,42 @@
+//! Which method a gather is computed by: directly, or with transformed rows or depth where that is faster.
+
+use pulp::Arch;
+
+use crate::Element;
+use crate::conv::gather::problem::Gather;
+use crate::conv::geometry::{Input, Output};
+use crate::conv::transforms::depth_transform::DepthTransform;
+use crate::conv::transforms::winograd;
+
+/// How a gather is computed best.
+struct Method {
+    /// By rows transformed; else directly.
+    rows: bool,
+    /// With depth transformed, where it is direct.
+    depth: Option<DepthTransform>,
+}
+
+impl Method {
+    fn of(gather: &Gather) -> Self {
+        let depth = DepthTransform::of(gather);
+        let near = depth.as_ref().is_some_and(|transform| transform.reads_few_weights(gather));
+        Self { rows: winograd::pays(gather) && !near, depth }
+    }
+}
+
+/// Computes a gather by the best method: along the depth or by rows transformed where that pays, else directly.
+pub(crate) fn run<E: Element>(gather: &Gather, arch: Arch, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
+    match Method::of(gather) {
+        Method { rows: true, .. } => winograd::run(gather, arch, input, weight, output),
+        Method { depth, .. } => gather.run(arch, depth, input, weight, output),
+    }
+}
+
+/// Bytes that [`run`] takes at most, in the current pool.
+pub(crate) fn workspace(gather: &Gather, arch: Arch) -> usize {
+    let method = Method::of(gather);
+    if !method.rows {
+        return gather.workspace(arch, method.depth);
+    }
+    winograd::workspace(gather, arch)
+}

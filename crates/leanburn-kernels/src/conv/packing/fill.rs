@@ -1,0 +1,203 @@
+//! Fills a packed plane with the rows of a volume.
+//!
+//! Only what lies inside of the volume is written: the zeros around it are the same for every plane of a tile, and are
+//! written once.
+
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+
+use crate::conv::packing::planes::{Source, Window};
+use crate::simd::load;
+use crate::{Activation, Element};
+
+/// Most lanes of a vector.
+const LANES: usize = crate::conv::tiles::tap_sums::LANES;
+
+/// Packs the values of one plane into the ring: float32, prologue applied.
+pub(crate) struct FillPlane<'a, 'b, E> {
+    /// Where from.
+    pub source: &'a Source<'b, E>,
+    /// What of the plane.
+    pub window: &'a Window,
+    /// Item of the batch.
+    pub item: usize,
+    /// Channels, numbered over all groups.
+    pub channels: Range<usize>,
+    /// The plane.
+    pub depth: usize,
+    /// Room for a row.
+    pub room: &'a mut Vec<f32>,
+    /// `[channel][row phase][column phase][row][column]`; what lies outside of the volume is left as it is.
+    pub target: &'a mut [f32],
+}
+
+impl<E: Element> WithSimd for FillPlane<'_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { source, window, item, channels, depth, room, target } = self;
+        let (columns, before) = window.columns_inside(source.size[2]);
+        if columns.is_empty() {
+            return;
+        }
+        room.resize(columns.len(), 0.0);
+        let phase_len = window.size[0] * window.size[1];
+        let last = channels.end.saturating_sub(1);
+        for (channel, target) in channels.zip(target.chunks_exact_mut(window.channel_len())) {
+            let prologue = source.input.prologue.as_ref().map(|prologue| {
+                let plane = item * source.channels + channel;
+                let [scale, shift] = [prologue.scale, prologue.shift].map(|values| simd.splat_f32s(values[plane]));
+                Affine::<S> { scale, shift, activation: prologue.activation }
+            });
+            for row_phase in 0..window.phases[0] {
+                let target = &mut target[row_phase * window.phases[1] * phase_len..][..window.phases[1] * phase_len];
+                for index in 0..window.size[0] {
+                    let row = window.first[0] + (index * window.step[0] + row_phase) as isize;
+                    if row < 0 || row >= source.size[1] as isize {
+                        continue;
+                    }
+                    if channel < last {
+                        source.prefetch([item, channel + 1, depth, row as usize], &columns);
+                    }
+                    let first = source.row([item, channel, depth, row as usize]).1;
+                    let values = &source.input.values[first + columns.start..first + columns.end];
+                    let values = match E::as_f32(values) {
+                        Some(values) => values,
+                        None => {
+                            E::widen(values, room);
+                            &room[..]
+                        }
+                    };
+                    let row = RowPlace { before, step: window.step[1], phase_len, first: index * window.size[1] };
+                    row.fill(simd, values, &prologue, target);
+                }
+            }
+        }
+    }
+}
+
+/// What the prologue does to one channel.
+struct Affine<S: Simd> {
+    scale: S::f32s,
+    shift: S::f32s,
+    activation: Activation,
+}
+
+/// Applies the prologue.
+#[inline(always)]
+fn prepared<S: Simd>(simd: S, prologue: &Option<Affine<S>>, values: S::f32s) -> S::f32s {
+    match prologue {
+        None => values,
+        Some(Affine { scale, shift, activation }) => {
+            activation.apply(simd, simd.mul_add_e_f32s(values, *scale, *shift))
+        }
+    }
+}
+
+/// Where a row goes, in the phases of its columns.
+struct RowPlace {
+    /// Packed columns before the first that is inside of the volume.
+    before: usize,
+    /// Column phases.
+    step: usize,
+    /// From one phase to the next.
+    phase_len: usize,
+    /// The row's first element in each phase.
+    first: usize,
+}
+
+impl RowPlace {
+    /// Where column `column` of the volume's goes, of the `count` that are `step` apart; nowhere if its phase is not
+    /// packed.
+    #[inline(always)]
+    fn of<'t>(&self, target: &'t mut [f32], column: usize, count: usize) -> &'t mut [f32] {
+        let place = self.before + column;
+        let start = place % self.step * self.phase_len + self.first + place / self.step;
+        if place % self.step * self.phase_len < target.len() { &mut target[start..][..count] } else { &mut [] }
+    }
+
+    #[inline(always)]
+    fn fill<S: Simd>(&self, simd: S, values: &[f32], prologue: &Option<Affine<S>>, target: &mut [f32]) {
+        match self.step {
+            1 => {
+                let (targets, target_rest) = S::as_mut_simd_f32s(self.of(target, 0, values.len()));
+                let (vectors, rest) = S::as_simd_f32s(values);
+                for (target, vector) in targets.iter_mut().zip(vectors) {
+                    *target = prepared(simd, prologue, *vector);
+                }
+                if !rest.is_empty() {
+                    simd.partial_store_f32s(target_rest, prepared(simd, prologue, simd.partial_load_f32s(rest)));
+                }
+            }
+            2 => self.fill_pairs(simd, values, prologue, target),
+            step => {
+                for start in (0..values.len()).step_by(S::F32_LANES) {
+                    let mut part = [0.0; LANES];
+                    let len = S::F32_LANES.min(values.len() - start);
+                    let vector = simd.partial_load_f32s(&values[start..][..len]);
+                    simd.partial_store_f32s(&mut part[..len], prepared(simd, prologue, vector));
+                    for (column, value) in part[..len].iter().enumerate() {
+                        self.of(target, start + column, 1).iter_mut().for_each(|target| *target = *value);
+                    }
+                }
+                debug_assert!(step > 2);
+            }
+        }
+    }
+
+    /// Two phases: the columns with even and with odd numbers.
+    #[inline(always)]
+    fn fill_pairs<S: Simd>(&self, simd: S, values: &[f32], prologue: &Option<Affine<S>>, target: &mut [f32]) {
+        let lanes = S::F32_LANES;
+        for start in (0..values.len()).step_by(2 * lanes) {
+            let part = &values[start..values.len().min(start + 2 * lanes)];
+            let (low, high) = part.split_at(lanes.min(part.len()));
+            let [low, high] = [vector(simd, low), vector(simd, high)];
+            let (even, odd) = halves(simd, prepared(simd, prologue, low), prepared(simd, prologue, high));
+            for (number, vector) in [even, odd].into_iter().enumerate() {
+                let target = self.of(target, start + number, (part.len() + 1 - number) / 2);
+                match S::as_mut_simd_f32s(target) {
+                    ([whole], _) => *whole = vector,
+                    (_, part) => simd.partial_store_f32s(part, vector),
+                }
+            }
+        }
+    }
+}
+
+/// Up to one vector; the rest is zero.
+#[inline(always)]
+fn vector<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
+    match S::as_simd_f32s(values) {
+        ([whole], _) => *whole,
+        (_, []) => simd.splat_f32s(0.0),
+        (_, part) => simd.partial_load_f32s(part),
+    }
+}
+
+/// The values with even and those with odd numbers, of two vectors that follow each other.
+#[inline(always)]
+fn halves<S: Simd>(simd: S, low: S::f32s, high: S::f32s) -> (S::f32s, S::f32s) {
+    #[cfg(target_arch = "x86_64")]
+    if S::F32_LANES == 16 {
+        use std::arch::x86_64::{__m512, _mm512_permutex2var_ps, _mm512_setr_epi32};
+        // SAFETY: sixteen lanes are AVX-512 here, whose vectors are of the same size as `__m512`.
+        return unsafe {
+            let [low, high]: [__m512; 2] = [std::mem::transmute_copy(&low), std::mem::transmute_copy(&high)];
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+            let (even, odd) = (_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high));
+            (std::mem::transmute_copy(&even), std::mem::transmute_copy(&odd))
+        };
+    }
+    let (mut all, mut parts) = ([0.0f32; 2 * LANES], [[0.0f32; LANES]; 2]);
+    simd.partial_store_f32s(&mut all[..S::F32_LANES], low);
+    simd.partial_store_f32s(&mut all[S::F32_LANES..2 * S::F32_LANES], high);
+    for index in 0..S::F32_LANES {
+        (parts[0][index], parts[1][index]) = (all[2 * index], all[2 * index + 1]);
+    }
+    // SAFETY: no vector is longer than `LANES`.
+    unsafe { (load::<S>(parts[0].as_ptr()), load::<S>(parts[1].as_ptr())) }
+}

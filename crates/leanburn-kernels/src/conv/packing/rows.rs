@@ -1,0 +1,190 @@
+//! Writes finished rows: bias, residual, rounding.
+
+use pulp::{Simd, WithSimd};
+
+use crate::Element;
+use crate::conv::geometry::{Output, Residual};
+use crate::conv::tiles::tap_sums::LANES;
+use crate::conv::tiles::transpose::transposed;
+
+/// A volume that many tasks write to, each its own rows.
+#[derive(Debug)]
+pub(crate) struct SharedOutput<'a, E> {
+    values: *mut E,
+    len: usize,
+    bias: Option<&'a [f32]>,
+    residual: Residual<'a, E>,
+}
+
+// SAFETY: the pointer stands for an exclusive borrow of values that are `Send` and `Sync`; writers promise to
+// `SharedOutput::row` that no two of them have the same row at the same time.
+unsafe impl<E: Element> Sync for SharedOutput<'_, E> {}
+
+impl<'a, E: Element> SharedOutput<'a, E> {
+    /// Shares `output`.
+    pub(crate) fn new(output: Output<'a, E>) -> Self {
+        Self {
+            values: output.values.as_mut_ptr(),
+            len: output.values.len(),
+            bias: output.bias,
+            residual: output.residual,
+        }
+    }
+
+    /// Finishes part of a row: adds the channel's bias and the residual to `sums`, and writes them from element `first`
+    /// of the volume on.
+    ///
+    /// # Safety
+    ///
+    /// No other thread reads or writes these elements at the same time.
+    #[inline(always)]
+    unsafe fn finish<S: Simd>(&self, simd: S, channel: usize, first: usize, sums: &mut [f32], residual: &mut [f32]) {
+        assert!(first + sums.len() <= self.len);
+        // SAFETY: inside of the volume, whose borrow `self` holds; nobody else has these elements now.
+        let target = unsafe { std::slice::from_raw_parts_mut(self.values.add(first), sums.len()) };
+        // Adding a negative zero changes nothing.
+        let bias = self.bias.map_or(-0.0, |bias| bias[channel]);
+        let residual = &mut residual[..sums.len()];
+        match self.residual {
+            Residual::None => {}
+            Residual::InPlace => E::widen(target, residual),
+            Residual::Of(volume) => E::widen(&volume[first..first + sums.len()], residual),
+        }
+        let residual = if matches!(self.residual, Residual::None) { &residual[..0] } else { &residual[..] };
+        match E::as_f32_mut(target) {
+            Ok(target) => add(simd, sums, bias, residual, target),
+            Err(target) => {
+                sums.iter_mut().for_each(|sum| *sum += bias);
+                sums.iter_mut().zip(residual).for_each(|(sum, residual)| *sum += *residual);
+                E::narrow(sums, target);
+            }
+        }
+    }
+}
+
+/// Writes the sums with the bias and the residual, which may be empty, to a target as long as the sums.
+#[inline(always)]
+fn add<S: Simd>(simd: S, sums: &[f32], bias: f32, residual: &[f32], target: &mut [f32]) {
+    let bias = simd.splat_f32s(bias);
+    let (sums, last_sums) = S::as_simd_f32s(sums);
+    let (residual, last_residual) = S::as_simd_f32s(residual);
+    let (targets, last_target) = S::as_mut_simd_f32s(target);
+    if residual.is_empty() {
+        for (target, sum) in targets.iter_mut().zip(sums) {
+            *target = simd.add_f32s(*sum, bias);
+        }
+    } else {
+        for ((target, sum), residual) in targets.iter_mut().zip(sums).zip(residual) {
+            *target = simd.add_f32s(simd.add_f32s(*sum, bias), *residual);
+        }
+    }
+    if !last_sums.is_empty() {
+        let mut last = simd.add_f32s(simd.partial_load_f32s(last_sums), bias);
+        if !last_residual.is_empty() {
+            last = simd.add_f32s(last, simd.partial_load_f32s(last_residual));
+        }
+        simd.partial_store_f32s(last_target, last);
+    }
+}
+
+/// Writes the sums of a tile for one output channel to the volume. Index 0 is for rows, 1 for columns.
+pub(crate) struct TileRows<'a, 'b, E> {
+    /// Where to.
+    pub output: &'a SharedOutput<'b, E>,
+    /// Number of the channel among all groups.
+    pub channel: usize,
+    /// Element of the volume at which the plane begins.
+    pub plane: usize,
+    /// Rows and columns of the plane.
+    pub size: [usize; 2],
+    /// First index of the tile.
+    pub first: [usize; 2],
+    /// Indices of the tile.
+    pub tile: [usize; 2],
+    /// Phases of the output: output `index * phases + phase`.
+    pub phases: [usize; 2],
+    /// `[row phase][column phase][..]`, flat positions, from the channel's first on.
+    pub sums: &'a mut [f32],
+    /// From one position to the next.
+    pub position_stride: usize,
+    /// From one phase to the next.
+    pub phase_stride: usize,
+    /// From the first position of one row to that of the next.
+    pub row_stride: usize,
+    /// Room for two rows of the tile, of all phases, in whole vectors; so are the sums of the last row.
+    pub room: &'a mut [f32],
+}
+
+impl<E: Element> WithSimd for TileRows<'_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let [row_phases, column_phases] = self.phases;
+        let start = self.first[1] * column_phases;
+        let end = ((self.first[1] + self.tile[1]) * column_phases).min(self.size[1]);
+        let (row, residual) = self.room.split_at_mut(self.room.len() / 2);
+        for index in 0..self.tile[0] {
+            for row_phase in 0..row_phases {
+                let place = (self.first[0] + index) * row_phases + row_phase;
+                if place >= self.size[0] {
+                    continue;
+                }
+                let first = row_phase * column_phases * self.phase_stride + index * self.row_stride;
+                let sums = if column_phases == 1 && self.position_stride == 1 {
+                    &mut self.sums[first..][..end - start]
+                } else if column_phases == 2 && self.position_stride == 1 {
+                    let len = self.tile[1].next_multiple_of(LANES);
+                    let [even, odd] = [first, first + self.phase_stride].map(|first| &self.sums[first..][..len]);
+                    let (pairs, _) = row[..2 * len].as_chunks_mut::<2>();
+                    pairs.iter_mut().zip(even.iter().zip(odd)).for_each(|(pair, (even, odd))| *pair = [*even, *odd]);
+                    &mut row[..end - start]
+                } else {
+                    for phase in 0..column_phases {
+                        let sums = self.sums[first + phase * self.phase_stride..].iter().step_by(self.position_stride);
+                        let places = row[phase..].iter_mut().step_by(column_phases);
+                        places.zip(sums).take(self.tile[1]).for_each(|(place, sum)| *place = *sum);
+                    }
+                    &mut row[..end - start]
+                };
+                // SAFETY: tiles, chunks, channels and items are each one task's, so these columns are this task's.
+                unsafe {
+                    self.output.finish(simd, self.channel, self.plane + place * self.size[1] + start, sums, residual)
+                };
+            }
+        }
+    }
+}
+
+/// Sums with the channels of a position together, `[position][channels]`, to be written to `[channel][position]`.
+pub(crate) struct ByChannel<'a> {
+    /// Channels.
+    pub channels: usize,
+    /// Positions.
+    pub positions: usize,
+    pub sums: &'a [f32],
+    /// From one channel to the next.
+    pub stride: usize,
+    pub target: &'a mut [f32],
+}
+
+impl WithSimd for ByChannel<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for position in (0..self.positions).step_by(LANES) {
+            let rows = LANES.min(self.positions - position);
+            for first in (0..self.channels).step_by(LANES) {
+                let columns = LANES.min(self.channels - first);
+                let sums = &self.sums[position * self.channels + first..];
+                let block = transposed(simd, sums, self.channels, [rows, columns]);
+                for (channel, values) in block.iter().enumerate().take(columns) {
+                    // The stride is a multiple of sixteen: what is not defined is beyond the last position.
+                    let target = &mut self.target[(first + channel) * self.stride + position..][..LANES];
+                    target.copy_from_slice(values);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Weights in the order in which the register tiles read them.
+
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
+
+use crate::conv::gather::axis::Axis;
+use crate::conv::gather::problem::WeightStrides;
+use crate::conv::tiles::tap_sums::{Block, LANES};
+use crate::conv::tiles::transpose::transposed;
+use crate::parallel::{for_each, threads};
+
+/// Weights that lie together and are packed by one job, about.
+const RUN: usize = 2048;
+
+/// What the weights are packed for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeightOrder<'a> {
+    /// Groups.
+    pub groups: usize,
+    /// Input channels of each.
+    pub channels_in: usize,
+    /// Axes of the gather that the weights are for.
+    pub axes: &'a [Axis; 3],
+    /// Where the weights are.
+    pub strides: WeightStrides,
+    /// Each element along the depth as a sum of elements of the kernel with factors, if it is not that of its number.
+    pub transform: Option<&'a [Vec<(usize, f64)>]>,
+}
+
+impl<'a> WeightOrder<'a> {
+    /// How elements along the depth are made.
+    fn transform(&self) -> Option<Transform<'a>> {
+        let len = self.axes[1].kernel * self.axes[2].kernel;
+        self.transform.map(|elements| Transform { elements, len })
+    }
+
+    /// Elements of the kernel, before they are transformed.
+    fn kernel(&self) -> usize {
+        let computed = || self.axes.iter().map(|axis| axis.kernel).product();
+        self.transform().map_or_else(computed, |transform| transform.kernel())
+    }
+
+    /// Input channels that are packed by one job.
+    fn together(&self) -> usize {
+        let kernel = self.kernel();
+        // Weights that lie together: of one input channel, or of all. Of a kernel of one they are copied as they lie.
+        let run = if self.strides.input == kernel || kernel == 1 { self.channels_in } else { 1 };
+        if run > 1 { (RUN / kernel).clamp(1, run) } else { 1 }
+    }
+}
+
+/// Weights of a gather, `[phase of the output][group][block][input channel][element][channel of the block]`.
+///
+/// # Memory
+///
+/// One copy of the weight, plus the channels that blocks are wider than the channels they hold.
+#[derive(Debug)]
+pub(crate) struct PackedWeights {
+    values: Vec<f32>,
+    /// Length of the values.
+    len: usize,
+    /// Start of each phase, and the elements of the kernel that it has.
+    phases: Vec<(usize, usize)>,
+    blocks: Vec<Block>,
+    channels_in: usize,
+    /// Output channels of a group, with those that blocks are wider than the channels they hold.
+    channels_computed: usize,
+}
+
+impl PackedWeights {
+    /// Packs `weight` for `groups` of `channels_in` channels each to `blocks` of output channels.
+    pub(crate) fn new(arch: Arch, blocks: Vec<Block>, weight: &[f32], order: &WeightOrder<'_>) -> Self {
+        let mut packed = Self::unfilled(blocks, order);
+        let Self { phases, blocks, channels_computed, len, .. } = &packed;
+        let WeightOrder { groups, channels_in, axes, strides, .. } = *order;
+        let mut places = vec![Place::default(); axes.iter().map(|axis| axis.kernel).product()];
+        for (elements, (start, _)) in elements(axes).iter().zip(phases) {
+            for (index, element) in elements.iter().enumerate() {
+                places[*element] = Place { start: *start, elements: elements.len(), index };
+            }
+        }
+        let mut values = Vec::with_capacity(*len);
+        let target = Target(values.as_mut_ptr());
+        let (kernel, together, transform) = (order.kernel(), order.together(), order.transform());
+        let parts = channels_in.div_ceil(together);
+        let group_len = weight.len() / groups;
+        let pack = |job: usize| {
+            let (part, job) = (job % parts, job / parts);
+            let (block, group) = (&blocks[job % blocks.len()], job / blocks.len());
+            let inputs = part * together..((part + 1) * together).min(channels_in);
+            let weight = &weight[group * group_len..][..group_len];
+            let first = group * channels_computed + block.first;
+            let places = &places[..];
+            let block =
+                PackBlock { weight, kernel, strides, places, block, first, channels_in, inputs, transform, target };
+            arch.dispatch(block);
+        };
+        let (jobs, each) = packed.jobs(order);
+        let runs = (0..jobs).step_by(each).map(|first| first..(first + each).min(jobs)).collect();
+        for_each(runs, *len, |run: Range<usize>| run.for_each(&pack));
+        // SAFETY: each element of the kernel belongs to one phase, so the jobs have written all values.
+        unsafe { values.set_len(*len) };
+        packed.values = values;
+        packed
+    }
+
+    /// How [`Self::new`] lays the weights out, without them.
+    pub(crate) fn unfilled(blocks: Vec<Block>, order: &WeightOrder<'_>) -> Self {
+        let channels_computed: usize = blocks.iter().map(|block| block.width).sum();
+        let (mut phases, mut len) = (Vec::new(), 0);
+        for elements in &elements(order.axes) {
+            phases.push((len, elements.len()));
+            len += order.groups * channels_computed * order.channels_in * elements.len();
+        }
+        Self { values: Vec::new(), len, phases, blocks, channels_in: order.channels_in, channels_computed }
+    }
+
+    /// Bytes of the weights, and of the temporaries of packing them.
+    pub(crate) fn bytes(&self, order: &WeightOrder<'_>) -> [usize; 2] {
+        let (jobs, each) = self.jobs(order);
+        let room = order.transform().map_or(0, |_| order.together() * order.kernel() * size_of::<[f32; LANES]>());
+        [self.len * size_of::<f32>(), threads(jobs.div_ceil(each), self.len) * room]
+    }
+
+    /// Jobs of packing, and how many of them are a task.
+    fn jobs(&self, order: &WeightOrder<'_>) -> (usize, usize) {
+        let parts = order.channels_in.div_ceil(order.together());
+        let empty = order.strides.output == 0 || self.len == 0;
+        let jobs = if empty { 0 } else { order.groups * self.blocks.len() * parts };
+        (jobs, jobs.div_ceil(4 * rayon::current_num_threads()).max(1))
+    }
+
+    /// Output channels of a group that are computed.
+    pub(crate) fn channels(&self) -> usize {
+        self.channels_computed
+    }
+
+    /// Blocks of output channels, of each group.
+    pub(crate) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Weights of a block, `[input channel][element][channel of the block]`, and the number of elements.
+    pub(crate) fn block(&self, phase: usize, group: usize, block: &Block) -> (&[f32], usize) {
+        let (start, elements) = self.phases[phase];
+        let start = start + (group * self.channels_computed + block.first) * self.channels_in * elements;
+        (&self.values[start..][..block.width * self.channels_in * elements], elements)
+    }
+}
+
+/// The elements of the kernel (numbered over all axes) of each phase of the output, rows and columns varying fastest.
+fn elements(axes: &[Axis; 3]) -> Vec<Vec<usize>> {
+    let mut all = Vec::new();
+    for depth in &axes[0].taps {
+        for row in &axes[1].taps {
+            for column in &axes[2].taps {
+                let mut elements = Vec::new();
+                for depth in depth {
+                    for row in row {
+                        let first = (depth.element * axes[1].kernel + row.element) * axes[2].kernel;
+                        elements.extend(column.iter().map(|column| first + column.element));
+                    }
+                }
+                all.push(elements);
+            }
+        }
+    }
+    all
+}
+
+/// Where the weights of an element of the kernel go.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// Start of the phase.
+    start: usize,
+    /// Elements of the phase.
+    elements: usize,
+    /// Number of the element in its phase.
+    index: usize,
+}
+
+/// Packed weights that several threads write, each its own.
+#[derive(Clone, Copy)]
+struct Target(*mut f32);
+
+// SAFETY: the pointer stands for an exclusive borrow, of which each job writes its own part.
+unsafe impl Send for Target {}
+// SAFETY: as above.
+unsafe impl Sync for Target {}
+
+/// How elements along the depth are made.
+#[derive(Clone, Copy)]
+struct Transform<'a> {
+    /// As sums of elements of the kernel.
+    elements: &'a [Vec<(usize, f64)>],
+    /// Rows times columns of the kernel.
+    len: usize,
+}
+
+impl Transform<'_> {
+    /// Elements of the kernel before.
+    fn kernel(&self) -> usize {
+        self.len * (1 + self.elements.iter().flatten().map(|(element, _)| *element).max().unwrap_or(0))
+    }
+}
+
+/// Packs some input channels of one block.
+struct PackBlock<'a> {
+    /// Of the group.
+    weight: &'a [f32],
+    /// Elements of the kernel, before they are transformed.
+    kernel: usize,
+    strides: WeightStrides,
+    /// Of each element of the kernel.
+    places: &'a [Place],
+    block: &'a Block,
+    /// Channels computed before the block's.
+    first: usize,
+    channels_in: usize,
+    /// Weights of these lie together, if they are more than one.
+    inputs: Range<usize>,
+    transform: Option<Transform<'a>>,
+    target: Target,
+}
+
+impl PackBlock<'_> {
+    /// Of a kernel of one element whose output channels lie together.
+    fn copy(&self) {
+        let start = self.places[0].start + self.first * self.channels_in;
+        let outputs = self.block.width.min(self.block.channels);
+        for input in self.inputs.clone() {
+            let values = &self.weight[input * self.strides.input + self.block.first..][..outputs];
+            // SAFETY: the block's part of the phase is this job's for this input channel, and `width` values long.
+            unsafe {
+                let target = self.target.0.add(start + input * self.block.width);
+                target.copy_from_nonoverlapping(values.as_ptr(), outputs);
+                target.add(outputs).write_bytes(0, self.block.width - outputs);
+            }
+        }
+    }
+}
+
+impl PackBlock<'_> {
+    /// Writes the weights of an element, for the channels of the block from `channel` on, of which `outputs` exist.
+    #[inline(always)]
+    fn write(&self, input: usize, element: usize, channel: usize, outputs: usize, mut values: [f32; LANES]) {
+        let (place, block) = (&self.places[element], self.block);
+        let start = place.start
+            + self.first * self.channels_in * place.elements
+            + (input * place.elements + place.index) * block.width
+            + channel;
+        values[outputs..].fill(0.0);
+        // SAFETY: the block's part of the phase is this job's for these input channels, and `width` of its channels are
+        // from here on.
+        unsafe {
+            let width = LANES.min(block.width - channel);
+            self.target.0.add(start).copy_from_nonoverlapping(values.as_ptr(), width);
+        }
+    }
+}
+
+impl WithSimd for PackBlock<'_> {
+    type Output = ();
+
+    /// By blocks of sixteen output channels and sixteen weights that lie together.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { weight, kernel, strides, places, block, inputs, transform, .. } = &self;
+        if strides.output == 1 && places.len() == 1 {
+            return self.copy();
+        }
+        let len = inputs.len() * kernel;
+        let mut kernels = vec![[0.0; LANES]; if transform.is_some() { len } else { 0 }];
+        for first in (0..block.width).step_by(LANES) {
+            let outputs = LANES.min(block.width - first).min(block.channels.saturating_sub(first));
+            let source = inputs.start * strides.input + (block.first + first) * strides.output;
+            for column in (0..len).step_by(LANES) {
+                let columns = LANES.min(len - column);
+                let values = if outputs > 0 {
+                    transposed(simd, &weight[source + column..], strides.output, [outputs, columns])
+                } else {
+                    [[0.0; LANES]; LANES]
+                };
+                if transform.is_some() {
+                    kernels[column..][..columns].copy_from_slice(&values[..columns]);
+                    continue;
+                }
+                let (mut input, mut element) = (inputs.start + column / kernel, column % kernel);
+                for values in values.into_iter().take(columns) {
+                    self.write(input, element, first, outputs, values);
+                    element += 1;
+                    if element == *kernel {
+                        (input, element) = (input + 1, 0);
+                    }
+                }
+            }
+            let Some(Transform { elements, len }) = transform else { continue };
+            for (input, kernel) in inputs.clone().zip(kernels.chunks_exact(*kernel)) {
+                for (depth, factors) in elements.iter().enumerate() {
+                    for element in 0..*len {
+                        let mut sum = [0.0f64; LANES];
+                        for (from, factor) in factors {
+                            let values = &kernel[from * len + element];
+                            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * f64::from(*value));
+                        }
+                        self.write(input, depth * len + element, first, outputs, sum.map(|sum| sum as f32));
+                    }
+                }
+            }
+        }
+    }
+}

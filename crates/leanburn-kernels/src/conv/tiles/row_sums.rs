@@ -1,0 +1,164 @@
+//! Register tiles with output channels in the lanes: for planes too small to fill vectors with positions.
+//!
+//! The same sums as [`super::tap_sums`], with the roles exchanged: two vectors of output channels times a few columns of
+//! one row, or of two short ones. Each loaded vector of weights serves all columns, each broadcast input both vectors.
+//! Every position that is computed is used, and elements of the kernel that read rows outside of the volume can be left
+//! out; in exchange the result comes out transposed.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use crate::conv::tiles::tap_sums::{Registers, Tap};
+use crate::simd::{load, store};
+
+/// The sums of one block of output channels at one row or two.
+#[derive(Debug)]
+pub(crate) struct RowSums<'a> {
+    /// Packed values from the row's first position on, `channel_stride` from one channel to the next.
+    pub input: &'a [f32],
+    /// Distance between channels of the input.
+    pub channel_stride: usize,
+    /// `[channels][elements][width]`.
+    pub weight: &'a [f32],
+    /// Elements per channel among the weights.
+    pub elements: usize,
+    /// Channels to sum over.
+    pub channels: usize,
+    /// Elements to sum over.
+    pub taps: &'a [Tap],
+    /// Output channels: two vectors.
+    pub width: usize,
+    /// Rows: one or two.
+    pub rows: usize,
+    /// Columns of each.
+    pub columns: usize,
+    /// Positions from one row to the next.
+    pub row_stride: usize,
+    /// `[position][width]`, of which the columns of each row are written.
+    pub target: &'a mut [f32],
+    /// Whether to add to what the target holds.
+    pub add: bool,
+}
+
+impl RowSums<'_> {
+    /// Computes the sums.
+    ///
+    /// # Panics
+    ///
+    /// If a slice is too short, or the width is not two vectors.
+    pub(crate) fn run(self, arch: Arch) {
+        let furthest = self.taps.iter().map(|tap| tap.offset).max().unwrap_or(0);
+        let last = self.channels.saturating_sub(1) * self.channel_stride;
+        let reads = self.channels > 0 && !self.taps.is_empty();
+        let positions = (self.rows - 1) * self.row_stride + self.columns;
+        assert!(positions * self.width <= self.target.len(), "too little room");
+        assert!(!reads || last + furthest + positions <= self.input.len(), "too little input");
+        assert!(self.taps.iter().all(|tap| tap.weight < self.elements), "a tap without weight");
+        assert!(self.channels * self.elements * self.width <= self.weight.len(), "too few weights");
+        arch.dispatch(self);
+    }
+
+    /// The sums at `COLUMNS` columns of `ROWS` rows.
+    ///
+    /// # Safety
+    ///
+    /// The slices are as long as [`RowSums::run`] checks, the width is two vectors, and there are that many rows, and
+    /// columns from `column` on.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const ROWS: usize, const COLUMNS: usize>(&mut self, simd: S, column: usize) {
+        let (width, pitch) = (2 * S::F32_LANES, self.row_stride);
+        let target = self.target.as_mut_ptr().wrapping_add(column * width);
+        let mut sums = [[[simd.splat_f32s(0.0); 2]; COLUMNS]; ROWS];
+        if self.add {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (column, [low, high]) in sums.iter_mut().enumerate() {
+                    // SAFETY: `run` has checked that the target holds two vectors for the last column of the last row.
+                    unsafe {
+                        let source = target.add((row * pitch + column) * width);
+                        (*low, *high) = (load::<S>(source), load::<S>(source.add(S::F32_LANES)));
+                    }
+                }
+            }
+        }
+        for channel in 0..self.channels {
+            let input = self.input.as_ptr().wrapping_add(channel * self.channel_stride + column);
+            let weight = self.weight.as_ptr().wrapping_add(channel * self.elements * width);
+            for tap in self.taps {
+                // SAFETY: `run` has checked that each tap's weights exist, two vectors of them.
+                let weights = unsafe {
+                    let weight = weight.add(tap.weight * width);
+                    [load::<S>(weight), load::<S>(weight.add(S::F32_LANES))]
+                };
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    for (column, sums) in sums.iter_mut().enumerate() {
+                        // SAFETY: `run` has checked the last channel at the furthest tap for the last column.
+                        let value = simd.splat_f32s(unsafe { *input.add(tap.offset + row * pitch + column) });
+                        for (sum, weight) in sums.iter_mut().zip(weights) {
+                            *sum = simd.mul_add_e_f32s(value, weight, *sum);
+                        }
+                    }
+                }
+            }
+        }
+        for (row, sums) in sums.into_iter().enumerate() {
+            for (column, [low, high]) in sums.into_iter().enumerate() {
+                // SAFETY: as for the loads above.
+                unsafe {
+                    let target = target.add((row * pitch + column) * width);
+                    store::<S>(target, low);
+                    store::<S>(target.add(S::F32_LANES), high);
+                }
+            }
+        }
+    }
+}
+
+/// Rows that [`RowSums`] may be asked for at once.
+pub(crate) fn rows_together(registers: Registers, columns: usize) -> usize {
+    if 2 * columns <= most_columns(registers.count) { 2 } else { 1 }
+}
+
+/// Columns, of all rows together, whose sums fit the registers.
+#[inline(always)]
+fn most_columns(registers: usize) -> usize {
+    if registers >= 32 { 12 } else { 6 }
+}
+
+impl WithSimd for RowSums<'_> {
+    type Output = ();
+
+    /// Divides the row into parts of nearly equal length that fit the registers.
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        assert_eq!(self.width, 2 * S::F32_LANES);
+        let parts = (self.rows * self.columns).div_ceil(most_columns(S::REGISTER_COUNT));
+        assert!(self.rows == 1 || parts <= 1, "two rows are too long");
+        for part in 0..parts {
+            let column = part * self.columns / parts;
+            let length = (part + 1) * self.columns / parts - column;
+            // SAFETY: the part lies inside of the row, and the width is two vectors.
+            unsafe {
+                match (self.rows, length, S::REGISTER_COUNT >= 32) {
+                    (1, 1, _) => self.tile::<S, 1, 1>(simd, column),
+                    (1, 2, _) => self.tile::<S, 1, 2>(simd, column),
+                    (1, 3, _) => self.tile::<S, 1, 3>(simd, column),
+                    (1, 4, _) => self.tile::<S, 1, 4>(simd, column),
+                    (1, 5, _) => self.tile::<S, 1, 5>(simd, column),
+                    (1, 6, _) => self.tile::<S, 1, 6>(simd, column),
+                    (1, 7, true) => self.tile::<S, 1, 7>(simd, column),
+                    (1, 8, true) => self.tile::<S, 1, 8>(simd, column),
+                    (1, 9, true) => self.tile::<S, 1, 9>(simd, column),
+                    (1, 10, true) => self.tile::<S, 1, 10>(simd, column),
+                    (1, 11, true) => self.tile::<S, 1, 11>(simd, column),
+                    (1, 12, true) => self.tile::<S, 1, 12>(simd, column),
+                    (2, 1, _) => self.tile::<S, 2, 1>(simd, column),
+                    (2, 2, _) => self.tile::<S, 2, 2>(simd, column),
+                    (2, 3, _) => self.tile::<S, 2, 3>(simd, column),
+                    (2, 4, true) => self.tile::<S, 2, 4>(simd, column),
+                    (2, 5, true) => self.tile::<S, 2, 5>(simd, column),
+                    (2, 6, true) => self.tile::<S, 2, 6>(simd, column),
+                    _ => unreachable!("a part fits the registers"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Convolutions whose kernel has three or four elements along the depth, by about half the products.
+//!
+//! A few output planes that read neighbouring input planes are coefficients of a product of polynomials, which takes one
+//! product for each coefficient instead of one for each output and element: `Aᵀ (G g ⊙ Bᵀ d)`, the minimal filtering of
+//! Toom, Cook and Winograd ([Fast Algorithms for Convolutional Neural Networks](https://arxiv.org/abs/1509.09308)), here
+//! along the depth only. So rows and columns may have any stride: the products are summed over channels, rows and columns
+//! as in the direct method. They are a gather of their own, whose depth is [`DepthTransform::axis`].
+//!
+//! # Numerics
+//!
+//! Errors are relative to the largest of the planes that are read: about 1e-6 (in the L2 norm) with 64 channels,
+//! 1.2e-6 with four elements. What is
+//! not finite spreads to all planes of its group.
+
+use pulp::{Simd, WithSimd};
+
+use crate::conv::gather::axis::{Axis, AxisTap};
+use crate::conv::gather::problem::Gather;
+use crate::simd::{load, store};
+
+/// Planes that are read for a group of output planes, and the products that they take.
+const PRODUCTS: usize = 6;
+
+/// The finite points at which the polynomials are evaluated; the last is infinity. They are exact in float32, and their
+/// powers stay nearer to one than those of the simple points 0, ±1, ±2.
+const POINTS: [f64; PRODUCTS - 1] = [0.0, 0.625, -0.625, 1.5, -1.5];
+
+/// Fewest channels, in and out, for which the transforms pay.
+const LEAST_CHANNELS: usize = 6;
+
+/// Fewest products, with a transformed value or into one, for which the transforms pay.
+const LEAST_PRODUCTS: usize = 48;
+
+/// Fewest positions of the output for which transformed weights pay.
+const LEAST_POSITIONS: usize = 256;
+
+/// Most transformed weights for each position of the output: 64 KiB.
+const MOST_WEIGHTS: usize = 16 * 1024;
+
+/// Transformed weights that are close (1 MiB).
+const FEW_WEIGHTS: usize = 256 * 1024;
+
+/// How output planes come of transformed input planes.
+#[derive(Debug)]
+pub(crate) struct DepthTransform {
+    /// The depth of the products: for each product of a group a phase that reads its own transformed plane.
+    pub(crate) axis: Axis,
+    /// `G`: each transformed element of the kernel, as elements of the kernel and their factors.
+    pub(crate) elements: Vec<Vec<(usize, f64)>>,
+    /// The first plane that is read, of the first group.
+    first: isize,
+    /// Output planes, in all and of a group.
+    outputs: [usize; 2],
+    /// `Bᵀ`, how planes are transformed.
+    planes: [[f32; PRODUCTS]; PRODUCTS],
+    /// `Aᵀ`, how output planes come of the products.
+    results: Vec<[f32; PRODUCTS]>,
+}
+
+impl DepthTransform {
+    /// The transform of a gather's depth where that is faster, by measurements. Depends on the shape of an item only.
+    pub(crate) fn of(gather: &Gather) -> Option<Self> {
+        let Gather { groups, channels, axes, .. } = gather;
+        let [least, most] = [channels.iter().min(), channels.iter().max()].map(|channels| *channels.unwrap_or(&0));
+        let elements = axes[1].kernel * axes[2].kernel;
+        let positions: usize = axes.iter().map(|axis| axis.output).product();
+        let fits = Self::new(&axes[0])?;
+        let saves = fits.axis.output * 4 <= axes[0].output * axes[0].kernel * 3;
+        let pays = least >= LEAST_CHANNELS
+            && least * elements >= LEAST_PRODUCTS
+            && positions >= LEAST_POSITIONS
+            && groups * least * most * elements * PRODUCTS <= positions * MOST_WEIGHTS;
+        (saves && pays).then_some(fits)
+    }
+
+    /// Whether its weights are close enough to be read for each group of planes; transformed rows read them less often.
+    pub(crate) fn reads_few_weights(&self, gather: &Gather) -> bool {
+        let [_, rows, columns] = gather.axes.each_ref().map(|axis| axis.kernel);
+        gather.channels[0] * gather.channels[1] * rows * columns * PRODUCTS <= FEW_WEIGHTS
+    }
+
+    /// The transform of a depth, if there is one: where each output reads three or four neighbours.
+    pub(crate) fn new(axis: &Axis) -> Option<Self> {
+        let [taps] = &axis.taps[..] else { return None };
+        let mut taps = taps.clone();
+        taps.sort_unstable_by_key(|tap| tap.read);
+        let neighbours = taps.iter().enumerate().all(|(index, tap)| tap.read == index);
+        if axis.step != 1 || !neighbours || !(3..=4).contains(&taps.len()) {
+            return None;
+        }
+        let outputs = PRODUCTS + 1 - taps.len();
+        let planes = axis.output.div_ceil(outputs) * PRODUCTS;
+        let own = |product| vec![AxisTap { element: product, read: product }];
+        Some(Self {
+            axis: Axis {
+                input: planes,
+                output: planes,
+                kernel: PRODUCTS,
+                step: PRODUCTS,
+                first: 0,
+                taps: (0..PRODUCTS).map(own).collect(),
+            },
+            elements: (0..PRODUCTS).map(|product| element(product, &taps)).collect(),
+            first: axis.first,
+            outputs: [axis.output, outputs],
+            planes: std::array::from_fn(plane),
+            results: (0..outputs).map(|output| result(output, outputs)).collect(),
+        })
+    }
+
+    /// The planes of the volume that are transformed for a group; some are outside of it.
+    pub(crate) fn inputs(&self, group: usize) -> impl Iterator<Item = isize> {
+        let first = self.first + (group * self.outputs[1]) as isize;
+        first..first + PRODUCTS as isize
+    }
+
+    /// The output planes of a group.
+    pub(crate) fn outputs(&self, group: usize) -> std::ops::Range<usize> {
+        let [all, each] = self.outputs;
+        group * each..((group + 1) * each).min(all)
+    }
+}
+
+/// The finite points but one.
+fn others(but: usize) -> impl Iterator<Item = f64> {
+    POINTS.into_iter().enumerate().filter(move |(index, _)| *index != but).map(|(_, point)| point)
+}
+
+/// A row of `Bᵀ`: the coefficients, the lowest first, of the product of `x - point` over the other points.
+fn plane(product: usize) -> [f32; PRODUCTS] {
+    let mut factors = [0.0; PRODUCTS];
+    factors[0] = 1.0;
+    for point in others(product) {
+        for power in (0..PRODUCTS).rev() {
+            let lower = if power > 0 { factors[power - 1] } else { 0.0 };
+            factors[power] = lower - point * factors[power];
+        }
+    }
+    factors.map(|factor| factor as f32)
+}
+
+/// A row of `G`: the kernel's polynomial at a point, as elements and their factors.
+fn element(product: usize, taps: &[AxisTap]) -> Vec<(usize, f64)> {
+    let Some(point) = POINTS.get(product) else { return vec![(taps[taps.len() - 1].element, 1.0)] };
+    let scale: f64 = others(product).map(|other| point - other).product();
+    let factors = taps.iter().enumerate().map(|(power, tap)| (tap.element, point.powi(power as i32) / scale));
+    factors.filter(|(_, factor)| *factor != 0.0).collect()
+}
+
+/// A row of `Aᵀ`.
+fn result(output: usize, outputs: usize) -> [f32; PRODUCTS] {
+    let infinity = if output + 1 == outputs { 1.0 } else { 0.0 };
+    std::array::from_fn(|product| POINTS.get(product).map_or(infinity, |point| point.powi(output as i32) as f32))
+}
+
+/// Multiplies planes by one of a transform's matrices, in place.
+pub(crate) struct MixPlanes<'a> {
+    matrix: &'a [[f32; PRODUCTS]],
+    values: &'a mut [f32],
+    /// From one of the planes to the next.
+    stride: usize,
+    /// Runs within a plane, their length, and the distance from one to the next.
+    runs: [usize; 3],
+}
+
+impl<'a> MixPlanes<'a> {
+    /// Makes the planes of a group, one after the other in `values`, ready for the products.
+    pub(crate) fn inputs(transform: &'a DepthTransform, values: &'a mut [f32]) -> Self {
+        let stride = values.len() / PRODUCTS;
+        Self { matrix: &transform.planes, values, stride, runs: [1, stride, 0] }
+    }
+
+    /// Makes the sums of a group's products, `stride` from one to the next, its output planes.
+    pub(crate) fn outputs(
+        transform: &'a DepthTransform,
+        values: &'a mut [f32],
+        stride: usize,
+        runs: [usize; 3],
+    ) -> Self {
+        Self { matrix: &transform.results, values, stride, runs }
+    }
+}
+
+impl WithSimd for MixPlanes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { matrix, values, stride, runs: [runs, len, run_stride] } = self;
+        let end = (runs - 1) * run_stride + len;
+        assert!(end <= stride && (PRODUCTS - 1) * stride + end <= values.len() && matrix.len() <= PRODUCTS);
+        let whole = len - len % S::F32_LANES;
+        for first in (0..runs).map(|run| run * run_stride) {
+            let start = values.as_mut_ptr();
+            for place in (first..first + whole).step_by(S::F32_LANES) {
+                let mut planes = [simd.splat_f32s(0.0); PRODUCTS];
+                for (plane, value) in planes.iter_mut().enumerate() {
+                    // SAFETY: the run has a whole vector from here on, and each of the planes has the run.
+                    *value = unsafe { load::<S>(start.add(plane * stride + place)) };
+                }
+                for (plane, factors) in matrix.iter().enumerate() {
+                    let mut sum = simd.mul_f32s(simd.splat_f32s(factors[0]), planes[0]);
+                    for (factor, value) in factors[1..].iter().zip(&planes[1..]) {
+                        sum = simd.mul_add_e_f32s(simd.splat_f32s(*factor), *value, sum);
+                    }
+                    // SAFETY: as above; the matrix has no more rows than there are planes.
+                    unsafe { store::<S>(start.add(plane * stride + place), sum) };
+                }
+            }
+            for place in first + whole..first + len {
+                let planes: [f32; PRODUCTS] = std::array::from_fn(|plane| values[plane * stride + place]);
+                for (plane, factors) in matrix.iter().enumerate() {
+                    let more = factors[1..].iter().zip(&planes[1..]);
+                    let sum = more.fold(factors[0] * planes[0], |sum, (factor, value)| factor.mul_add(*value, sum));
+                    values[plane * stride + place] = sum;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use proptest::prelude::*;
+    use pulp::Arch;
+
+    use super::*;
+    use crate::conv::geometry::{ConvShape, Input, Output};
+    use crate::conv::reference::{Case, ResidualKind, cases, cube, exact_and_found, random};
+    use crate::{Activation, Element, simd};
+
+    fn gather(shape: &ConvShape, forward: bool) -> Gather {
+        if forward { Gather::forward(shape) } else { Gather::data_gradient(shape) }
+    }
+
+    /// By transformed planes, whether that pays or not.
+    fn transformed<E: Element>(
+        arch: Arch,
+        forward: bool,
+        shape: &ConvShape,
+        input: Input<'_, E>,
+        weight: &[f32],
+        output: Output<'_, E>,
+    ) {
+        let gather = gather(shape, forward);
+        let transform = DepthTransform::new(&gather.axes[0]);
+        assert!(transform.is_some(), "{shape:?}");
+        gather.run(arch, transform, input, weight, output);
+    }
+
+    /// Compares with plain loops. An error is relative to the largest sum, as planes of a group share their errors.
+    fn compare<E: Element>(case: &Case, forward: bool, tolerance: f64, arch: Arch) {
+        let (exact, found) = exact_and_found::<E>(case, forward, &|s, i, w, o| transformed(arch, forward, s, i, w, o));
+        let most = exact.iter().map(|exact| exact.magnitude).fold(0.0, f64::max);
+        for (index, (exact, found)) in exact.iter().zip(&found).enumerate() {
+            let error = (f64::from(found.to_f32()) - exact.value).abs();
+            let allowed = tolerance * exact.value.abs() + 2e-6 * most + 1e-7;
+            assert!(error <= allowed, "{arch:?} {case:?} element {index}: {found:?}, exactly {}", exact.value);
+        }
+    }
+
+    fn check_case(case: &Case) {
+        for forward in [true, false] {
+            for arch in simd::available() {
+                compare::<f32>(case, forward, 2e-7, arch);
+            }
+            compare::<bf16>(case, forward, 0.00391, simd::best());
+            compare::<f16>(case, forward, 0.0005, simd::best());
+        }
+    }
+
+    /// The case with another kernel along the depth, of stride one, and the rest as it is.
+    fn of_depth(mut case: Case, depth: usize, kernel: usize) -> Case {
+        let shape = &mut case.shape;
+        (shape.input[0], shape.kernel[0], shape.stride[0], shape.dilation[0]) = (depth, kernel, 1, 1);
+        case
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(150))]
+
+        #[test]
+        fn every_shape_agrees_with_plain_loops(case in cases(), depth in 1usize..=13, kernel in 3usize..=4) {
+            check_case(&of_depth(case, depth, kernel));
+        }
+    }
+
+    #[test]
+    fn every_depth() {
+        for (depth, kernel) in (1..=13).flat_map(|depth| [(depth, 3), (depth, 4)]) {
+            for padding in [[0, 0], [1, 1], [0, 2], [3, 1], [4, 0]] {
+                if depth + padding[0] + padding[1] >= kernel {
+                    let mut shape = ConvShape { kernel: [kernel, 3, 2], stride: [1, 2, 1], ..cube([3, 5], 5, 3, 1, 1) };
+                    (shape.input[0], shape.padding[0]) = (depth, padding);
+                    let (prologue, residual) = (Some(Activation::Silu), ResidualKind::InPlace);
+                    check_case(&Case { shape, prologue, bias: true, residual, seed: 3 });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_of_models() {
+        let shapes = [
+            ConvShape { stride: [1, 2, 2], ..cube([16, 24], 9, 3, 1, 1) },
+            cube([16, 16], 9, 4, 1, 1),
+            // Output channels in the lanes, and weights in parts.
+            ConvShape { stride: [1, 2, 2], input: [9, 8, 7], ..cube([70, 33], 1, 3, 1, 1) },
+            ConvShape { input: [5, 5, 4], ..cube([260, 32], 1, 3, 1, 1) },
+            // Tiles of columns, and of rows.
+            ConvShape { input: [5, 1, 140], kernel: [3, 1, 3], ..cube([300, 2], 1, 3, 1, 1) },
+            ConvShape { input: [5, 41, 20], ..cube([24, 2], 1, 3, 1, 1) },
+            ConvShape { groups: 3, kernel: [3, 1, 1], ..cube([24, 12], 8, 3, 1, 1) },
+        ];
+        for shape in shapes {
+            let residual = ResidualKind::Of;
+            let case = Case { shape, prologue: Some(Activation::Silu), bias: true, residual, seed: 2 };
+            for (forward, arch) in
+                [true, false].into_iter().flat_map(|way| simd::available().into_iter().map(move |arch| (way, arch)))
+            {
+                compare::<f32>(&case, forward, 2e-7, arch);
+            }
+        }
+    }
+
+    #[test]
+    fn where_it_pays() {
+        let pays =
+            |shape: &ConvShape| [true, false].map(|forward| DepthTransform::of(&gather(shape, forward)).is_some());
+        let plain = cube([16, 16], 16, 3, 1, 1);
+        for shape in [plain, ConvShape { stride: [1, 2, 2], ..plain }, cube([16, 16], 12, 4, 1, 1)] {
+            assert_eq!(pays(&shape), [true, true], "{shape:?}");
+        }
+        let direct = [
+            ConvShape { stride: [2, 1, 1], ..plain },
+            ConvShape { dilation: [2, 1, 1], ..plain },
+            ConvShape { kernel: [2, 3, 3], ..plain },
+            ConvShape { kernel: [5, 3, 3], ..plain },
+            ConvShape { kernel: [3, 1, 1], padding: [[1, 1], [0, 0], [0, 0]], ..plain },
+            ConvShape { input: [2, 32, 32], ..plain },
+            cube([1, 32], 16, 3, 1, 1),
+            cube([32, 1], 16, 3, 1, 1),
+            cube([512, 512], 4, 3, 1, 1),
+        ];
+        for shape in direct {
+            assert_eq!(pays(&shape), [false, false], "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn the_sums_stay_exact() {
+        for (kernel, most) in [(3, 1e-6), (4, 1.4e-6)] {
+            let case = Case::plain(cube([64, 8], 12, kernel, 1, 1));
+            let run = |s: &_, i: Input<'_, f32>, w: &_, o: Output<'_, f32>| transformed(simd::best(), true, s, i, w, o);
+            let (exact, found) = exact_and_found::<f32>(&case, true, &run);
+            let square = |value: f64| value * value;
+            let wrong: f64 =
+                exact.iter().zip(&found).map(|(exact, found)| square(f64::from(*found) - exact.value)).sum();
+            let error = (wrong / exact.iter().map(|exact| square(exact.value)).sum::<f64>()).sqrt();
+            assert!(error < most, "{kernel} {error}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_matter() {
+        for channels in [[9, 7], [50, 40]] {
+            let shape =
+                ConvShape { batch_size: 2, input: [19, 13, 11], stride: [1, 2, 2], ..cube(channels, 1, 3, 1, 1) };
+            let (input, weight) = (random(shape.input_len(), 1), random(shape.weight_len(), 2));
+            let on = |threads| {
+                let mut output = vec![0.0; shape.output_len()];
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let output_of = Output::plain(&mut output);
+                pool.install(|| transformed(simd::best(), true, &shape, Input::plain(&input), &weight, output_of));
+                output
+            };
+            let one = on(1);
+            assert!([2, 3, 16].into_iter().all(|threads| on(threads) == one));
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Transforms that save products: along the depth, and along the height.
+
+pub(crate) mod depth_transform;
+pub(crate) mod winograd;

@@ -1,0 +1,36 @@
+//! Which lanes the weight gradient of a shape takes.
+
+use crate::conv::geometry::ConvShape;
+
+/// Output channels that fill a vector.
+const VECTOR: usize = 16;
+/// Positions without strides from which on dot products are as fast, or faster.
+const MANY_POSITIONS: usize = 16 * 1024;
+/// Input channels, without a kernel that uses each more than once, from which on transposing the gradient pays.
+const MANY_CHANNELS: usize = 96;
+
+/// What the lanes of a vector hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lanes {
+    /// Positions: a sum is a dot product, of [`DotProducts`](super::dot_products::DotProducts).
+    Positions,
+    /// Output channels: sums are those of [`OuterProducts`](super::outer_products::OuterProducts).
+    Channels,
+}
+
+impl Lanes {
+    /// Channels, where they fill vectors, and where dot products would be short or of strided rows.
+    pub(crate) fn of(shape: &ConvShape) -> Self {
+        let [channels_in, channels_out] = [shape.channels_in, shape.channels_out].map(|all| all / shape.groups);
+        let vectors = channels_out.div_ceil(VECTOR);
+        let empty = vectors * VECTOR - channels_out;
+        let positions = shape.batch_size * shape.output().iter().product::<usize>();
+        let channels = if shape.stride.iter().product::<usize>() > 1 {
+            empty <= vectors * VECTOR / 4
+        } else {
+            let reused = shape.kernel != [1; 3] || channels_in >= MANY_CHANNELS;
+            reused && positions < MANY_POSITIONS && vectors > 1 && empty <= vectors * VECTOR / 8
+        };
+        if channels { Self::Channels } else { Self::Positions }
+    }
+}

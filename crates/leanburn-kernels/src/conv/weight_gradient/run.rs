@@ -1,0 +1,340 @@
+//! Gradient of a convolution's weight.
+//!
+//! `gw[o][i][k] = sum over positions p of g[o][p] * x[i][p + offset(k)]`: each element of the weight is the dot product of
+//! two packed rows, a channel of the output gradient and a channel of the input, shifted (see `packing::planes`).
+//! Either the lanes of a vector are positions: nothing is transposed and no channel is padded, so that few channels cost
+//! as little as many. Or they are output channels ([`Lanes`]): no lanes are added up, and no position is wasted.
+
+use std::sync::Mutex;
+
+use pulp::Arch;
+use rayon::prelude::*;
+
+use crate::conv::check::{check_input, check_shape};
+use crate::conv::geometry::{ConvShape, Input};
+use crate::conv::weight_gradient::lanes::Lanes;
+use crate::conv::weight_gradient::plan::WeightPlan;
+use crate::conv::weight_gradient::scratch::Scratch;
+use crate::conv::weight_gradient::task::WeightTask;
+use crate::parallel::{for_each, threads};
+use crate::{Element, simd};
+
+/// Gradient of the weight of a convolution, `[channels_out, channels_in / groups, kernel..]`, into `target`.
+///
+/// # Shapes
+///
+/// `input`: `[batch_size, channels_in, input..]`; `gradient` (of the output): `[batch_size, channels_out, output..]`. Both
+/// may have a prologue. Swap them for the transposed convolution.
+///
+/// # Memory
+///
+/// Per thread about 768 KiB for the packed rows of a tile and about 512 KiB for partial sums (more only for a single row
+/// of many thousand columns, or a kernel of many thousand elements). Where the positions are cut into parts, the parts'
+/// results: 4 MiB, or twice the weight if that is more. With several items 8 bytes for each weight.
+///
+/// # Numerics
+///
+/// Float32 products are added up in registers, over about a thousand positions in the lanes of four vectors or over about
+/// a hundred positions of each channel, these sums in float32 over some thousand positions, and such sums in float32
+/// again; parts in float64: within 1e-6 of the exact sum, relative. A product of an infinite input and a gradient outside
+/// of the volume may give no number. The result does not depend on the number of threads.
+///
+/// # Panics
+///
+/// If a slice does not have the length that the shape says.
+pub fn weight_gradient<E: Element>(shape: &ConvShape, input: Input<E>, gradient: Input<E>, target: &mut [f32]) {
+    let one = |shape: &ConvShape, input, gradient, target: &mut [f32]| {
+        weight_gradient_on(simd::best(), Lanes::of(shape), shape, input, gradient, target);
+    };
+    let batch_size = shape.batch_size;
+    if batch_size < 2 || shape.output_len() == 0 {
+        return one(shape, input, gradient, target);
+    }
+    check_input(shape, &input, shape.channels_in, shape.input_len());
+    check_input(shape, &gradient, shape.channels_out, shape.output_len());
+    // Item by item, in float64: a large batch gives what its micro-batches add up to.
+    let mut sums = vec![0.0f64; target.len()];
+    for item in 0..batch_size {
+        let (input, gradient) = (input.item(item, batch_size), gradient.item(item, batch_size));
+        one(&ConvShape { batch_size: 1, ..*shape }, input, gradient, target);
+        sums.iter_mut().zip(&*target).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    target.iter_mut().zip(sums).for_each(|(target, sum)| *target = sum as f32);
+}
+
+/// [`weight_gradient`] by these instructions, with these lanes.
+fn weight_gradient_on<E: Element>(
+    arch: Arch,
+    lanes: Lanes,
+    shape: &ConvShape,
+    input: Input<E>,
+    gradient: Input<E>,
+    target: &mut [f32],
+) {
+    check_shape(shape);
+    check_input(shape, &input, shape.channels_in, shape.input_len());
+    check_input(shape, &gradient, shape.channels_out, shape.output_len());
+    assert_eq!(target.len(), shape.weight_len(), "the target is not of the length that the shape says");
+    if target.is_empty() || shape.output_len() == 0 {
+        return target.fill(0.0);
+    }
+    let plan = WeightPlan::new(shape, lanes);
+    let mut partial = vec![0.0; (plan.parts - 1) * target.len()];
+    let weights = std::iter::once(&mut *target).chain(partial.chunks_exact_mut(shape.weight_len()));
+    let mut tasks: Vec<Task> = Vec::with_capacity(plan.tasks());
+    for (part, weight) in weights.enumerate() {
+        tasks.extend(blocks(&plan, weight).into_iter().enumerate().map(|(block, columns)| (part, block, columns)));
+    }
+    let scratches = Mutex::new(Vec::new());
+    for_each(tasks, shape.multiplications(), |(part, block, columns)| {
+        let scratch = scratches.lock().unwrap().pop().unwrap_or_else(|| Scratch::new(arch, &plan));
+        let scratch = WeightTask::new(arch, &plan, block, columns, scratch).run(input, gradient, part);
+        scratches.lock().unwrap().push(scratch);
+    });
+    add_parts(target, &partial);
+}
+
+/// Bytes that [`weight_gradient`] takes at most, of a weight and an output that are not empty.
+pub(crate) fn workspace(shape: &ConvShape) -> usize {
+    let sums = if shape.batch_size < 2 { 0 } else { shape.weight_len() * size_of::<f64>() };
+    let item = ConvShape { batch_size: shape.batch_size.min(1), ..*shape };
+    let (arch, plan) = (simd::best(), WeightPlan::new(&item, Lanes::of(&item)));
+    let partial = (plan.parts - 1) * shape.weight_len() * size_of::<f32>();
+    // Each channel has a column in each block of the input.
+    let columns = plan.parts * plan.blocks().0 * shape.channels_out * size_of::<&mut [f32]>();
+    let tasks = plan.tasks() * size_of::<Task>() + columns;
+    let scratch = Scratch::bytes(arch, &plan) + WeightTask::bytes(&plan);
+    sums + partial + tasks + threads(plan.tasks(), item.multiplications()) * scratch
+}
+
+/// The part, the block and its columns of the weight.
+type Task<'a> = (usize, usize, Vec<&'a mut [f32]>);
+
+/// Cuts a weight into blocks, `[group][block out][block in][channel out]`, each `[channel in][kernel..]`.
+fn blocks<'a>(plan: &WeightPlan, weight: &'a mut [f32]) -> Vec<Vec<&'a mut [f32]>> {
+    let (channels_in, channels_out) = plan.channels();
+    let (blocks_in, blocks_out) = plan.blocks();
+    let columns = |block: usize| (channels_out - block / blocks_in % blocks_out * plan.block_out).min(plan.block_out);
+    let blocks = plan.shape.groups * blocks_out * blocks_in;
+    let mut blocks: Vec<_> = (0..blocks).map(|block| Vec::with_capacity(columns(block))).collect();
+    for (channel, column) in weight.chunks_exact_mut(channels_in * plan.elements()).enumerate() {
+        let block_out = channel / channels_out * blocks_out + channel % channels_out / plan.block_out;
+        for (block_in, column) in column.chunks_mut(plan.block_in * plan.elements()).enumerate() {
+            blocks[block_out * blocks_in + block_in].push(column);
+        }
+    }
+    blocks
+}
+
+/// Adds the sums of the other parts to those of the first.
+fn add_parts(target: &mut [f32], partial: &[f32]) {
+    const PIECE: usize = 4096;
+    if partial.is_empty() {
+        return;
+    }
+    let len = target.len();
+    target.par_chunks_mut(PIECE).enumerate().for_each(|(piece, target)| {
+        for (index, target) in target.iter_mut().enumerate() {
+            let parts = partial[piece * PIECE + index..].iter().step_by(len);
+            *target = parts.fold(f64::from(*target), |sum, part| sum + f64::from(*part)) as f32;
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        Activation,
+        conv::{
+            Prologue,
+            reference::{cube, exact_input, for_each_product, random, random_elements},
+        },
+    };
+
+    /// Every instruction set with either lanes.
+    fn every_kernel() -> impl Iterator<Item = (Arch, Lanes)> {
+        let lanes = [Lanes::Positions, Lanes::Channels];
+        simd::available().into_iter().flat_map(move |arch| lanes.map(|lanes| (arch, lanes)))
+    }
+
+    /// Compares with the definition for every instruction set, by the relative error of the whole weight.
+    fn compare<E: Element>(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
+        let rows = [shape.channels_in, shape.channels_out].map(|channels| shape.batch_size * channels);
+        let lens = [shape.input_len(), shape.output_len()];
+        let values: [Vec<E>; 2] = std::array::from_fn(|of| random_elements(lens[of], seed ^ of as u64));
+        let [scale, shift] = [2, 3].map(|of| random(rows[0].max(rows[1]), seed ^ of));
+        let [input, gradient] = std::array::from_fn(|of| {
+            let (scale, shift) = (&scale[..rows[of]], &shift[..rows[of]]);
+            Input {
+                values: &values[of][..],
+                prologue: activations[of].map(|activation| Prologue { scale, shift, activation }),
+            }
+        });
+        let [exact_input, exact_gradient] =
+            [(input, 0), (gradient, 1)].map(|(input, of)| exact_input(&input, (lens[of] / rows[of]).max(1)));
+        let mut exact = vec![0.0; shape.weight_len()];
+        for_each_product(shape, |output, weight, input| {
+            exact[weight] += exact_gradient[output].value * exact_input[input].value;
+        });
+        for (arch, lanes) in every_kernel() {
+            let mut found = vec![f32::NAN; shape.weight_len()];
+            weight_gradient_on(arch, lanes, shape, input, gradient, &mut found);
+            let error: f64 = found.iter().zip(&exact).map(|(found, exact)| (f64::from(*found) - exact).powi(2)).sum();
+            let size: f64 = exact.iter().map(|exact| exact * exact).sum();
+            assert!(
+                error.sqrt() <= 1e-5 * size.sqrt() + 1e-30,
+                "{arch:?} {lanes:?} {shape:?} {}",
+                (error / size).sqrt()
+            );
+        }
+    }
+
+    /// Compares for every element and with and without a prologue.
+    fn compare_all(shape: &ConvShape) {
+        compare::<f32>(shape, [None, None], 1);
+        compare::<f32>(shape, [Some(Activation::Silu), Some(Activation::LeakyRelu(0.1))], 2);
+        compare::<bf16>(shape, [Some(Activation::Relu), None], 3);
+        compare::<f16>(shape, [None, Some(Activation::None)], 4);
+    }
+
+    /// Small shapes of every kind.
+    fn shapes() -> impl Strategy<Value = ConvShape> {
+        let axis = || (1usize..=12, 1usize..=5, 1usize..=3, 1usize..=2, [0usize..=3, 0usize..=3]);
+        let shape = (1usize..=2, 1usize..=20, 1usize..=20, 1usize..=3, [axis(), axis(), axis()]).prop_map(
+            |(batch_size, channels_in, channels_out, groups, axes)| ConvShape {
+                batch_size,
+                channels_in: channels_in.next_multiple_of(groups),
+                channels_out: channels_out.next_multiple_of(groups),
+                groups,
+                input: axes.each_ref().map(|axis| axis.0),
+                kernel: axes.each_ref().map(|axis| axis.1),
+                stride: axes.each_ref().map(|axis| axis.2),
+                dilation: axes.each_ref().map(|axis| axis.3),
+                padding: axes.map(|axis| axis.4),
+            },
+        );
+        let work = |shape: &ConvShape| shape.weight_len() * shape.output_len() / shape.channels_out;
+        shape.prop_filter("too much work", move |shape| work(shape) < 1_000_000)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 40 } else { 1000 }))]
+
+        #[test]
+        fn every_shape_agrees_with_the_definition(
+            shape in shapes(),
+            seed in any::<u64>(),
+            prologue in any::<bool>(),
+            element in 0..3,
+        ) {
+            let activations = [prologue.then_some(Activation::Silu), None];
+            match element {
+                0 => compare::<f32>(&shape, activations, seed),
+                1 => compare::<bf16>(&shape, activations, seed),
+                _ => compare::<f16>(&shape, activations, seed),
+            }
+        }
+    }
+
+    #[test]
+    fn usual_layers() {
+        for shape in [
+            cube([1, 8], 9, 3, 1, 1),
+            cube([8, 1], 9, 3, 1, 1),
+            cube([6, 5], 7, 1, 1, 0),
+            cube([3, 4], 10, 4, 2, 1),
+            cube([3, 4], 9, 3, 2, 1),
+            cube([4, 3], 8, 2, 2, 0),
+            ConvShape { stride: [1, 2, 2], ..cube([3, 4], 9, 3, 2, 1) },
+            ConvShape { groups: 3, batch_size: 2, ..cube([6, 9], 6, 3, 1, 1) },
+        ] {
+            compare_all(&shape);
+        }
+    }
+
+    #[test]
+    fn more_channels_than_a_block() {
+        compare_all(&cube([40, 70], 3, 3, 1, 1));
+        compare_all(&cube([70, 40], 2, 3, 1, 1));
+        compare_all(&ConvShape { input: [2, 3, 4], ..cube([130, 70], 4, 1, 1, 0) });
+        compare_all(&ConvShape { groups: 2, ..cube([80, 140], 2, 2, 1, 0) });
+    }
+
+    #[test]
+    fn more_rows_than_a_tile_and_more_depth_than_a_march() {
+        compare_all(&ConvShape { input: [3, 40, 33], ..cube([2, 3], 1, 3, 1, 1) });
+        compare_all(&ConvShape { input: [30, 5, 4], batch_size: 2, ..cube([2, 3], 1, 3, 1, 1) });
+        compare_all(&ConvShape { input: [2, 3, 1100], ..cube([2, 1], 1, 1, 1, 0) });
+        compare_all(&ConvShape { input: [2, 3, 1100], ..cube([1, 2], 1, 3, 2, 1) });
+    }
+
+    #[test]
+    fn parts_add_up() {
+        let shape = ConvShape { input: [20, 40, 40], batch_size: 2, ..cube([6, 5], 1, 3, 1, 1) };
+        for lanes in [Lanes::Positions, Lanes::Channels] {
+            assert!(WeightPlan::new(&shape, lanes).parts > 1);
+        }
+        compare::<f32>(&shape, [None, None], 5);
+    }
+
+    /// Sums of one sign are the worst: nothing cancels, and the sum grows beyond what is added to it.
+    #[test]
+    fn sums_over_many_positions_stay_exact() {
+        let shape = ConvShape { input: [40, 96, 96], ..cube([1, 1], 1, 1, 1, 0) };
+        let [input, gradient] = [1, 2].map(|seed| random(shape.input_len(), seed).into_iter().map(f32::abs));
+        let (input, gradient): (Vec<f32>, Vec<f32>) = (input.collect(), gradient.collect());
+        let exact: f64 = input.iter().zip(&gradient).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
+        for (arch, lanes) in every_kernel() {
+            let mut found = [f32::NAN];
+            weight_gradient_on(arch, lanes, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
+            assert!((f64::from(found[0]) / exact - 1.0).abs() < 1e-6, "{arch:?} {lanes:?} {found:?} {exact}");
+        }
+    }
+
+    /// Blocks of different sizes, and marches with different rows outside, in the scratch of one another.
+    #[test]
+    fn a_task_leaves_nothing_behind_for_the_next() {
+        compare::<f32>(&ConvShape { input: [2, 60, 20], ..cube([67, 33], 1, 3, 1, 1) }, [None, None], 7);
+        compare::<f32>(&ConvShape { input: [2, 120, 20], ..cube([67, 33], 1, 3, 2, 1) }, [None, None], 8);
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_matter() {
+        let shape = ConvShape { input: [20, 40, 40], batch_size: 2, ..cube([6, 5], 1, 3, 1, 1) };
+        let [input, gradient] = [shape.input_len(), shape.output_len()].map(|len| random(len, 6));
+        let results = [1, 2, 3, 7].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            [Lanes::Positions, Lanes::Channels].map(|lanes| {
+                let mut target = vec![f32::NAN; shape.weight_len()];
+                let (input, gradient) = (Input::plain(&input[..]), Input::plain(&gradient[..]));
+                pool.install(|| weight_gradient_on(simd::best(), lanes, &shape, input, gradient, &mut target));
+                target
+            })
+        });
+        results.iter().for_each(|result| assert!(*result == results[0]));
+    }
+
+    #[test]
+    fn an_empty_output_gives_zeros() {
+        for shape in [
+            cube([2, 3], 2, 3, 1, 0),
+            ConvShape { batch_size: 0, ..cube([2, 3], 4, 3, 1, 1) },
+            cube([2, 3], 0, 1, 1, 0),
+        ] {
+            let (input, mut target) = (vec![1.0; shape.input_len()], vec![f32::NAN; shape.weight_len()]);
+            weight_gradient::<f32>(&shape, Input::plain(&input), Input::plain(&[]), &mut target);
+            assert_eq!(target, vec![0.0; shape.weight_len()]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the target is not of the length that the shape says")]
+    fn a_target_of_wrong_length_is_refused() {
+        let input = Input::plain(&[0.0]);
+        weight_gradient(&cube([1, 1], 1, 1, 1, 0), input, input, &mut [0.0; 2]);
+    }
+}

@@ -1,0 +1,90 @@
+//! The gradient of a convolution's input on every engine.
+
+use burn::tensor::{Tensor, ops::ConvOptions};
+use leanburn_kernels::axis_map::AxisMap;
+use leanburn_kernels::conv::{self, ConvShape, Input};
+
+use super::composed;
+use super::shape::shape;
+use crate::cube;
+use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
+use crate::recording::{Call, Recorder};
+
+/// The gradient of the convolution's input (behind norm and activation) from the gradient of its output.
+pub(crate) struct DataGradient<'a> {
+    pub(crate) gradient: &'a Tensor<5>,
+    pub(crate) weight: &'a Tensor<5>,
+    /// Dimensions of the input.
+    pub(crate) input: [usize; 5],
+    pub(crate) options: &'a ConvOptions<3>,
+}
+
+impl DataGradient<'_> {
+    fn shape(&self) -> ConvShape {
+        shape(self.input, self.weight.dims(), self.options)
+    }
+}
+
+impl Computation for DataGradient<'_> {
+    type Output = Tensor<5>;
+
+    fn engine(&self) -> Engine {
+        Engine::of(self.gradient)
+    }
+
+    fn recorded(self, recorder: Recorder) -> Tensor<5> {
+        let shape = self.shape();
+        let workspace = float32_bytes(self.weight) + conv::data_gradient_workspace(&shape);
+        let call = Call::new(recorder, "conv3d_data_gradient").reads(self.gradient).reads(self.weight);
+        call.costs(shape.flops(), workspace).record_one(self.input, self.gradient.dtype())
+    }
+
+    fn on_cpu<E: Stored>(self) -> Tensor<5> {
+        let shape = self.shape();
+        let gradient = CpuTensor::of(self.gradient.clone());
+        let weight = to_f32(self.weight);
+        let values = conv::data_gradient_fresh(&shape, Input::plain(gradient.values::<E>()), &weight, None);
+        CpuTensor::from_vec(values, self.input).into_tensor()
+    }
+
+    /// The gradient of the output, with zeros between the strides, convolved with the kernel turned around.
+    ///
+    /// Burn's own gradient is autotuned, and some of the kernels that it tries copy the volume once for each element of the
+    /// convolution's kernel. Those that its convolution tries need little memory.
+    fn on_cube(self) -> Tensor<5> {
+        let Self { gradient, weight, options, .. } = self;
+        let shape = self.shape();
+        let reach: [usize; 3] = std::array::from_fn(|axis| shape.dilation[axis] * (shape.kernel[axis] - 1));
+        if (0..3).any(|axis| shape.padding[axis].iter().any(|padding| *padding > reach[axis])) {
+            return self.composed();
+        }
+        let maps: [AxisMap; 3] = std::array::from_fn(|axis| {
+            let [before, after] = shape.padding[axis];
+            let length = shape.input[axis] + before + after - reach[axis];
+            AxisMap::every(length, shape.stride[axis]).transpose()
+        });
+        let gradient = match maps.iter().all(AxisMap::is_identity) {
+            true => gradient.clone(),
+            false => cube::run(cube::Resample { x: gradient.clone(), maps: &maps }),
+        };
+        let padding = std::array::from_fn(|axis| {
+            let [before, after] = shape.padding[axis];
+            (reach[axis] - before, reach[axis] - after)
+        });
+        let options = ConvOptions::new_with_padding([1; 3], padding, options.dilation, shape.groups);
+        composed::forward(gradient, &turned(weight, shape.groups), None, None, &options)
+    }
+
+    fn composed(self) -> Tensor<5> {
+        composed::data_gradient(self.gradient.clone(), self.weight, self.input, self.options)
+    }
+}
+
+/// `[out, in / groups, ..]` to `[in, out / groups, ..]`, turned around on every axis.
+fn turned(weight: &Tensor<5>, groups: usize) -> Tensor<5> {
+    let [channels_out, per_group, depth, height, width] = weight.dims();
+    let out_per_group = channels_out / groups;
+    let apart: Tensor<6> = weight.clone().reshape([groups, out_per_group, per_group, depth, height, width]);
+    let swapped = apart.swap_dims(1, 2).reshape([groups * per_group, out_per_group, depth, height, width]);
+    swapped.flip([2, 3, 4])
+}

@@ -1,0 +1,24 @@
+//! Convolution with norm, activation and skip folded in: [`norm_act_conv3d`] and [`conv3d`].
+//!
+//! The operation (`norm_act_conv3d.rs`) is made of four computations, a file each: the forward pass, and the gradients of
+//! the input, the weight and the bias. On GPUs the gradients are made of convolutions whose memory is bounded
+//! (`data_gradient.rs`, `slabs.rs`).
+
+mod bias_gradient;
+mod composed;
+mod data_gradient;
+mod entry;
+mod forward;
+mod norm_act_conv3d;
+mod shape;
+mod slabs;
+mod weight_gradient;
+
+pub use norm_act_conv3d::{Convolution, conv3d, norm_act_conv3d};
+
+pub(super) use bias_gradient::BiasGradient;
+pub(super) use data_gradient::DataGradient;
+pub(super) use entry::Entry;
+pub(super) use forward::Forward;
+pub(super) use shape::{output_dims, shape};
+pub(super) use weight_gradient::{WeightGradient, weight_gradient_workspace};

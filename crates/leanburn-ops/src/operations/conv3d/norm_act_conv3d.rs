@@ -1,0 +1,177 @@
+//! Convolution that saves its input and nothing else, with norm, activation and skip folded in.
+
+use burn::tensor::{Tensor, ops::ConvOptions};
+use leanburn_kernels::Activation;
+
+use super::bias_gradient::BiasGradient;
+use super::data_gradient::DataGradient;
+use super::entry::Entry;
+use super::forward::Forward;
+use super::weight_gradient::WeightGradient;
+use crate::engine::run;
+use crate::operations::norm_act::{Norm, NormActGradient};
+use crate::operations::operation::{AnyTensor, Operation, apply};
+
+/// A 3D convolution: weight, bias and how the kernel moves.
+#[derive(Clone, Debug)]
+pub struct Convolution {
+    /// `[channels_out, channels_in / groups, depth, height, width]` of the kernel.
+    pub weight: Tensor<5>,
+    /// `[channels_out]`.
+    pub bias: Option<Tensor<1>>,
+    /// Stride, padding (each end of each axis has its own), dilation, groups.
+    pub options: ConvOptions<3>,
+}
+
+/// 3D convolution.
+///
+/// # Shapes
+///
+/// - input: `[batch_size, channels_in, depth, height, width]`
+/// - output: `[batch_size, channels_out, ..]`, each axis
+///   `(size + padding - dilation (kernel - 1) - 1) / stride + 1`, rounded down
+///
+/// # Memory
+///
+/// Saved for backward: the input, shared with whoever made it, if the weight needs a gradient; nothing otherwise. On the
+/// CPU the workspace is a few rows for each thread: no im2col, no copy of a volume. On other devices it is Burn's.
+///
+/// # Numerics
+///
+/// The volume's dtype is that of the result. On the CPU the weight is used in float32 and sums are float32 whatever the
+/// dtype; elsewhere the weight is cast to the volume's dtype. The weight's gradient has the weight's dtype.
+///
+/// # Panics
+///
+/// Panics if channels, groups and weight do not go together or the kernel is larger than the padded volume.
+#[must_use]
+pub fn conv3d(x: Tensor<5>, convolution: Convolution) -> Tensor<5> {
+    norm_act_conv3d(x, None, Activation::None, convolution, None)
+}
+
+/// `conv3d(activation(norm(x))) + residual` as one operation.
+///
+/// The block that most 3D models are made of. Source of the order:
+/// [Identity Mappings](https://arxiv.org/abs/1603.05027).
+///
+/// # Shapes
+///
+/// - input: `[batch_size, channels_in, depth, height, width]`
+/// - residual and output: `[batch_size, channels_out, ..]` as of [`conv3d`]
+///
+/// # Memory
+///
+/// Saved for backward: the input, shared with whoever made it, and mean and deviation of each group. The normalised and
+/// the activated volume are computed again in backward; on the CPU row by row, so that they are never in memory, elsewhere
+/// whole, one after the other. Backward on the CPU needs one volume of the input's size, the input's gradient. The
+/// result is written over the residual where nobody else holds it.
+///
+/// # Numerics
+///
+/// Norm and activation in float32 whatever the dtype; otherwise as [`conv3d`].
+///
+/// # Panics
+///
+/// As [`conv3d`], and if the groups of the norm do not divide the channels.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Tensor, ops::ConvOptions};
+/// use leanburn_ops::{Activation, Convolution, Norm, norm_act_conv3d};
+///
+/// let device = Device::flex();
+/// let x = Tensor::random([1, 4, 6, 6, 6], Distribution::Default, &device);
+/// let weight = Tensor::random([8, 4, 3, 3, 3], Distribution::Default, &device);
+/// let norm = Norm { num_groups: 2, epsilon: 1e-6, weight: None, bias: None };
+/// let convolution = Convolution { weight, bias: None, options: ConvOptions::new([1; 3], [1; 3], [1; 3], 1) };
+/// let y = norm_act_conv3d(x, Some(norm), Activation::Silu, convolution, None);
+/// assert_eq!(y.dims(), [1, 8, 6, 6, 6]);
+/// ```
+#[must_use]
+pub fn norm_act_conv3d(
+    x: Tensor<5>,
+    norm: Option<Norm>,
+    activation: Activation,
+    convolution: Convolution,
+    residual: Option<Tensor<5>>,
+) -> Tensor<5> {
+    let Convolution { weight, bias, options } = convolution;
+    let (settings, norm_weight, norm_bias) = match norm {
+        None => (None, None, None),
+        Some(Norm { num_groups, epsilon, weight, bias }) => (Some((num_groups, epsilon)), weight, bias),
+    };
+    // Autodiff goes back through the last inputs first. The residual is first, so that what it was made by comes last:
+    // a residual block with a convolution in its skip then holds one gradient of its input at a time.
+    let inputs = [residual.into(), x.into(), norm_weight.into(), norm_bias.into(), weight.into(), bias.into()];
+    apply(inputs, |[residual, x, norm_weight, norm_bias, weight, bias], tracked| {
+        let (x, weight, bias) = (x.given(), weight.given(), bias.optional());
+        let (norm_weight, norm_bias) = (norm_weight.optional(), norm_bias.optional());
+        let norm =
+            settings.map(|(num_groups, epsilon)| Norm { num_groups, epsilon, weight: norm_weight, bias: norm_bias });
+        let entry = Entry::new(norm, activation, &x);
+        let output = run(Forward {
+            x: &x,
+            entry: &entry,
+            weight: &weight,
+            bias: bias.as_ref(),
+            residual: residual.optional(),
+            options: &options,
+        });
+        let input_dims = x.dims();
+        let saves_input = tracked[4] || !entry.is_plain();
+        (output, NormActConv { x: saves_input.then_some(x), input_dims, entry, weight, bias, options })
+    })
+}
+
+/// What [`norm_act_conv3d`] saves.
+#[derive(Clone, Debug)]
+struct NormActConv {
+    /// Absent where only the data gradient of a plain convolution will be asked for.
+    x: Option<Tensor<5>>,
+    input_dims: [usize; 5],
+    entry: Entry,
+    weight: Tensor<5>,
+    bias: Option<Tensor<1>>,
+    options: ConvOptions<3>,
+}
+
+impl Operation<6> for NormActConv {
+    fn backward(self, gradient: Tensor<5>, needed: [bool; 6]) -> [AnyTensor; 6] {
+        let Self { x, input_dims: input, entry, weight, bias, options } = self;
+        let [for_residual, for_x, for_norm_weight, for_norm_bias, for_weight, for_bias] = needed;
+        let bias_gradient =
+            bias.filter(|_| for_bias).map(|bias| run(BiasGradient { gradient: &gradient, dtype: bias.dtype() }));
+        let weight_gradient = for_weight.then(|| {
+            let x = x.as_ref().expect("saved for the weight");
+            run(WeightGradient { x, entry: &entry, gradient: &gradient, weight: &weight, options: &options })
+        });
+        // Of a plain convolution nothing else needs the input: it is freed before its gradient is made.
+        let x = x.filter(|_| !entry.is_plain());
+        let mut x_gradient = None;
+        let [mut norm_weight, mut norm_bias] = [None, None];
+        let mut residual_gradient = for_residual.then(|| gradient.clone());
+        if for_x || for_norm_weight || for_norm_bias {
+            let behind_entry = run(DataGradient { gradient: &gradient, weight: &weight, input, options: &options });
+            // Before the norm's backward, so that the output's gradient is not held meanwhile.
+            residual_gradient = residual_gradient.map(|_| gradient);
+            x_gradient = Some(match x {
+                None => behind_entry,
+                Some(x) => {
+                    let Entry { normalization, activation } = entry;
+                    let gradients = run(NormActGradient { x, normalization, activation, gradient: behind_entry });
+                    (norm_weight, norm_bias) = (gradients.weight, gradients.bias);
+                    gradients.x
+                }
+            });
+        }
+        [
+            residual_gradient.into(),
+            x_gradient.filter(|_| for_x).into(),
+            norm_weight.filter(|_| for_norm_weight).into(),
+            norm_bias.filter(|_| for_norm_bias).into(),
+            weight_gradient.into(),
+            bias_gradient.into(),
+        ]
+    }
+}

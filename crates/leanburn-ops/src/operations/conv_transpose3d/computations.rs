@@ -1,0 +1,135 @@
+//! A transposed convolution and its gradients on every engine.
+
+use burn::backend::Dispatch;
+use burn::backend::ops::ModuleOps;
+use burn::tensor::{Tensor, module, ops::ConvTransposeOptions};
+
+use super::shape::back;
+use super::transposed::Transposed;
+use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, run, to_f32};
+use crate::numerics::cast_to;
+use crate::operations::conv3d::{self, Entry};
+use crate::recording::{Call, Recorder};
+
+/// `conv_transpose3d(x, weight) + bias`.
+pub(super) struct Forward<'a> {
+    pub(super) transposed: &'a Transposed,
+    pub(super) x: &'a Tensor<5>,
+    pub(super) weight: &'a Tensor<5>,
+    pub(super) bias: Option<&'a Tensor<1>>,
+    pub(super) options: &'a ConvTransposeOptions<3>,
+}
+
+impl Computation for Forward<'_> {
+    type Output = Tensor<5>;
+
+    fn engine(&self) -> Engine {
+        Engine::of(self.x)
+    }
+
+    fn recorded(self, recorder: Recorder) -> Tensor<5> {
+        let call = Call::new(recorder, "conv_transpose3d");
+        self.transposed.recorded(call, self.x, self.weight, float32_bytes(self.weight))
+    }
+
+    fn on_cpu<E: Stored>(self) -> Tensor<5> {
+        self.transposed.forward::<E>(self.x, &to_f32(self.weight), self.bias)
+    }
+
+    fn on_cube(self) -> Tensor<5> {
+        let Self { transposed, x, weight, bias, options } = self;
+        let input = transposed.output_dims();
+        let y = run(conv3d::DataGradient { gradient: x, weight, input, options: &back(options) });
+        match bias {
+            Some(bias) => y + cast_to(bias.clone(), x.dtype()).reshape([1, input[1], 1, 1, 1]),
+            None => y,
+        }
+    }
+
+    fn composed(self) -> Tensor<5> {
+        let Self { x, weight, bias, options, .. } = self;
+        let dtype = x.dtype();
+        let bias = bias.map(|bias| cast_to(bias.clone(), dtype));
+        module::conv_transpose3d(x.clone(), cast_to(weight.clone(), dtype), bias, options.clone())
+    }
+}
+
+/// The gradient of the input.
+pub(super) struct DataGradient<'a> {
+    pub(super) transposed: &'a Transposed,
+    pub(super) gradient: &'a Tensor<5>,
+    pub(super) weight: &'a Tensor<5>,
+    pub(super) options: &'a ConvTransposeOptions<3>,
+}
+
+impl Computation for DataGradient<'_> {
+    type Output = Tensor<5>;
+
+    fn engine(&self) -> Engine {
+        Engine::of(self.gradient)
+    }
+
+    fn recorded(self, recorder: Recorder) -> Tensor<5> {
+        let call = Call::new(recorder, "conv_transpose3d_data_gradient");
+        self.transposed.recorded_data_gradient(call, self.gradient, self.weight, float32_bytes(self.weight))
+    }
+
+    fn on_cpu<E: Stored>(self) -> Tensor<5> {
+        self.transposed.data_gradient::<E>(self.gradient, &to_f32(self.weight))
+    }
+
+    fn on_cube(self) -> Tensor<5> {
+        let (entry, options) = (&Entry::plain(), &back(self.options));
+        let Self { gradient: x, weight, .. } = self;
+        run(conv3d::Forward { x, entry, weight, bias: None, residual: None, options })
+    }
+
+    fn composed(self) -> Tensor<5> {
+        let weight = cast_to(self.weight.clone(), self.gradient.dtype()).into_dispatch();
+        let gradient = self.gradient.clone().into_dispatch();
+        Tensor::from_dispatch(Dispatch::conv_transpose3d_x_backward(weight, gradient, self.options.clone()))
+    }
+}
+
+/// The gradient of the weight, in the weight's shape and dtype.
+pub(super) struct WeightGradient<'a> {
+    pub(super) transposed: &'a Transposed,
+    pub(super) x: &'a Tensor<5>,
+    pub(super) gradient: &'a Tensor<5>,
+    pub(super) weight: &'a Tensor<5>,
+    pub(super) options: &'a ConvTransposeOptions<3>,
+}
+
+impl Computation for WeightGradient<'_> {
+    type Output = Tensor<5>;
+
+    fn engine(&self) -> Engine {
+        Engine::of(self.x)
+    }
+
+    fn recorded(self, recorder: Recorder) -> Tensor<5> {
+        let call = Call::new(recorder, "conv_transpose3d_weight_gradient");
+        self.transposed.recorded_weight_gradient(call, self.x, self.gradient, self.weight, 0)
+    }
+
+    fn on_cpu<E: Stored>(self) -> Tensor<5> {
+        let sums = self.transposed.weight_gradient::<E>(self.x, self.gradient);
+        cast_to(CpuTensor::from_vec(sums, self.weight.dims()).into_tensor(), self.weight.dtype())
+    }
+
+    fn on_cube(self) -> Tensor<5> {
+        let (entry, options) = (&Entry::plain(), &back(self.options));
+        let Self { x: gradient, gradient: x, weight, .. } = self;
+        run(conv3d::WeightGradient { x, entry, gradient, weight, options })
+    }
+
+    fn composed(self) -> Tensor<5> {
+        let sums = Tensor::from_dispatch(Dispatch::conv_transpose3d_weight_backward(
+            self.x.clone().into_dispatch(),
+            cast_to(self.weight.clone(), self.x.dtype()).into_dispatch(),
+            self.gradient.clone().into_dispatch(),
+            self.options.clone(),
+        ));
+        cast_to(sums, self.weight.dtype())
+    }
+}

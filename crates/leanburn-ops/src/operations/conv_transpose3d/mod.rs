@@ -1,0 +1,13 @@
+//! Transposed convolution: [`conv_transpose3d`].
+//!
+//! It is the data gradient of a convolution, and its data gradient is that convolution: the kernels of the CPU
+//! (`transposed.rs`) serve [`upsample_conv3d`](super::upsample_conv3d) too.
+
+mod computations;
+mod operation;
+mod shape;
+mod transposed;
+
+pub use operation::conv_transpose3d;
+
+pub(super) use transposed::Transposed;

@@ -1,0 +1,79 @@
+//! The transpose of a convolution with the kernels of the CPU, and how a recording has it.
+
+use burn::tensor::Tensor;
+use leanburn_kernels::conv::{self, ConvShape, Input};
+
+use crate::engine::{CpuTensor, Stored, to_f32};
+use crate::operations::conv3d::{output_dims, weight_gradient_workspace};
+use crate::recording::Call;
+
+/// The transpose of the convolution of this shape, whose output is the input here.
+#[derive(Clone, Debug)]
+pub(crate) struct Transposed(pub(crate) ConvShape);
+
+impl Transposed {
+    /// Dimensions of what the transpose gives.
+    pub(super) fn output_dims(&self) -> [usize; 5] {
+        let [depth, height, width] = self.0.input;
+        [self.0.batch_size, self.0.channels_in, depth, height, width]
+    }
+
+    /// The transpose of `x`, and the bias.
+    pub(crate) fn forward<E: Stored>(&self, x: &Tensor<5>, weight: &[f32], bias: Option<&Tensor<1>>) -> Tensor<5> {
+        let x = CpuTensor::of(x.clone());
+        let bias = bias.map(to_f32);
+        let values = conv::data_gradient_fresh(&self.0, Input::plain(x.values::<E>()), weight, bias.as_deref());
+        CpuTensor::from_vec(values, self.output_dims()).into_tensor()
+    }
+
+    /// [`forward`](Self::forward) as it is written down, with `copies` bytes of weights on top of its workspace.
+    pub(crate) fn recorded(&self, call: Call, x: &Tensor<5>, weight: &Tensor<5>, copies: usize) -> Tensor<5> {
+        let workspace = copies + conv::data_gradient_workspace(&self.0);
+        let call = call.reads(x).reads(weight).costs(self.0.flops(), workspace);
+        call.record_one(self.output_dims(), x.dtype())
+    }
+
+    /// The gradient of the input.
+    pub(crate) fn data_gradient<E: Stored>(&self, gradient: &Tensor<5>, weight: &[f32]) -> Tensor<5> {
+        let gradient = CpuTensor::of(gradient.clone());
+        let values = conv::forward_fresh(&self.0, Input::plain(gradient.values::<E>()), weight, None, None);
+        CpuTensor::from_vec(values, output_dims(&self.0)).into_tensor()
+    }
+
+    /// [`data_gradient`](Self::data_gradient) as it is written down, with `copies` bytes of weights on top of its workspace.
+    pub(crate) fn recorded_data_gradient(
+        &self,
+        call: Call,
+        gradient: &Tensor<5>,
+        weight: &Tensor<5>,
+        copies: usize,
+    ) -> Tensor<5> {
+        let workspace = copies + conv::forward_workspace(&self.0);
+        let call = call.reads(gradient).reads(weight).costs(self.0.flops(), workspace);
+        call.record_one(output_dims(&self.0), gradient.dtype())
+    }
+
+    /// The gradient of the weight.
+    pub(crate) fn weight_gradient<E: Stored>(&self, x: &Tensor<5>, gradient: &Tensor<5>) -> Vec<f32> {
+        let (x, gradient) = (CpuTensor::of(x.clone()), CpuTensor::of(gradient.clone()));
+        let mut sums = vec![0.0; self.0.weight_len()];
+        let (large, small) = (Input::plain(gradient.values::<E>()), Input::plain(x.values::<E>()));
+        conv::weight_gradient(&self.0, large, small, &mut sums);
+        sums
+    }
+
+    /// [`weight_gradient`](Self::weight_gradient) as it is written down, with `copies` bytes of weights on top of its
+    /// workspace.
+    pub(crate) fn recorded_weight_gradient(
+        &self,
+        call: Call,
+        x: &Tensor<5>,
+        gradient: &Tensor<5>,
+        weight: &Tensor<5>,
+        copies: usize,
+    ) -> Tensor<5> {
+        let workspace = copies + weight_gradient_workspace(&self.0, weight);
+        let call = call.reads(x).reads(gradient).costs(self.0.flops(), workspace);
+        call.record_one(weight.dims(), weight.dtype())
+    }
+}

@@ -1,0 +1,20 @@
+//! Group normalisation and activation: [`group_norm_act`], [`activate`], and what [`conv3d`](super::conv3d) does to its input.
+//!
+//! A normalised volume is `scale * x + shift` for each channel of an item, whatever the grouping (`channel_map.rs`).
+
+mod channel_map;
+mod composed;
+mod forward;
+mod gradient;
+mod norm;
+mod normalization;
+mod operation;
+mod statistics;
+
+pub use norm::Norm;
+pub use operation::{activate, group_norm_act};
+
+pub(super) use channel_map::SliceMap;
+pub(super) use forward::norm_act;
+pub(super) use gradient::NormActGradient;
+pub(super) use normalization::Normalization;

@@ -1,0 +1,116 @@
+//! Group norm and activation that save their input and nothing else.
+
+use burn::tensor::Tensor;
+use leanburn_kernels::Activation;
+
+use super::forward::norm_act;
+use super::gradient::{NormActGradient, NormGradients};
+use super::norm::Norm;
+use super::normalization::Normalization;
+use crate::engine::run;
+use crate::operations::operation::{AnyTensor, Operation, apply};
+
+/// `activation(norm(x))` as one operation.
+///
+/// # Shapes
+///
+/// - input and output: `[batch_size, channels, depth, height, width]`
+///
+/// # Memory
+///
+/// Saved for backward: the input, shared with whoever made it, and mean and deviation of each group. On the CPU backward
+/// writes over the gradient it is given where nobody else holds it.
+///
+/// # Numerics
+///
+/// Arithmetic in float32 whatever the dtype; statistics are merged in float64.
+///
+/// # Panics
+///
+/// Panics if the groups do not divide the channels.
+#[must_use]
+pub fn group_norm_act(x: Tensor<5>, norm: Norm, activation: Activation) -> Tensor<5> {
+    let Norm { num_groups, epsilon, weight, bias } = norm;
+    apply([x.into(), weight.into(), bias.into()], |[x, weight, bias], _| {
+        let x = x.given();
+        let norm = Norm { num_groups, epsilon, weight: weight.optional(), bias: bias.optional() };
+        let normalization = Normalization::of(norm, &x);
+        let output = norm_act(x.clone(), Some(&normalization), activation);
+        (output, GroupNormAct { x, normalization, activation })
+    })
+}
+
+/// What [`group_norm_act`] saves.
+#[derive(Clone, Debug)]
+struct GroupNormAct {
+    x: Tensor<5>,
+    normalization: Normalization,
+    activation: Activation,
+}
+
+impl Operation<3> for GroupNormAct {
+    fn backward(self, gradient: Tensor<5>, _needed: [bool; 3]) -> [AnyTensor; 3] {
+        let Self { x, normalization, activation } = self;
+        let normalization = Some(normalization);
+        let NormGradients { x, weight, bias } = run(NormActGradient { x, normalization, activation, gradient });
+        [x.into(), weight.into(), bias.into()]
+    }
+}
+
+/// An activation function as an operation that saves its input.
+///
+/// # Shapes
+///
+/// - input and output: `[batch_size, channels, depth, height, width]`
+///
+/// # Memory
+///
+/// Saved for backward: the input, shared with whoever made it. On the CPU backward writes over the gradient it is given
+/// where nobody else holds it.
+#[must_use]
+pub fn activate(x: Tensor<5>, activation: Activation) -> Tensor<5> {
+    if activation == Activation::None {
+        return x;
+    }
+    apply([x.into()], |[x], _| {
+        let x = x.given();
+        (norm_act(x.clone(), None, activation), Activate { x, activation })
+    })
+}
+
+/// What [`activate`] saves.
+#[derive(Clone, Debug)]
+struct Activate {
+    x: Tensor<5>,
+    activation: Activation,
+}
+
+impl Operation<1> for Activate {
+    fn backward(self, gradient: Tensor<5>, _needed: [bool; 1]) -> [AnyTensor; 1] {
+        let Self { x, activation } = self;
+        [run(NormActGradient { x, normalization: None, activation, gradient }).x.into()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::{gradients::backward, probe::watched};
+
+    #[test]
+    fn every_operation_is_sampled_forward_and_backward() {
+        let samples = Rc::new(Cell::new(0));
+        let count = samples.clone();
+        let x = Tensor::<5>::ones([1, 2, 3, 3, 3], &Device::flex().autodiff()).require_grad();
+        let step = || backward(activate(activate(x.clone(), Activation::Silu), Activation::Relu).sum());
+        watched(Rc::new(move || count.set(count.get() + 1)), step);
+        assert_eq!(samples.get(), 4);
+        step();
+        assert_eq!(samples.get(), 4);
+    }
+}

@@ -1,0 +1,157 @@
+//! An operation with a backward of its own, on top of Burn's autodiff.
+//!
+//! An operation computes on plain tensors, whatever the device. [`apply`] takes autodiff off its inputs, runs it, and
+//! registers the one step that calls it again in backward.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::{Backend, DispatchAutodiffContext, DispatchKindConversion, DispatchTensor};
+use burn::tensor::Tensor;
+
+use crate::autodiff::{AutodiffTensor, Reachable, lower, lower_plain, on_backend_of, raise, raise_plain};
+use crate::{probe, recording};
+
+/// What an operation saves between forward and backward, and its backward.
+pub(super) trait Operation<const N: usize>: Clone + fmt::Debug + Send + 'static {
+    /// The gradients of the inputs that need one, from the gradient of the output.
+    ///
+    /// The saved tensors are given up: each should be dropped as soon as it has been used.
+    fn backward(self, gradient: Tensor<5>, needed: [bool; N]) -> [AnyTensor; N];
+}
+
+/// A float tensor of any rank, or none: an input of an operation, or the gradient of one.
+#[derive(Debug)]
+pub(super) struct AnyTensor(Option<DispatchTensor>);
+
+impl AnyTensor {
+    /// The tensor.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is none.
+    pub(super) fn given<const D: usize>(self) -> Tensor<D> {
+        self.optional().expect("a required input of the operation")
+    }
+
+    /// The tensor, if there is one.
+    pub(super) fn optional<const D: usize>(self) -> Option<Tensor<D>> {
+        self.0.map(Tensor::from_dispatch)
+    }
+}
+
+impl<const D: usize> From<Tensor<D>> for AnyTensor {
+    fn from(tensor: Tensor<D>) -> Self {
+        Self(Some(tensor.into_dispatch()))
+    }
+}
+
+impl<const D: usize> From<Option<Tensor<D>>> for AnyTensor {
+    fn from(tensor: Option<Tensor<D>>) -> Self {
+        Self(tensor.map(Tensor::into_dispatch))
+    }
+}
+
+/// Runs `forward` on the inputs without autodiff, and registers the operation where a gradient will be asked for.
+///
+/// `forward` takes the inputs, and which of them that will be. Autodiff goes back through the last inputs first.
+pub(super) fn apply<O: Operation<N>, const N: usize>(
+    inputs: [AnyTensor; N],
+    forward: impl FnOnce([AnyTensor; N], [bool; N]) -> (Tensor<5>, O),
+) -> Tensor<5> {
+    let under_autodiff =
+        |input: &AnyTensor| input.0.as_ref().is_some_and(|input| input.autodiff != DispatchAutodiffContext::Disabled);
+    let output = match inputs.iter().position(under_autodiff) {
+        None => forward(inputs, [false; N]).0,
+        Some(index) => Tensor::from_dispatch(on_backend_of!(
+            inputs[index].0.as_ref().expect("the position of a tensor"),
+            apply_on [O, N] (inputs, forward)
+        )),
+    };
+    probe::sample();
+    output
+}
+
+fn apply_on<B, C, O, const N: usize>(
+    inputs: [AnyTensor; N],
+    forward: impl FnOnce([AnyTensor; N], [bool; N]) -> (Tensor<5>, O),
+) -> DispatchTensor
+where
+    B: Backend,
+    C: CheckpointStrategy,
+    O: Operation<N>,
+    DispatchTensor: Reachable<B, C>,
+{
+    let mut plain = [const { None }; N];
+    let mut guards = [const { None }; N];
+    let mut tracked = [false; N];
+    for (index, input) in inputs.into_iter().enumerate() {
+        let Some(input) = input.0 else { continue };
+        // A copy of the handle is dropped before the operation runs: a buffer that nobody else holds may be reused.
+        let tensor = lower::<B, C>(&input).unwrap_or_else(|| <AutodiffTensor<B>>::new(lower_plain::<B>(input)));
+        tracked[index] = tensor.is_tracked();
+        let (primitive, guard) = tensor.into_parts();
+        (plain[index], guards[index]) = (Some(raise_plain::<B>(primitive)), Some(guard));
+    }
+    let absent = guards.iter().any(Option::is_none).then(|| untracked::<B, C>(&plain));
+    let guards =
+        guards.map(|guard| guard.unwrap_or_else(|| absent.as_ref().expect("made where one is missing").node()));
+    drop(absent);
+    let (output, operation) = recording::in_operation(plain, |plain| forward(plain.map(AnyTensor), tracked));
+    let output = lower_plain::<B>(output.into_dispatch());
+    let output = match (Step { operation: PhantomData::<fn() -> O> }).prepare::<C>(guards).compute_bound().stateful() {
+        OpsKind::Tracked(prepared) => prepared.finish((operation, recording::current_segment()), output),
+        OpsKind::UnTracked(prepared) => prepared.finish(output),
+    };
+    raise::<B, C>(output)
+}
+
+/// A stand-in for inputs that are not there: tracked by nothing.
+fn untracked<B: Backend, C: CheckpointStrategy>(inputs: &[Option<DispatchTensor>]) -> AutodiffTensor<B>
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    let some = inputs.iter().flatten().next().expect("an operation has an input");
+    <AutodiffTensor<B>>::new(lower_plain::<B>(some.clone()))
+}
+
+/// The step of an operation in the graph.
+struct Step<O> {
+    operation: PhantomData<fn() -> O>,
+}
+
+impl<O> fmt::Debug for Step<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::any::type_name::<O>())
+    }
+}
+
+impl<B: Backend, O: Operation<N>, const N: usize> Backward<B, N> for Step<O>
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    /// What the operation saves, and on a recording device the segment that it is part of.
+    type State = (O, Option<Arc<str>>);
+
+    fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let gradient = Tensor::<5>::from_dispatch(raise_plain::<B>(grads.consume::<B>(&ops.node)));
+        let needed = ops.parents.each_ref().map(Option::is_some);
+        let (operation, segment) = ops.state;
+        let device = gradient.device();
+        let gradients = match segment {
+            None => operation.backward(gradient, needed),
+            Some(segment) => recording::in_segment(&segment, Some(&device), || operation.backward(gradient, needed)),
+        };
+        recording::operation_consumed(&device);
+        for (parent, gradient) in ops.parents.iter().zip(gradients) {
+            if let (Some(parent), Some(gradient)) = (parent, gradient.0) {
+                grads.register::<B>(parent.id, lower_plain::<B>(gradient));
+            }
+        }
+        probe::sample();
+    }
+}

@@ -1,0 +1,96 @@
+//! What the steps of one segment share: the saved tensors, the second run, and the gradients they leave for each other.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use burn::backend::autodiff::NodeId;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::ops::NodeGuard;
+use burn::backend::ops::FloatTensorOps;
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, Dispatch, DispatchAutodiffContext, DispatchTensor};
+
+use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
+
+/// The second run: from the segment's tensors (inputs, then parameters) to its outputs.
+pub(super) type Replay = Box<dyn FnOnce(Vec<DispatchTensor>) -> Vec<DispatchTensor> + Send>;
+
+/// What a segment saves of one of its tensors.
+#[derive(Clone)]
+pub(super) enum Saved<B: Backend> {
+    /// Has no autodiff at all, stays as it is.
+    Plain(DispatchTensor),
+    /// Has autodiff but no gradient.
+    Constant(FloatTensor<B>),
+    /// A parameter, or another leaf: its gradient is registered under its node.
+    Leaf(FloatTensor<B>, NodeId),
+    /// The result of an earlier operation: its gradient goes through a gate.
+    Gated(FloatTensor<B>),
+}
+
+impl<B: Backend> Saved<B> {
+    /// Takes a tensor apart; the guard is there for a gate.
+    pub(super) fn of<C: CheckpointStrategy>(tensor: DispatchTensor) -> (Self, Option<NodeGuard>)
+    where
+        DispatchTensor: Reachable<B, C>,
+    {
+        let is_leaf = tensor.autodiff != DispatchAutodiffContext::Disabled && Dispatch::float_is_require_grad(&tensor);
+        match lower::<B, C>(&tensor) {
+            None => (Self::Plain(tensor), None),
+            Some(tensor) if !tensor.is_tracked() => (Self::Constant(tensor.into_primitive()), None),
+            Some(tensor) if is_leaf => {
+                let id = tensor.id();
+                (Self::Leaf(tensor.into_primitive(), id), None)
+            }
+            Some(tensor) => {
+                let (primitive, guard) = tensor.into_parts();
+                (Self::Gated(primitive), Some(guard))
+            }
+        }
+    }
+
+    /// The tensor for the first run: under autodiff where it was, so that layers know that they train, but without a graph.
+    pub(super) fn for_first_run<C: CheckpointStrategy>(&self) -> DispatchTensor
+    where
+        DispatchTensor: Reachable<B, C>,
+    {
+        match self {
+            Self::Plain(tensor) => tensor.clone(),
+            Self::Constant(primitive) | Self::Leaf(primitive, _) | Self::Gated(primitive) => {
+                raise::<B, C>(<AutodiffTensor<B>>::new(primitive.clone()))
+            }
+        }
+    }
+}
+
+/// Where the steps of one segment meet in backward.
+pub(super) struct Meeting<B: Backend> {
+    pub(super) saved: Vec<Saved<B>>,
+    pub(super) replay: Option<Replay>,
+    pub(super) output_gradients: Vec<Option<FloatTensor<B>>>,
+    pub(super) input_gradients: Vec<Option<FloatTensor<B>>>,
+}
+
+/// A handle to the meeting place, and the token that the steps pass.
+pub(super) struct Place<B: Backend> {
+    pub(super) meeting: Arc<Mutex<Meeting<B>>>,
+    pub(super) token: FloatTensor<B>,
+}
+
+impl<B: Backend> Clone for Place<B> {
+    fn clone(&self) -> Self {
+        Self { meeting: self.meeting.clone(), token: self.token.clone() }
+    }
+}
+
+impl<B: Backend> fmt::Debug for Place<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> Place<B> {
+    pub(super) fn with<T>(&self, action: impl FnOnce(&mut Meeting<B>) -> T) -> T {
+        action(&mut self.meeting.lock().expect("a segment's steps run one after the other"))
+    }
+}

@@ -1,0 +1,96 @@
+//! The backward of a segment's steps: outputs leave their gradients, the hub runs the segment again, gates pass on.
+
+use std::fmt;
+
+use burn::backend::autodiff::NodeId;
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops};
+use burn::backend::{Backend, DispatchTensor, TensorMetadata};
+use burn::tensor::Device;
+
+use super::meeting::Place;
+use super::second_run::{Leaf, backward_through};
+use crate::autodiff::{Reachable, raise_plain};
+use crate::recording::{Pass, in_pass};
+
+/// Leaves the gradient of one output for the hub.
+#[derive(Debug)]
+pub(super) struct Output;
+
+impl<B: Backend> Backward<B, 1> for Output {
+    type State = (Place<B>, usize);
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let gradient = grads.consume::<B>(&ops.node);
+        let (place, index) = ops.state;
+        place.with(|meeting| meeting.output_gradients[index] = Some(gradient));
+        pass_on(ops.parents[0].as_ref().map(|parent| parent.id), &place, grads);
+    }
+}
+
+/// Passes the gradient that the second run left on to one input.
+#[derive(Debug)]
+pub(super) struct Gate;
+
+impl<B: Backend> Backward<B, 2> for Gate {
+    type State = (Place<B>, usize);
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        grads.consume::<B>(&ops.node);
+        let (place, index) = ops.state;
+        let gradient = place.with(|meeting| meeting.input_gradients[index].take());
+        if let (Some(input), Some(gradient)) = (&ops.parents[0], gradient) {
+            grads.register::<B>(input.id, gradient);
+        }
+        pass_on(ops.parents[1].as_ref().map(|parent| parent.id), &place, grads);
+    }
+}
+
+/// Hands the token to the step before.
+fn pass_on<B: Backend>(parent: Option<NodeId>, place: &Place<B>, grads: &mut Gradients) {
+    if let Some(parent) = parent {
+        grads.register::<B>(parent, place.token.clone());
+    }
+}
+
+/// Runs the segment again and backward through it.
+pub(super) struct Hub<C>(std::marker::PhantomData<fn() -> C>);
+
+impl<C> Hub<C> {
+    pub(super) fn new() -> Self {
+        Self(std::marker::PhantomData)
+    }
+}
+
+impl<C> fmt::Debug for Hub<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hub")
+    }
+}
+
+impl<B: Backend, C: CheckpointStrategy> Backward<B, 1> for Hub<C>
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    type State = Place<B>;
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        grads.consume::<B>(&ops.node);
+        let place = ops.state;
+        let (saved, replay, output_gradients) = place.with(|meeting| {
+            let replay = meeting.replay.take().expect("backward consumes a graph once");
+            (std::mem::take(&mut meeting.saved), replay, std::mem::take(&mut meeting.output_gradients))
+        });
+        let (leaves, tensors): (Vec<_>, Vec<_>) =
+            saved.into_iter().map(|saved| Leaf::of::<C>(saved, &place.token)).unzip();
+        let device = Device::new(raise_plain::<B>(place.token.clone()).device());
+        let mut inner = in_pass(Pass::SecondRun, &device, || {
+            let outputs = replay(tensors);
+            in_pass(Pass::Backward, &device, || backward_through::<B, C>(outputs, output_gradients, &place.token))
+        });
+        let input_gradients = leaves.into_iter().map(|leaf| leaf.hand_over(inner.as_mut(), grads)).collect();
+        place.with(|meeting| meeting.input_gradients = input_gradients);
+        pass_on(ops.parents[0].as_ref().map(|parent| parent.id), &place, grads);
+    }
+}

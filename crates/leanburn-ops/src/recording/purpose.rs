@@ -1,0 +1,64 @@
+//! What tensors are there for: weights, gradients, states of an optimizer, an average, a batch.
+
+use burn::backend::{DispatchTensor, TensorMetadata};
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor};
+
+use super::recorder::{Recorder, recorded};
+
+const PURPOSE: &str = "leanburn:purpose:";
+
+/// What a tensor is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// Trained weights and running statistics.
+    Weights,
+    /// Gradients of weights.
+    Gradients,
+    /// States of an optimizer.
+    Optimizer,
+    /// An average of weights.
+    Average,
+    /// A micro-batch.
+    Batch,
+}
+
+impl Purpose {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Weights, "weights"),
+        (Self::Gradients, "gradients"),
+        (Self::Optimizer, "optimizer"),
+        (Self::Average, "average"),
+        (Self::Batch, "batch"),
+    ];
+
+    fn id(self) -> String {
+        let (_, name) = Self::ALL.iter().find(|(purpose, _)| *purpose == self).expect("all are listed");
+        format!("{PURPOSE}{name}")
+    }
+
+    pub(super) fn of_id(id: &str) -> Option<Self> {
+        let name = id.strip_prefix(PURPOSE)?;
+        Self::ALL.iter().find(|(_, purpose)| *purpose == name).map(|(purpose, _)| *purpose)
+    }
+}
+
+/// Marks what the tensors of a module are for, and that they are alive; does nothing on a device that computes.
+pub fn serves<M: Module>(purpose: Purpose, module: &M) {
+    struct Collect(Vec<DispatchTensor>);
+    impl ModuleVisitor for Collect {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.push(param.val().into_dispatch());
+        }
+    }
+    let mut collect = Collect(Vec::new());
+    module.visit(&mut collect);
+    tensors_serve(purpose, collect.0);
+}
+
+/// As [`serves`], for tensors.
+pub fn tensors_serve(purpose: Purpose, tensors: Vec<DispatchTensor>) {
+    let Some(recorder) = tensors.first().and_then(|tensor| Recorder::of(&Device::new(tensor.device()))) else { return };
+    recorder.mark(purpose.id(), tensors.into_iter().map(recorded).collect());
+}

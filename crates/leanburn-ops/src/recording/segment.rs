@@ -1,0 +1,35 @@
+//! Which named segment of a model is being recorded.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+
+use super::recorder::Recorder;
+
+pub(super) const SEGMENT: &str = "leanburn:segment:";
+pub(super) const SEGMENT_END: &str = "leanburn:segment-end";
+
+thread_local! {
+    static NAME: Cell<Option<Arc<str>>> = const { Cell::new(None) };
+}
+
+/// Runs `segment`, marked by its name on a recording device.
+pub(crate) fn in_segment<T>(name: &str, device: Option<&Device>, segment: impl FnOnce() -> T) -> T {
+    struct Restore(Option<Arc<str>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            NAME.set(self.0.take());
+        }
+    }
+    let Some(recorder) = device.and_then(Recorder::of) else { return segment() };
+    let _restore = Restore(NAME.replace(Some(name.into())));
+    recorder.between(format!("{SEGMENT}{name}"), Vec::new(), SEGMENT_END, segment)
+}
+
+/// The innermost segment that is being recorded.
+pub(crate) fn current_segment() -> Option<Arc<str>> {
+    let name = NAME.take();
+    NAME.set(name.clone());
+    name
+}
