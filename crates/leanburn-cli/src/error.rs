@@ -1,134 +1,41 @@
 //! What a command can fail with.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use leanburn_data::DataError;
-use leanburn_nn::losses::LpipsError;
-use leanburn_nn::models::ShapeError;
 use leanburn_nn::weights::WeightsError;
+use leanburn_systems::SystemError;
+use leanburn_systems::metrics::MetricsError;
+use leanburn_systems::yaml::ConfigErrors;
 use leanburn_train::TrainError;
-use miette::Diagnostic;
 
-use crate::config::ConfigErrors;
 use crate::report::ReportError;
 
-/// An error of a command; its message says what to do.
-#[derive(Debug, thiserror::Error, Diagnostic)]
+/// An error of a command; [`help`](Self::help) says what to do about it.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// Mistakes in the configuration.
+    /// What building, planning or training fails with.
     #[error(transparent)]
-    #[diagnostic(transparent)]
-    Config(#[from] ConfigErrors),
-    /// The configuration cannot be built into a model.
-    #[error("{path}: the model cannot be built:\n{}", lines(mistakes))]
-    Model {
-        /// Where the configuration is from.
-        path: String,
-        /// Key and what is wrong with it.
-        mistakes: Vec<(String, String)>,
-    },
-    /// A device that is not there.
-    #[error("device `{name}`: {reason}")]
-    #[diagnostic(help("{remedy}"))]
-    Device {
-        /// The name that was given.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-        /// What to do.
-        remedy: String,
-    },
-    /// A run folder that cannot be used.
-    #[error("{}: {reason}", path.display())]
-    #[diagnostic(help("{remedy}"))]
-    RunFolder {
-        /// The folder.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-        /// What to do.
-        remedy: String,
-    },
-    /// A file or an argument that cannot be used.
-    #[error("{subject}: expected {expected}, found {found}")]
-    #[diagnostic(help("{remedy}"))]
-    Input {
-        /// The file or the argument.
-        subject: String,
-        /// What was expected.
-        expected: String,
-        /// What was found.
-        found: String,
-        /// What to do.
-        remedy: String,
-    },
+    System(SystemError),
     /// Arguments that are wrong, missing or contradict each other.
-    #[error("{} in the arguments:\n{}", count(mistakes), lines(mistakes))]
-    #[diagnostic(help("{remedy}"))]
+    #[error("{} in the arguments:\n{}", count(errors), lines(errors))]
     Arguments {
         /// Argument and what is wrong with it.
-        mistakes: Vec<(String, String)>,
+        errors: Vec<(String, String)>,
         /// What to do.
         remedy: &'static str,
     },
     /// Several things are wrong that do not depend on each other.
     #[error("{} things are wrong", .0.len())]
-    Several(#[related] Vec<CommandError>),
+    Several(Vec<CommandError>),
     /// What was asked about does not fit; the command has said so.
     #[error("over the budget")]
     OverBudget,
-    /// Volumes cannot be read or written.
-    #[error(transparent)]
-    Data(#[from] DataError),
-    /// Weights cannot be read or written.
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
-    /// The perceptual loss has no weights.
-    #[error("{key}: {}", reason.source)]
-    #[diagnostic(help("{remedy}"))]
-    Lpips {
-        /// The key that names the file.
-        key: String,
-        /// What is wrong with the file.
-        reason: LpipsError,
-        /// Where to get it.
-        remedy: String,
-    },
-    /// A volume of a shape that the model cannot take.
-    #[error("{volume}: {reason}")]
-    #[diagnostic(help("data.voxel_size resizes the volumes, data.patch_size cuts patches out of them"))]
-    Shape {
-        /// Name of the volume.
-        volume: String,
-        /// What is wrong with it.
-        reason: ShapeError,
-    },
-    /// No step fits into memory any more.
-    #[error("{reason}")]
-    #[diagnostic(help("{remedy}"))]
-    OutOfMemory {
-        /// What was asked for and what there was.
-        reason: String,
-        /// What to do.
-        remedy: String,
-    },
-    /// Training cannot go on.
-    #[error(transparent)]
-    Train(#[from] TrainError),
     /// A report cannot be written.
     #[error(transparent)]
-    #[diagnostic(help("check the file and the free space of its disk; `--resume` then goes on with the run"))]
     Report(#[from] ReportError),
-    /// A file cannot be written.
-    #[error("cannot write {}", path.display())]
-    #[diagnostic(help("check that the folder is there and may be written to, and that the disk has space"))]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
 }
 
 /// Both values, or everything that is wrong.
@@ -150,11 +57,31 @@ pub type Result<T> = std::result::Result<T, CommandError>;
 impl CommandError {
     /// The exit code: 2 for input that can be corrected before a run, 1 for a run that failed or would not fit.
     pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Train(TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. }) => 2,
-            Self::Data(DataError::Io { action: "write", .. }) | Self::Weights(WeightsError::NotWritten { .. }) => 1,
-            Self::OutOfMemory { .. } | Self::Train(_) | Self::Report(_) | Self::Write { .. } | Self::OverBudget => 1,
+        let Self::System(error) = self else {
+            return if matches!(self, Self::OverBudget | Self::Report(_)) { 1 } else { 2 };
+        };
+        match error {
+            SystemError::Train(TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. }) => 2,
+            SystemError::Data(DataError::Io { action: "write", .. })
+            | SystemError::Weights(WeightsError::NotWritten { .. })
+            | SystemError::OutOfMemory { .. }
+            | SystemError::Train(_)
+            | SystemError::Metrics(_)
+            | SystemError::Picture(_)
+            | SystemError::Write { .. } => 1,
             _ => 2,
+        }
+    }
+
+    /// What to do about it, where the message does not say so itself.
+    pub fn help(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::System(error) => error.help(),
+            Self::Arguments { remedy, .. } => Some(Cow::Borrowed(remedy)),
+            Self::Report(_) => {
+                Some("check the file and the free space of its disk; `--resume` then continues the run".into())
+            }
+            Self::Several(_) | Self::OverBudget => None,
         }
     }
 
@@ -164,17 +91,44 @@ impl CommandError {
     }
 
     pub(crate) fn writing(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_path_buf();
-        move |source| Self::Write { path, source }
+        let path: PathBuf = path.to_path_buf();
+        move |source| Self::System(SystemError::Write { path, source })
     }
 }
 
-fn count(mistakes: &[(String, String)]) -> String {
-    let plural = if mistakes.len() == 1 { "" } else { "s" };
-    format!("{} mistake{plural}", mistakes.len())
+/// An observer of ours fails with an error of ours.
+impl From<SystemError> for CommandError {
+    fn from(error: SystemError) -> Self {
+        match error {
+            SystemError::Observer(error) => match error.downcast::<Self>() {
+                Ok(error) => *error,
+                Err(error) => match error.downcast::<ReportError>() {
+                    Ok(error) => Self::Report(*error),
+                    Err(error) => Self::System(SystemError::Observer(error)),
+                },
+            },
+            error => Self::System(error),
+        }
+    }
 }
 
-fn lines(mistakes: &[(String, String)]) -> String {
-    let lines: Vec<String> = mistakes.iter().map(|(key, text)| format!("  {key}: {text}")).collect();
+macro_rules! from_system {
+    ($($error:ty),*) => {$(
+        impl From<$error> for CommandError {
+            fn from(error: $error) -> Self {
+                Self::System(error.into())
+            }
+        }
+    )*};
+}
+from_system!(ConfigErrors, DataError, MetricsError, TrainError, WeightsError);
+
+fn count(errors: &[(String, String)]) -> String {
+    let plural = if errors.len() == 1 { "" } else { "s" };
+    format!("{} mistake{plural}", errors.len())
+}
+
+fn lines(errors: &[(String, String)]) -> String {
+    let lines: Vec<String> = errors.iter().map(|(key, text)| format!("  {key}: {text}")).collect();
     lines.join("\n")
 }

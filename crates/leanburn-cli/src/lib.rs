@@ -1,14 +1,8 @@
-//! The `leanburn` command as a library: configuration, run folders, reports and the commands themselves.
+//! The `leanburn` command as a library: arguments, tables, progress, report pages. What it does is done by `leanburn-systems`.
 
 pub mod command;
-pub mod config;
 pub mod console;
-pub mod device;
+pub mod diagnostic;
 pub mod error;
-pub mod guide_config;
-pub mod planning;
 pub mod progress;
 pub mod report;
-pub mod run_folder;
-mod volume;
-pub mod workload;

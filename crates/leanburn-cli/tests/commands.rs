@@ -294,7 +294,7 @@ fn the_command_explains_itself() {
         let printed = place.succeed(&["init", name]);
         assert!(printed.contains(&format!("leanburn train {name}.yaml")), "{printed}");
         let text = place.text(&format!("{name}.yaml"));
-        leanburn_cli::config::Config::parse(&text, name, &[]).unwrap();
+        leanburn_systems::Config::parse(&text, name, &[]).unwrap();
         place.succeed(&["init", name, "--out", &format!("other-{name}.yaml")]);
         assert_eq!(place.text(&format!("other-{name}.yaml")), text);
     }

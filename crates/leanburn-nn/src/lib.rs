@@ -14,7 +14,10 @@
 
 pub mod blocks;
 pub mod losses;
+mod mistakes;
 pub mod models;
+mod segmented;
+mod validation;
 pub mod weights;
 
 pub use leanburn_ops::numerics;

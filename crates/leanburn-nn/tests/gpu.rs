@@ -1,4 +1,4 @@
-//! The fixtures of well-known implementations on the GPUs of this build.
+//! The fixtures of the reference implementations on the GPUs of this build.
 #![cfg(any(feature = "cuda", feature = "metal", feature = "rocm", feature = "vulkan", feature = "wgpu"))]
 
 mod common;

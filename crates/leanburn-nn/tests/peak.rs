@@ -1,12 +1,21 @@
-//! Heap held and peak of a ConvLSTM, plain and recomputed. Alone in its binary: it counts the whole heap.
+//! Heap held and peak of a ConvLSTM and a U-Net, kept and recomputed. Alone in their binary: they count the whole heap.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::prelude::*;
-use leanburn_nn::models::{ConvLstm, ConvLstmConfig};
+use leanburn_nn::losses::DiceCeLoss;
+use leanburn_nn::models::{ConvLstm, ConvLstmConfig, UNet3d, UNet3dConfig};
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
+
+/// Tests take turns: the heap is the process's.
+fn alone() -> MutexGuard<'static, ()> {
+    static HEAP: Mutex<()> = Mutex::new(());
+    HEAP.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const STEPS: usize = 64;
 const SIDE: usize = 96;
@@ -28,6 +37,7 @@ fn held_and_peak(model: &ConvLstm, policy: ResidencyPolicy) -> (f64, f64) {
 
 #[test]
 fn memory_grows_with_the_square_root_of_time() {
+    let _alone = alone();
     let device = Device::flex().autodiff();
     let model = ConvLstmConfig::new(4).init(&device);
     model.forward(Tensor::zeros([1, 2, 4, 4, 4], &device)); // initialises the parameters
@@ -38,4 +48,35 @@ fn memory_grows_with_the_square_root_of_time() {
     assert!(plain.0 > 10.0 * STEPS as f64, "{plain:.2?}");
     assert!(runs.0 < 20.0 && nested.0 < 20.0, "{runs:.2?} {nested:.2?}");
     assert!(runs.1 < plain.1 / 4.0 && nested.1 < runs.1 * 0.7, "{plain:.2?} {runs:.2?} {nested:.2?}");
+}
+
+/// Depth, height and width.
+const VOLUME: usize = 64;
+/// Bytes of 16 channels of the finest level, which has half the resolution of the volume.
+const FINEST: f64 = (16 * VOLUME * VOLUME * VOLUME / 8 * 4) as f64;
+
+/// Volumes of the finest level held between forward and backward, and at the peak, above what is there before the step.
+fn unet_held_and_peak(model: &UNet3d, policy: ResidencyPolicy) -> (f64, f64) {
+    let device = Device::flex().autodiff();
+    let model = model.clone().with_residency(policy);
+    let x = Tensor::zeros([1, 1, VOLUME, VOLUME, VOLUME], &device);
+    let labels = Tensor::<4, Int>::zeros([1, VOLUME, VOLUME, VOLUME], &device);
+    let before = HEAP.current_usage() as f64;
+    HEAP.reset_peak_usage();
+    let loss = DiceCeLoss::new().forward(model.forward(x), labels);
+    let held = HEAP.current_usage() as f64 - before;
+    drop(backward(loss));
+    (held / FINEST, (HEAP.peak_usage() as f64 - before) / FINEST)
+}
+
+#[test]
+fn a_unet_saves_one_volume_a_convolution() {
+    let _alone = alone();
+    let device = Device::flex().autodiff();
+    let config = UNet3dConfig::new(1, 2, vec![16, 32, 64], vec![[2; 3]; 2]).with_num_res_units(2);
+    let model = config.init(&device);
+    model.forward(Tensor::zeros([1, 1, 8, 8, 8], &device)); // initialises the parameters
+    let [kept, recomputed] =
+        [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()].map(|policy| unet_held_and_peak(&model, policy));
+    println!("volumes held and at the peak: kept {kept:.2?}, recomputed {recomputed:.2?}");
 }

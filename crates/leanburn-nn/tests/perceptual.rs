@@ -61,7 +61,7 @@ fn a_share_of_the_slices_is_a_share_of_the_gradient() {
 
 #[test]
 #[should_panic = "leave that plane out of `planes`"]
-fn a_slice_that_is_too_small_is_refused() {
+fn a_slice_that_is_too_small_is_rejected() {
     let [x, y] = pair([1, 1, 8, 25, 25], &Device::flex());
     LpipsConfig::new().init(&Device::flex()).forward(x, y, 0);
 }

@@ -1,9 +1,12 @@
 //! Whole training steps on the recording device: what recomputation runs again can be counted there.
 
+mod common;
+
 use burn::backend::ir::OperationIr;
 use burn::prelude::*;
-use leanburn_nn::losses::{PatchAdversarialLoss, l1_loss};
-use leanburn_nn::models::{AutoencoderKlConfig, PatchDiscriminatorConfig};
+use leanburn_nn::losses::{DiceCeLoss, PatchAdversarialLoss, l1_loss};
+use leanburn_nn::models::{AutoencoderKlConfig, PatchDiscriminatorConfig, UNet3dConfig};
+use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
 
 /// Convolutions of one forward and backward of the autoencoder, and how many the model has.
@@ -35,18 +38,45 @@ fn each_recomputed_segment_runs_its_convolutions_once_more() {
 }
 
 #[test]
-fn an_adversarial_turn_with_batch_norm_records_too() {
+fn an_adversarial_step_with_batch_norm_records_too() {
     for policy in [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()] {
         let device = Device::capture();
         let captured = device.capture_scope(|scope| {
             let device = device.clone().autodiff();
             let config = PatchDiscriminatorConfig::new(1, 4).with_num_layers_d(2);
             let model = config.init(&device).with_residency(policy);
-            let judge = |value: f64| model.forward(Tensor::full([1, 1, 24, 24, 24], value, &device)).split_off(3);
-            let loss = PatchAdversarialLoss::default().discriminator(&judge(0.0), &judge(1.0));
+            let logits = |value: f64| model.forward(Tensor::full([1, 1, 24, 24, 24], value, &device)).split_off(3);
+            let loss = PatchAdversarialLoss::default().discriminator(&logits(0.0), &logits(1.0));
             assert_eq!(backward(loss).take_module(&model).len(), 10);
             scope.complete([], [])
         });
         assert!(!captured.expect("a complete recording").graph.operations.is_empty());
     }
+}
+
+/// Convolutions and gradients of one forward and backward of the U-Net with its loss.
+fn unet(policy: ResidencyPolicy) -> (usize, usize) {
+    let (device, mut gradients) = (Device::capture(), 0);
+    let captured = device.capture_scope(|scope| {
+        as_on_cpu(|| {
+            let device = device.clone().autodiff();
+            let config = UNet3dConfig::new(1, 3, vec![4, 8, 16], vec![[2; 3]; 2]).with_num_res_units(2);
+            let model = config.init(&device).with_residency(policy);
+            let logits = model.forward(Tensor::zeros([1, 1, 8, 8, 8], &device));
+            let labels = Tensor::<4, Int>::zeros([1, 8, 8, 8], &device);
+            gradients = backward(DiceCeLoss::new().forward(logits, labels)).take_module(&model).len();
+        });
+        scope.complete([], [])
+    });
+    (common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
+}
+
+#[test]
+fn a_recomputed_unet_runs_its_convolutions_once_more() {
+    let (kept, gradients) = unet(ResidencyPolicy::keep());
+    // on the way down and at the bottom two and a residual each, on the way up one each
+    assert_eq!(kept, 3 * 3 + 2);
+    assert_eq!(unet(ResidencyPolicy::recompute_all()), (2 * kept, gradients));
+    let one = ResidencyPolicy::keep().with_rule("encoder.level_0", Residency::Recompute);
+    assert_eq!(unet(one), (kept + 3, gradients));
 }

@@ -50,13 +50,13 @@ fn a_model_is_found_inside_a_checkpoint_in_half_precision() {
 fn what_is_saved_loads_back_under_monai_names() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
-    let (trained, mut fresh) = (tiny(), tiny());
+    let (trained, mut other) = (tiny(), tiny());
     weights::save_safetensors(&trained, &path).unwrap();
     weights::save_safetensors(&trained, &path).expect("an existing file is replaced");
     assert_eq!(names(&path), names(&fixture_path("tiny.safetensors")));
-    assert_ne!(state(&fresh), state(&trained));
-    weights::load(&mut fresh, &path).unwrap();
-    assert_eq!(state(&fresh), state(&trained));
+    assert_ne!(state(&other), state(&trained));
+    weights::load(&mut other, &path).unwrap();
+    assert_eq!(state(&other), state(&trained));
 
     let fixture = Fixture::read("patch_discriminator");
     let discriminator = fixture.discriminator(&Device::flex());
@@ -64,10 +64,32 @@ fn what_is_saved_loads_back_under_monai_names() {
     let saved = names(&path);
     let monai = names(&fixture.path).into_iter().filter_map(|name| Some(name.strip_prefix("weight.")?.to_string()));
     assert_eq!(saved, monai.collect::<Vec<_>>());
-    let mut fresh = PatchDiscriminatorConfig::new(1, 8).with_num_layers_d(2).init(&Device::flex());
-    weights::load(&mut fresh, &path).unwrap();
-    assert_eq!(state(&fresh), state(&discriminator));
+    let mut other = PatchDiscriminatorConfig::new(1, 8).with_num_layers_d(2).init(&Device::flex());
+    weights::load(&mut other, &path).unwrap();
+    assert_eq!(state(&other), state(&discriminator));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "temporary files stay behind");
+}
+
+/// Names, shapes and values go out as they came in, whatever the units, norms and activations.
+#[test]
+fn a_unet_is_saved_under_monai_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("unet.safetensors");
+    for name in ["unet_residual", "unet_plain", "unet_group", "unet_batch"] {
+        let fixture = Fixture::read(name);
+        let model = fixture.loaded(fixture.unet_config().init(&Device::flex()));
+        weights::save_safetensors(&model, &path).unwrap();
+        let monai = names(&fixture.path).into_iter().filter_map(|name| Some(name.strip_prefix("weight.")?.to_string()));
+        assert_eq!(names(&path), monai.collect::<Vec<_>>(), "{name}");
+        let mut other = fixture.unet_config().init(&Device::flex());
+        assert_ne!(state(&other), state(&model));
+        weights::load(&mut other, &path).unwrap();
+        assert_eq!(state(&other), state(&model), "{name}");
+    }
+    let mut deeper = Fixture::read("unet_plain").unet_config();
+    deeper.num_res_units = 1;
+    let error = weights::load(&mut deeper.init(&Device::flex()), &Fixture::read("unet_plain").path).unwrap_err();
+    assert!(matches!(error, WeightsError::Ambiguous { .. } | WeightsError::Different { .. }), "{error}");
 }
 
 fn names(path: &Path) -> Vec<String> {
@@ -79,7 +101,7 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 /// Loads what must not load; gives the error, after checking that the model is as it was.
-fn refused(mut model: AutoencoderKl, path: &Path) -> WeightsError {
+fn rejected(mut model: AutoencoderKl, path: &Path) -> WeightsError {
     let before = state(&model);
     let error = weights::load(&mut model, path).expect_err("must not load");
     assert_eq!(state(&model), before, "the model changed");
@@ -90,7 +112,7 @@ fn refused(mut model: AutoencoderKl, path: &Path) -> WeightsError {
 #[test]
 fn all_differences_are_listed() {
     let model = tiny_config().with_latent_channels(2).with_use_combined_linear(true).init(&Device::flex());
-    let error = refused(model, &fixture_path("tiny.safetensors"));
+    let error = rejected(model, &fixture_path("tiny.safetensors"));
     assert!(error.is_different());
     let WeightsError::Different { differences, .. } = &error else { unreachable!() };
     assert_eq!(differences.missing.len(), 2 * 2, "qkv of encoder and decoder: {differences}");
@@ -113,13 +135,13 @@ fn all_differences_are_listed() {
 }
 
 #[test]
-fn files_that_are_no_state_dict_are_refused() {
+fn files_that_are_no_state_dict_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    assert!(matches!(refused(tiny(), &path("none.pt")), WeightsError::NotFound { .. }));
-    assert!(matches!(refused(tiny(), folder.path()), WeightsError::NotFound { .. }));
+    assert!(matches!(rejected(tiny(), &path("none.pt")), WeightsError::NotFound { .. }));
+    assert!(matches!(rejected(tiny(), folder.path()), WeightsError::NotFound { .. }));
     std::fs::write(path("weights.onnx"), b"").unwrap();
-    assert!(matches!(refused(tiny(), &path("weights.onnx")), WeightsError::UnknownFormat { .. }));
+    assert!(matches!(rejected(tiny(), &path("weights.onnx")), WeightsError::UnknownFormat { .. }));
     let whole = std::fs::read(fixture_path("tiny.safetensors")).unwrap();
     let mut hostile = whole.clone();
     hostile[..8].copy_from_slice(&u64::MAX.to_le_bytes());
@@ -133,7 +155,7 @@ fn files_that_are_no_state_dict_are_refused() {
         ("cut.pt", &std::fs::read(fixture_path("tiny.pt")).unwrap()[..20_000]),
     ] {
         std::fs::write(path(name), bytes).unwrap();
-        let error = refused(tiny(), &path(name));
+        let error = rejected(tiny(), &path(name));
         assert!(matches!(error, WeightsError::NotAStateDict { .. }), "{name}: {error}");
     }
 }
@@ -142,7 +164,7 @@ fn files_that_are_no_state_dict_are_refused() {
 fn two_models_in_one_file_ask_for_a_choice() {
     let path = Fixture::read("autoencoder_kl_convtranspose").path;
     let model = Fixture::read("autoencoder_kl_convtranspose").autoencoder_config().init(&Device::flex());
-    let error = refused(model, &path);
+    let error = rejected(model, &path);
     let WeightsError::Ambiguous { prefixes, .. } = &error else { panic!("{error}") };
     assert_eq!(prefixes, &["grad.", "weight."]);
 }

@@ -1,17 +1,19 @@
 //! What would lower a step's peak, each tried on the recording device.
 
-use bytesize::ByteSize;
+use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, Space};
+use leanburn_systems::Recompute;
+use leanburn_systems::planning::{Budget, ConfigSpace};
 
-use crate::planning::{ATTENTION_BLOCK, Budget, ConfigSpace, SMALLEST_BLOCK};
 use crate::report::Advice;
 
 /// The single changes that lower the peak, lossless ones first, with what each saves.
 pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget, peak: u64) -> Vec<Advice> {
     let mut tried: Vec<(Class, String, String, Candidate)> = Vec::new();
-    if candidate.recompute != ["*"] {
+    let all = Recompute::all().patterns().to_vec();
+    if candidate.recompute != all {
         let change = format!("{}.training.use_gradient_checkpointing = true", space.system());
-        let all = Candidate { recompute: vec!["*".into()], ..candidate.clone() };
+        let all = Candidate { recompute: all, ..candidate.clone() };
         tried.push((Class::Lossless, change, "one more forward of each segment".into(), all));
     }
     if candidate.micro_batch > 1 {
@@ -20,10 +22,11 @@ pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget
         let split = Candidate { micro_batch: 1, accumulation, ..candidate.clone() };
         tried.push((Class::Lossless, change, "the same step in smaller pieces".into(), split));
     }
-    if space.attention_block(candidate).is_some_and(|block| block > SMALLEST_BLOCK) {
-        let change = format!("autoencoder.training.attention_block = {SMALLEST_BLOCK}");
-        let smallest = candidate.clone().with_knob(ATTENTION_BLOCK, Some(SMALLEST_BLOCK));
-        tried.push((Class::Lossless, change, "keys and values are read more often".into(), smallest));
+    for knob in space.knobs(candidate) {
+        let Some(smallest) = knob.values.last().copied() else { continue };
+        let change = format!("{}.training.{} = {smallest}", space.system(), knob.name);
+        let lowest = candidate.clone().with_knob(knob.name, Some(smallest));
+        tried.push((Class::Lossless, change, "the same in smaller pieces, which takes longer".into(), lowest));
     }
     for (index, variant) in space.variants().into_iter().enumerate().skip(1) {
         let changed = Candidate { variant: index, ..candidate.clone() };
@@ -32,7 +35,7 @@ pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget
     let lowered = tried.into_iter().filter_map(|(class, change, cost, changed)| {
         let lower = space.record(&changed).ok()?.timeline(budget.memory_model()).peak();
         let saved = peak.checked_sub(lower).filter(|saved| *saved > 0)?;
-        Some(Advice { class, text: format!("{change} saves {} ({cost})", ByteSize::b(saved)) })
+        Some(Advice { class, text: format!("{change} saves {} ({cost})", Bytes(saved)) })
     });
     lowered.collect()
 }

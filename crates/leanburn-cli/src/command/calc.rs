@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use leanburn_plan::calc::{Calc as Rule, CalcError};
+use leanburn_systems::guide_config::{Figure, Figures, GuideConfig, GuideError};
 
 use super::calc_report::CalcReport;
 use crate::console::print_line;
 use crate::error::{CommandError, Result};
-use crate::guide_config::{Figure, Figures, GuideConfig, GuideError};
 
 /// The card where a configuration is given without one, in GB.
 const USUAL_CARD: f64 = 24.0;
@@ -53,17 +53,17 @@ pub struct Calc {
 
 impl Calc {
     pub(super) fn run(self) -> Result<()> {
-        let mut mistakes = Vec::new();
+        let mut errors = Vec::new();
         let guide = self.config.as_deref().and_then(|path| {
-            let named = |error: GuideError| mistakes.push((path.display().to_string(), error.to_string()));
+            let named = |error: GuideError| errors.push((path.display().to_string(), error.to_string()));
             GuideConfig::load(path).map_err(named).ok()
         });
-        let rule = self.rule(guide.as_ref().map(|guide| &guide.figures), &mut mistakes);
+        let rule = self.rule(guide.as_ref().map(|guide| &guide.figures), &mut errors);
         let estimate = match rule.estimate() {
-            Ok(estimate) if mistakes.is_empty() => estimate,
+            Ok(estimate) if errors.is_empty() => estimate,
             answer => {
-                mistakes.extend(answer.err().into_iter().flatten().map(describe));
-                return Err(CommandError::Arguments { mistakes, remedy: REMEDY });
+                errors.extend(answer.err().into_iter().flatten().map(describe));
+                return Err(CommandError::Arguments { errors, remedy: REMEDY });
             }
         };
         let report = CalcReport::new(&rule, &estimate, self.config.as_deref().zip(guide.as_ref()));
@@ -76,11 +76,11 @@ impl Calc {
     }
 
     /// The numbers; what is missing or wrong is a mistake, and 1.
-    fn rule(&self, figures: Option<&Figures>, mistakes: &mut Vec<(String, String)>) -> Rule {
+    fn rule(&self, figures: Option<&Figures>, errors: &mut Vec<(String, String)>) -> Rule {
         let mut number = |name, flag: &Option<String>, figure: Option<&Figure>, default| {
             let flag = flag.as_deref().map(whole);
             resolve(flag, figure, default).unwrap_or_else(|mistake| {
-                mistakes.push((format!("--{name}"), mistake));
+                errors.push((format!("--{name}"), mistake));
                 1
             })
         };
@@ -95,7 +95,7 @@ impl Calc {
             hidden_dim: number("hidden_dim", &self.hidden_dim, figures.map(|figures| &figures.hidden_dim), default),
             num_layers: number("num_layers", &self.num_layers, figures.map(|figures| &figures.num_layers), default),
             gpu_memory: self.card().unwrap_or_else(|mistake| {
-                mistakes.push(("--gpu_memory".into(), mistake));
+                errors.push(("--gpu_memory".into(), mistake));
                 1.0
             }),
         }

@@ -4,10 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use leanburn_plan::calc::{Advice, Calc, Estimate, NOT_COUNTED, Outcome};
+use leanburn_systems::LossScale;
+use leanburn_systems::guide_config::{Figure, GuideConfig};
 use serde::{Serialize, Serializer};
-
-use crate::config::LossScale;
-use crate::guide_config::{Figure, GuideConfig};
 
 /// What `leanburn plan` does.
 const PLAN: &str = " traces the real training step and says what it needs";

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use bytesize::ByteSize;
+use leanburn_common::Bytes;
 use leanburn_plan::catalogue::Device;
-use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plan, Plans, Target, Timeline};
+use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plan, Plans, Rates, Target, Timeline};
+use leanburn_systems::planning::ConfigSpace;
+use leanburn_systems::{Config, recipes};
 use leanburn_train::Precision;
 
-use super::plan::load;
-use crate::config::{Config, recipes};
+use super::load::load;
 use crate::console::{print_line, seconds_text};
 use crate::error::Result;
-use crate::planning::{ConfigSpace, rates_for};
 use crate::progress::Progress;
 
 /// Sizes of volumes that the table has a column for.
@@ -33,8 +33,10 @@ pub(super) fn print(config: Option<&Path>, set: &[String]) -> Result<()> {
     let (config, source) = match config {
         Some(path) => (load(path, set)?, path.display().to_string()),
         None => {
-            let recipe =
-                recipes().iter().find(|recipe| recipe.name == "autoencoder-24gb").expect("it comes with the command");
+            let recipe = recipes()
+                .into_iter()
+                .find(|recipe| recipe.name == "autoencoder-24gb")
+                .expect("it comes with the command");
             (Config::parse(recipe.text, recipe.name, set)?, recipe.name.to_string())
         }
     };
@@ -54,12 +56,7 @@ pub(super) fn print(config: Option<&Path>, set: &[String]) -> Result<()> {
         for column in &mut columns {
             cells.push(column.cell(card)?);
         }
-        print_line(format_args!(
-            "| {} | {} | {} |",
-            card.full_name,
-            ByteSize::b(card.memory_bytes),
-            cells.join(" | ")
-        ))?;
+        print_line(format_args!("| {} | {} | {} |", card.full_name, Bytes(card.memory_bytes), cells.join(" | ")))?;
     }
     Ok(())
 }
@@ -81,7 +78,8 @@ impl Column {
         (config.data.patch_size, config.data.voxel_size) = (None, Some(extent));
         (config.device.mixed_precision, config.device.precision) = (false, None);
         let space = ConfigSpace::new(&config, source, Target::Gpu, Some(Precision::Bf16), || Ok(extent))?;
-        let machine = Machine { memory: &CubeMemory, rates: rates_for(Device::find("rtx-4090").ok()), beside: 0 };
+        let typical = Device::find("rtx-4090").expect("it is in the catalogue");
+        let machine = Machine { memory: &CubeMemory, rates: Rates::of_card(typical), beside: 0 };
         let mut search = Plans::new(&space, &machine);
         let mut plans = search.up_to(Class::Lossless)?;
         let smallest = plans.smallest().map_or(0, |plan| plan.peak);
@@ -97,7 +95,7 @@ impl Column {
         let mut plans = self.plans.plans.iter().filter(computes);
         let least = plans.clone().next().map_or(0, |plan| plan.peak);
         let Some(plan) = plans.rfind(|plan| plan.peak <= available) else {
-            return Ok(format!("needs {}", ByteSize::b(least)));
+            return Ok(format!("needs {}", Bytes(least)));
         };
         let candidate = &plan.candidate;
         if !self.timelines.contains_key(candidate) {
@@ -105,7 +103,7 @@ impl Column {
             self.timelines.insert(candidate.clone(), recording.timeline(&CubeMemory));
         }
         let timeline = &self.timelines[candidate];
-        let seconds = rates_for(Some(card)).seconds(timeline, candidate.accumulation, candidate.recorded());
+        let seconds = Rates::of_card(card).seconds(timeline, candidate.accumulation, candidate.recorded());
         let tops = timeline.parents.iter().filter(|parent| parent.is_none()).count();
         let is_top =
             |name: &&String| timeline.segments.iter().zip(&timeline.parents).any(|(s, p)| s == *name && p.is_none());
@@ -119,7 +117,7 @@ impl Column {
             "{}x{}, {recomputed}/{tops}, {precision}, {}, {}",
             candidate.micro_batch,
             candidate.accumulation,
-            ByteSize::b(plan.peak),
+            Bytes(plan.peak),
             seconds_text(seconds)
         ))
     }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use leanburn_data::{Volume, prepare};
+use leanburn_systems::volume::{pad, values};
 
 use super::trained::{ModelArguments, check_channels, check_output, scale_affine};
 use crate::console::print_line;
 use crate::error::Result;
-use crate::volume::{pad, values};
 
 /// `leanburn encode`
 #[derive(Debug, Args)]

@@ -3,15 +3,18 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use clap::Args;
-use comfy_table::{Table, presets::ASCII_MARKDOWN};
+use comfy_table::Table;
+use comfy_table::presets::{ASCII_MARKDOWN, UTF8_FULL_CONDENSED};
+use leanburn_common::Bytes;
 use leanburn_nn::losses::{kl_divergence_mean, l1_loss};
 use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig};
 use leanburn_nn::weights::moved;
 use leanburn_ops::Gpu;
+use leanburn_systems::SystemError;
+use leanburn_systems::device::{self, families, gpu, precisions};
 
 use crate::console::print_line;
-use crate::device;
-use crate::error::{CommandError, Result};
+use crate::error::Result;
 
 /// `leanburn devices`
 #[derive(Debug, Args)]
@@ -38,9 +41,45 @@ impl Devices {
         }
         match self.check {
             Some(name) => check(&name),
-            None => print_line(device::table()),
+            None => print_line(table()),
         }
     }
+}
+
+/// The devices of this machine, and the families that this build or this machine has not.
+fn table() -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header(["device", "what", "name", "memory", "largest tensor", "computes in"]);
+    for family in families() {
+        let devices = family.present();
+        if devices.is_empty() {
+            let missing = match family.is_built() {
+                false => format!("not in this build: build with --features {}", family.name),
+                true => format!("none on this machine: {}", family.driver),
+            };
+            table.add_row([family.name, family.about, &missing, "", "", ""]);
+        }
+        for (index, device) in devices.iter().enumerate() {
+            let name = if index == 0 { family.name.to_string() } else { format!("{}:{index}", family.name) };
+            let [what, memory, largest] = match gpu(device) {
+                Some(gpu) => {
+                    let memory = gpu.memory.map(|bytes| Bytes(bytes).to_string());
+                    [
+                        format!("{} ({})", gpu.name, gpu.runtime),
+                        memory.unwrap_or_default(),
+                        Bytes(gpu.largest_allocation).to_string(),
+                    ]
+                }
+                None => {
+                    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                    [format!("{cores} threads"), String::new(), String::new()]
+                }
+            };
+            table.add_row([name, family.about.to_string(), what, memory, largest, precisions(device)]);
+        }
+    }
+    table
 }
 
 /// How far a device may be from the CPU in each precision: the loss, and all gradients as one vector, relative.
@@ -82,11 +121,12 @@ fn check(name: &str) -> Result<()> {
     print_line(format_args!("A training step on {called} ({name}) beside the CPU's\n\n{table}"))?;
     match is_good {
         true => Ok(()),
-        false => Err(CommandError::Device {
+        false => Err(SystemError::Device {
             name: name.to_string(),
             reason: "it computes something else than the CPU".into(),
             remedy: "update its driver; if that does not help, please report the table".into(),
-        }),
+        }
+        .into()),
     }
 }
 

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
+use leanburn_common::{Bytes, atomic};
 use leanburn_plan::{Class, Frontier, Machine, Plan, Plans, Space};
+use leanburn_systems::Config;
+use leanburn_systems::planning::ConfigSpace;
 use serde_json::json;
 
-use super::plan::{extent_of_data, load};
-use crate::config::Config;
+use super::budget::{BudgetArguments, required};
+use super::load::load;
 use crate::console::{print_line, print_remark, seconds_text};
 use crate::error::{CommandError, Result, both};
-use crate::planning::{ATTENTION_BLOCK, BudgetArguments, ConfigSpace};
-use crate::report::write_atomic;
 
 /// What may be changed to make a training fit.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -56,11 +56,11 @@ impl Fit {
         let source = self.config.display().to_string();
         let (mut config, budget) = both(load(&self.config, &self.set), self.budget.resolve())?;
         let budget = budget.on(&config.device.name)?;
-        let bytes = budget.required()?;
+        let bytes = required(&budget)?;
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
         let half = budget.half_precision(&config.device.name);
-        let space = ConfigSpace::new(&config, &source, budget.target(), half, || extent_of_data(&config))?;
-        let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), beside: budget.context_bytes() };
+        let space = ConfigSpace::new(&config, &source, budget.target(), half, || config.extent_of_data(&source))?;
+        let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), beside: budget.context().get() };
         let began = Instant::now();
         let allowed = match self.allow {
             Allow::Lossless => Class::Lossless,
@@ -70,21 +70,21 @@ impl Fit {
         let mut search = Plans::new(&space, &machine);
         let plans = search.up_to(allowed)?;
         let took = began.elapsed();
-        let Some(plan) = plans.within(bytes) else {
+        let Some(plan) = plans.within(bytes.get()) else {
             self.refuse(&space, &mut search, bytes, allowed)?;
             return Err(CommandError::OverBudget);
         };
         let fitted = space.config(&plan.candidate);
         if let Some(path) = &self.out {
-            let text = format!("# {source}, fitted into {}\n{}", ByteSize::b(bytes), fitted.to_yaml());
-            write_atomic(path, text.as_bytes()).map_err(CommandError::writing(path))?;
+            let text = format!("# {source}, fitted into {}\n{}", bytes, fitted.to_yaml());
+            atomic::write(path, text.as_bytes()).map_err(CommandError::writing(path))?;
         }
         if self.json {
             return print_line(json!({ "config": source, "device": budget.name(), "budget_bytes": bytes, "plan": plan,
                     "frontier": plans.plans }));
         }
         self.print(&space, plan, &plans, bytes)?;
-        budget.remark().map_or(Ok(()), print_line)?;
+        budget.warning().map_or(Ok(()), print_line)?;
         if let Some((before, after)) = rate {
             print_line(format_args!(
                 "learning rate {before} becomes {after} by the linear scaling rule (base_batch_size)"
@@ -94,11 +94,11 @@ impl Fit {
         Ok(())
     }
 
-    fn print(&self, space: &ConfigSpace, plan: &Plan, plans: &Frontier, bytes: u64) -> Result<()> {
+    fn print(&self, space: &ConfigSpace, plan: &Plan, plans: &Frontier, bytes: Bytes) -> Result<()> {
         print_line(format_args!(
             "fits: {} of {}, about {} a step ({})",
-            ByteSize::b(plan.peak),
-            ByteSize::b(bytes),
+            Bytes(plan.peak),
+            bytes,
             seconds_text(plan.seconds),
             plan.class
         ))?;
@@ -106,11 +106,12 @@ impl Fit {
             print_line(format_args!("  {name} = {value}"))?;
         }
         let slower = |fastest: &Plan| 100.0 * (plan.seconds / fastest.seconds - 1.0);
-        if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes && slower(fastest) >= 1.0) {
+        if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes.get() && slower(fastest) >= 1.0)
+        {
             let share = slower(fastest);
             print_line(format_args!(
                 "{share:.0} % slower than with {}, where nothing is gained by more",
-                ByteSize::b(fastest.peak)
+                Bytes(fastest.peak)
             ))?;
         }
         match &self.out {
@@ -124,7 +125,7 @@ impl Fit {
         &self,
         space: &ConfigSpace,
         search: &mut Plans<'_, ConfigSpace>,
-        bytes: u64,
+        bytes: Bytes,
         allowed: Class,
     ) -> Result<()> {
         let smallest = search.up_to(allowed)?.smallest().map_or(0, |plan| plan.peak);
@@ -143,12 +144,12 @@ impl Fit {
         }
         print_line(format_args!(
             "does not fit: {} is less than the {} of the smallest plan with {allowed} changes",
-            ByteSize::b(bytes),
-            ByteSize::b(smallest)
+            bytes,
+            Bytes(smallest)
         ))?;
         for (class, peak, changes) in lower {
             let changes: Vec<String> = changes.into_iter().map(|(name, value)| format!("{name} = {value}")).collect();
-            print_line(format_args!("  --allow {class} goes down to {}: {}", ByteSize::b(peak), changes.join(", ")))?;
+            print_line(format_args!("  --allow {class} goes down to {}: {}", Bytes(peak), changes.join(", ")))?;
         }
         Ok(())
     }
@@ -175,14 +176,13 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
     let key = |name: &str| format!("{}.training.{name}", space.system());
     changes.push((key("batch_size"), candidate.micro_batch.to_string()));
     changes.push((key("gradient_accumulation_steps"), candidate.accumulation.to_string()));
-    if space.configured().recompute == ["*"] {
+    if space.config(&space.configured()).training().recompute.is_all() {
         changes.push((key("use_gradient_checkpointing"), "false".into())); // it would win over `recompute`
     }
     changes.push((key("recompute"), format!("[{}]", candidate.recompute.join(", "))));
-    let block = candidate.knob(ATTENTION_BLOCK);
-    if block != space.configured().knob(ATTENTION_BLOCK) {
-        let block = block.map_or("null".into(), |block| block.to_string());
-        changes.push((key("attention_block"), block));
+    let configured = space.configured();
+    for name in space.knob_names().iter().filter(|name| candidate.knob(name) != configured.knob(name)) {
+        changes.push((key(name), candidate.knob(name).map_or("null".into(), |value| value.to_string())));
     }
     changes
 }

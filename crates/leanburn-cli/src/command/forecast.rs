@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Moment, Space, Target, Timeline, bound};
+use leanburn_systems::Config;
+use leanburn_systems::planning::{Budget, ConfigSpace};
 use serde_json::{Value, json};
 
-use crate::config::Config;
 use crate::console::{print_line, seconds_text};
 use crate::error::Result;
-use crate::planning::{ATTENTION_BLOCK, Budget, ConfigSpace};
 use crate::report::{Advice, PlanPage, PredictionRow};
 
 /// Segments that the terminal's table names.
@@ -26,7 +26,7 @@ pub(super) struct Forecast<'a> {
     pub candidate: Candidate,
     pub timeline: Timeline,
     /// What the device has to have for it, without a margin.
-    pub taken: u64,
+    pub taken: Bytes,
     pub budget: Budget,
     /// Seconds of a step, by the device's rates.
     pub seconds: f64,
@@ -35,9 +35,9 @@ pub(super) struct Forecast<'a> {
 impl Forecast<'_> {
     /// What is held beside the step, with names.
     pub fn beside(&self) -> Vec<(String, u64)> {
-        let gaps = (self.taken - self.timeline.peak(), "gaps in the pool's pages");
-        let margin = (bound(self.taken) - self.taken, "margin of the plan");
-        let context = (self.budget.context_bytes(), "context of the driver");
+        let gaps = (self.taken.get() - self.timeline.peak(), "gaps in the pool's pages");
+        let margin = (bound(self.taken.get()) - self.taken.get(), "margin of the plan");
+        let context = (self.budget.context().get(), "context of the driver");
         let batches = (self.space.beside(&self.candidate), "batches that wait (data.prefetch)");
         let named = [gaps, context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > 0);
         named.map(|(bytes, name)| (name.to_string(), bytes)).collect()
@@ -50,7 +50,7 @@ impl Forecast<'_> {
 
     /// Whether it fits; nothing without a budget.
     pub fn fits(&self) -> Option<bool> {
-        self.budget.bytes.map(|budget| self.need() <= budget)
+        self.budget.size.map(|budget| self.need() <= budget.get())
     }
 
     fn peak(&self) -> Option<&Moment> {
@@ -63,17 +63,17 @@ impl Forecast<'_> {
 
     /// The verdict in one line.
     pub fn verdict(&self) -> String {
-        let need = ByteSize::b(self.need());
-        match self.budget.bytes {
+        let need = Bytes(self.need());
+        match self.budget.size.map(Bytes::get) {
             None => format!("needs {need}; give --budget or --gpu to hold it against something"),
             Some(budget) if self.need() <= budget => {
-                let left = ByteSize::b(budget - self.need());
+                let left = Bytes(budget - self.need());
                 let share = 100.0 * self.need() as f64 / budget as f64;
-                format!("fits: needs {need} of {}, {left} to spare ({share:.0} %)", ByteSize::b(budget))
+                format!("fits: needs {need} of {}, {left} to spare ({share:.0} %)", Bytes(budget))
             }
             Some(budget) => {
-                let missing = ByteSize::b(self.need() - budget);
-                format!("does not fit: needs {need} of {}, {missing} too much", ByteSize::b(budget))
+                let missing = Bytes(self.need() - budget);
+                format!("does not fit: needs {need} of {}, {missing} too much", Bytes(budget))
             }
         }
     }
@@ -98,14 +98,14 @@ impl Forecast<'_> {
     /// What a verdict alone does not say.
     fn remarks(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
-        let over = self.budget.largest_allocation().filter(|limit| largest > *limit).map(|limit| {
+        let over = self.budget.largest_allocation().filter(|limit| Bytes(largest) > *limit).map(|limit| {
             format!(
                 "the largest tensor has {}, more than the {} that one allocation of this card may have in the default pool",
-                ByteSize::b(largest),
-                ByteSize::b(limit)
+                Bytes(largest),
+                limit
             )
         });
-        over.into_iter().chain(self.attention()).chain(self.budget.remark()).collect()
+        over.into_iter().chain(self.attention()).chain(self.budget.warning()).collect()
     }
 
     /// Says so where a step is little else than attention.
@@ -166,7 +166,7 @@ impl Forecast<'_> {
         table.load_style(UTF8_FULL_CONDENSED).set_header([heading, "size", "share"]);
         for (name, bytes) in rows {
             let share = 100.0 * *bytes as f64 / self.need().max(1) as f64;
-            table.add_row([name.clone(), ByteSize::b(*bytes).to_string(), format!("{share:.1} %")]);
+            table.add_row([name.clone(), Bytes(*bytes).to_string(), format!("{share:.1} %")]);
         }
         for column in [1, 2] {
             table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
@@ -213,15 +213,14 @@ impl Forecast<'_> {
                 "operations": self.timeline.moments.len(),
             })
         });
-        json!({
+        let mut all = json!({
             "config": self.source,
             "device": self.budget.name(),
             "extent": self.space.extent(&self.candidate),
             "micro_batch": self.candidate.micro_batch,
             "accumulation": self.candidate.accumulation,
             "recompute": self.candidate.recompute,
-            "attention_block": self.candidate.knob(ATTENTION_BLOCK),
-            "budget_bytes": self.budget.bytes,
+            "budget_bytes": self.budget.size,
             "needed_bytes": self.need(),
             "step_peak_bytes": self.timeline.peak(),
             "reserved_bytes": self.budget.memory_model().reserved(&self.timeline),
@@ -231,7 +230,11 @@ impl Forecast<'_> {
             "segments": sizes(self.timeline.segments_at(self.timeline.peak_index()).into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect()),
             "step_seconds": self.seconds,
             "remarks": self.remarks(),
-        })
+        });
+        for name in self.space.knob_names() {
+            all[name] = json!(self.candidate.knob(name));
+        }
+        all
     }
 
     /// The page, with predictions beside measurements where there are any.
@@ -259,8 +262,8 @@ impl Forecast<'_> {
             summary: summary.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
             timeline: self.timeline.clone(),
             shapes: Vec::new(),
-            beyond: self.beside().into_iter().map(|(name, bytes)| (name, ByteSize::b(bytes))).collect(),
-            budget: self.budget.bytes.map(ByteSize::b),
+            beyond: self.beside().into_iter().map(|(name, bytes)| (name, Bytes(bytes))).collect(),
+            budget: self.budget.size,
             predictions,
             advice: self.advice(),
             remarks: drawn.into_iter().chain(self.remarks()).collect(),

@@ -1,22 +1,21 @@
 //! `leanburn measure`: what was planned beside what is.
 
 use std::path::PathBuf;
-use std::time::Instant;
 
-use bytesize::ByteSize;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, MemoryModel, Moment, Phase, Timeline};
-use leanburn_train::{CountingAllocator, PhasePeaks, TrainError, Trainer};
+use leanburn_systems::Recompute;
+use leanburn_systems::device::half_precision;
+use leanburn_systems::measure::{Measured, measure};
+use leanburn_systems::planning::{ConfigSpace, memory_of};
 use serde_json::json;
 
-use super::plan::{extent_of_data, load};
+use super::load::load;
 use crate::console::print_line;
-use crate::device::{device_of, half_precision};
 use crate::error::Result;
-use crate::planning::{ConfigSpace, memory_of};
 use crate::progress::Progress;
-use crate::workload;
 
 /// `leanburn measure`
 #[derive(Debug, Args)]
@@ -37,24 +36,13 @@ pub struct Measure {
     json: bool,
 }
 
-/// What real steps took.
-struct Measured {
-    /// The most that was held, without what was held before.
-    peak: u64,
-    phases: PhasePeaks,
-    /// Seconds of the median step.
-    seconds: f64,
-    /// What the pool of a GPU had taken from it, in bytes.
-    reserved: Option<u64>,
-}
-
 impl Measure {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
         let config = load(&self.config, &self.set)?;
         let (target, memory) = memory_of(&config.device.name)?;
         let half = half_precision(&config.device.name);
-        let space = ConfigSpace::new(&config, &source, target, half, || extent_of_data(&config))?;
+        let space = ConfigSpace::new(&config, &source, target, half, || config.extent_of_data(&source))?;
         let bench = Bench { space: &space, memory, source: &source, steps: self.steps };
         match self.ladder {
             true => self.climb(&bench),
@@ -70,12 +58,12 @@ impl Measure {
             let moments = timeline.moments.iter().filter(|moment| moment.phase == phase);
             moments.map(|moment| bench.seen(moment)).max().unwrap_or(0)
         };
-        let reserved = bench.memory.reserved(&timeline).zip(measured.reserved);
+        let reserved = bench.memory.reserved(&timeline).zip(measured.reserved.map(Bytes::get));
         let rows = [
             ("forward", of(Phase::Forward), measured.phases.forward),
             ("backward", of(Phase::Backward), measured.phases.backward),
             ("update", of(Phase::Update), measured.phases.update),
-            ("step", bench.peak(&timeline), measured.peak),
+            ("step", bench.peak(&timeline), measured.peak.get()),
         ];
         if self.json {
             let rows: Vec<_> = rows
@@ -88,7 +76,7 @@ impl Measure {
         let mut table = right_aligned(&["peak", "predicted", "measured", "difference"]);
         let reserved = reserved.map(|(predicted, measured)| ("reserved by the pool", predicted, measured));
         for (name, predicted, measured) in rows.into_iter().chain(reserved) {
-            let [planned, found] = [predicted, measured].map(|bytes| ByteSize::b(bytes).to_string());
+            let [planned, found] = [predicted, measured].map(|bytes| Bytes(bytes).to_string());
             table.add_row([name.to_string(), planned, found, difference(predicted, measured)]);
         }
         print_line(table)?;
@@ -96,10 +84,10 @@ impl Measure {
     }
 
     fn climb(&self, bench: &Bench<'_>) -> Result<()> {
-        let rungs = rungs(bench.space);
-        let mut progress = (!self.json).then(|| Progress::new("measuring", rungs.len() as u64, 0));
+        let levels = levels(bench.space);
+        let mut progress = (!self.json).then(|| Progress::new("measuring", levels.len() as u64, 0));
         let mut rows = Vec::new();
-        for (name, class, candidate) in rungs {
+        for (name, class, candidate) in levels {
             let timeline = bench.timeline(&candidate)?;
             let measured = bench.measure(&candidate)?;
             if let Some(progress) = &mut progress {
@@ -127,14 +115,14 @@ impl Measure {
             };
             table.add_row([
                 name.clone(),
-                format!("{:.3} GiB", gib(measured.peak)),
-                change(measured.peak as f64, before.map(|(peak, _)| peak as f64)),
+                format!("{:.3} GiB", gib(measured.peak.get())),
+                change(measured.peak.get() as f64, before.map(|(peak, _)| peak as f64)),
                 format!("{:.2} s", measured.seconds),
                 change(measured.seconds, before.map(|(_, seconds)| seconds)),
                 format!("{:.3} GiB", gib(*predicted)),
                 class.to_string(),
             ]);
-            before = Some((measured.peak, measured.seconds));
+            before = Some((measured.peak.get(), measured.seconds));
         }
         print_line(table)
     }
@@ -165,61 +153,31 @@ impl Bench<'_> {
         timeline.moments.iter().map(|moment| self.seen(moment)).max().unwrap_or(0)
     }
 
-    /// Takes real steps on random volumes.
+    /// Takes real steps on noise.
     fn measure(&self, candidate: &Candidate) -> Result<Measured> {
-        let mut config = self.space.config(candidate);
-        config.begin_at_once();
-        let device = device_of(&config.device)?.autodiff();
-        let pool = device.memory_pool_usage();
-        let before = pool.map_or(CountingAllocator.current_usage() as u64, |pool| pool.bytes_in_use);
-        let run = workload::build(&config, self.source, &device)?;
-        let mut trainer = Trainer::new(run, workload::trainer(&config), &device);
-        let shape = self.space.batch_shape(candidate);
-        let mut batches = std::iter::from_fn(|| Some(Ok::<_, TrainError>(shape.random(&device))));
-        trainer.step(&mut batches)?; // makes the states of the optimizers
-        let mut times = Vec::new();
-        for _ in 0..self.steps {
-            let began = Instant::now();
-            trainer.step(&mut batches)?; // it reads its losses, and is over when they are there
-            times.push(began.elapsed().as_secs_f64());
-        }
-        let reserved = device.memory_pool_usage().map(|pool| pool.bytes_reserved);
-        times.sort_by(f64::total_cmp);
-        let seconds = times[times.len() / 2];
-        let mut measured = Measured { peak: 0, phases: PhasePeaks::default(), seconds, reserved };
-        trainer.watch_memory();
-        for _ in 0..self.steps {
-            let report = trainer.step(&mut batches)?;
-            let peak = report.memory.map_or(0, |memory| memory.peak);
-            measured.peak = measured.peak.max(peak.saturating_sub(before));
-            let PhasePeaks { forward, backward, update } = report.phases;
-            let largest = |one: u64, other: u64| one.max(other.saturating_sub(before));
-            measured.phases.forward = largest(measured.phases.forward, forward);
-            measured.phases.backward = largest(measured.phases.backward, backward);
-            measured.phases.update = largest(measured.phases.update, update);
-        }
-        Ok(measured)
+        let extent = self.space.extent(candidate);
+        Ok(measure(&self.space.config(candidate), self.source, extent, self.steps)?)
     }
 }
 
 /// The savers that a configuration can have, each on top of those before it.
-fn rungs(space: &ConfigSpace) -> Vec<(String, Class, Candidate)> {
+fn levels(space: &ConfigSpace) -> Vec<(String, Class, Candidate)> {
     let configured = space.configured();
     let whole = configured.micro_batch as u64 * configured.accumulation;
     let plain = Candidate { knobs: configured.knobs, ..Candidate::new(whole as usize, 1) };
-    let mut rungs = vec![("nothing but lean operations".to_string(), Class::Lossless, plain.clone())];
+    let mut levels = vec![("nothing but lean operations".to_string(), Class::Lossless, plain.clone())];
     let mut last = plain;
     if whole > 1 {
         last = Candidate { micro_batch: 1, accumulation: whole, ..last };
-        rungs.push((format!("accumulation, {whole} x 1"), Class::Lossless, last.clone()));
+        levels.push((format!("accumulation, {whole} x 1"), Class::Lossless, last.clone()));
     }
-    last.recompute = vec!["*".into()];
-    rungs.push(("recomputation".into(), Class::Lossless, last.clone()));
+    last.recompute = Recompute::all().patterns().to_vec();
+    levels.push(("recomputation".into(), Class::Lossless, last.clone()));
     if let Some(half) = space.half_precision() {
         last.variant = half;
-        rungs.push((space.config(&last).device.resolved_precision().to_string(), Class::Numerics, last));
+        levels.push((space.config(&last).device.resolved_precision().to_string(), Class::Numerics, last));
     }
-    rungs
+    levels
 }
 
 fn right_aligned(headings: &[&str]) -> Table {

@@ -1,7 +1,7 @@
 //! The commands, one file each.
 
-mod account;
 mod advice;
+mod budget;
 mod calc;
 mod calc_report;
 mod calibrate;
@@ -11,21 +11,21 @@ mod compare;
 mod devices;
 mod fit;
 mod forecast;
+mod load;
 mod measure;
+mod observer;
 mod outcome;
 mod plan;
-mod planned;
 mod recipes;
 mod reconstruct;
-mod session;
-mod step_down;
 mod train;
 mod trained;
 
 use clap::Subcommand;
+use leanburn_systems::SystemError;
 use leanburn_train::or_out_of_memory;
 
-use crate::error::{CommandError, Result};
+use crate::error::Result;
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -61,12 +61,12 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// [`CommandError`] with what to do, also where a device has no more memory.
+    /// [`CommandError`](crate::error::CommandError) with what to do, also where a device has no more memory.
     pub fn run(self) -> Result<()> {
         or_out_of_memory(|| self.dispatch()).unwrap_or_else(|reason| {
             let remedy =
                 "give it a smaller volume (`--patch` where the command has it), or a `--device` with more memory";
-            Err(CommandError::OutOfMemory { reason: format!("out of memory: {reason}"), remedy: remedy.into() })
+            Err(SystemError::OutOfMemory { reason: format!("out of memory: {reason}"), remedy: remedy.into() }.into())
         })
     }
 

@@ -2,48 +2,47 @@
 
 use std::collections::BTreeSet;
 
-use bytesize::ByteSize;
+use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use leanburn_systems::metrics::{PEAK, Phase, Record, read_metrics};
+use leanburn_systems::session::{MemoryAccount, Snapshot};
+use leanburn_systems::{Curves, L1};
 
-use super::account::Account;
-use crate::config::{Config, SystemSection};
 use crate::error::Result;
-use crate::report::{Chart, MemoryPeak, Phase, Picture, Record, Report, ReportError, Series};
-use crate::run_folder::RunFolder;
-use crate::workload::L1;
-
-/// Name of a step's peak in the metrics.
-pub(super) const PEAK: &str = "memory.peak_bytes";
+use crate::report::{Chart, MemoryPeak, MemoryRow, Picture, Report, ReportError, Series};
 
 /// How many pictures go into the report at most; the first and the last are always there.
 const PICTURES: usize = 12;
 
 /// What a run has come to.
 pub(super) struct Outcome<'a> {
-    pub config: &'a Config,
-    pub folder: &'a RunFolder,
-    pub records: Vec<Record>,
-    pub account: Account,
-    /// Steps taken.
-    pub steps: u64,
-    /// Seconds of training, those before a resume included.
-    pub seconds: f64,
+    snapshot: &'a Snapshot<'a>,
+    records: Vec<Record>,
 }
 
-impl Outcome<'_> {
+impl<'a> Outcome<'a> {
+    /// Reads the metrics of the run.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read.
+    pub fn of(snapshot: &'a Snapshot<'a>) -> Result<Self> {
+        Ok(Self { snapshot, records: read_metrics(&snapshot.folder.metrics())? })
+    }
+
     /// Everything there is to see, as one page.
     pub fn report(&self) -> Result<Report> {
         Ok(Report {
-            title: self.folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            title: self.snapshot.folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
             summary: self.summary(),
-            curves: curves(&self.records),
+            curves: curves(&self.records, self.snapshot.config.curves()),
             pictures: self.pictures()?,
-            memory: self.account.rows(),
+            memory: rows(self.snapshot.memory),
             memory_peak: MemoryPeak {
-                measured: self.account.peak(),
-                predicted: Some(ByteSize::b(self.account.planned())),
+                measured: self.snapshot.memory.peak,
+                predicted: Some(self.snapshot.memory.planned()),
                 budget: None,
             },
-            config_yaml: self.config.to_yaml(),
+            config_yaml: self.snapshot.config.to_yaml(),
             notes: Vec::new(),
         })
     }
@@ -55,21 +54,25 @@ impl Outcome<'_> {
             .filter_map(|key| {
                 let points = validation(&self.records, &key);
                 let (first, last) = (points.first()?.1, points.last()?.1);
-                let share = if is_error(&key) { format!(" ({:.0} %)", 100.0 * last / first) } else { String::new() };
+                let share = if self.snapshot.config.is_error(&key) {
+                    format!(" ({:.0} %)", 100.0 * last / first)
+                } else {
+                    String::new()
+                };
                 Some((title(&key), format!("{first:.4} → {last:.4}{share}")))
             })
             .collect();
         if outcomes.is_empty() {
             outcomes.push((title(L1), "no validation samples".into()));
         }
-        let peak = self.account.peak().map_or("not measured".to_string(), |peak| peak.to_string());
+        let peak = self.snapshot.memory.peak.map_or("not measured".to_string(), |peak| peak.to_string());
         let rest = [
             ("peak memory", peak),
-            ("time", format!("{:.0} s", self.seconds)),
-            ("device", self.config.device.name.clone()),
-            ("precision", self.config.device.resolved_precision().to_string()),
+            ("time", format!("{:.0} s", self.snapshot.seconds)),
+            ("device", self.snapshot.config.device.name.clone()),
+            ("precision", self.snapshot.config.device.resolved_precision().to_string()),
         ];
-        let steps = ("steps".to_string(), self.steps.to_string());
+        let steps = ("steps".to_string(), self.snapshot.steps.to_string());
         let rest = rest.into_iter().map(|(name, value)| (name.to_string(), value));
         [steps].into_iter().chain(outcomes).chain(rest).collect()
     }
@@ -79,18 +82,14 @@ impl Outcome<'_> {
         steps.push(0);
         steps.sort_unstable();
         steps.dedup();
-        steps.retain(|&step| self.folder.picture(step).is_file());
+        steps.retain(|&step| self.snapshot.folder.picture(step).is_file());
         let thinned = (0..steps.len().min(PICTURES)).map(|at| match steps.len() {
             count if count <= PICTURES => steps[at],
             count => steps[at * (count - 1) / (PICTURES - 1)],
         });
-        let caption = match self.config.system {
-            SystemSection::Forecaster(_) => "truth, forecast, last field seen, and the forecast's absolute difference",
-            SystemSection::Vae3d(_) => "scene and reconstruction from above, and their absolute difference",
-            _ => "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes",
-        };
+        let caption = self.snapshot.config.picture_label().caption;
         let read = |step: u64| {
-            let path = self.folder.picture(step);
+            let path = self.snapshot.folder.picture(step);
             let png = std::fs::read(&path).map_err(|source| ReportError::File { action: "read", path, source })?;
             Ok(Picture { step, caption: caption.into(), png })
         };
@@ -110,11 +109,6 @@ fn validation_names(records: &[Record]) -> BTreeSet<String> {
     validations.flat_map(|record| record.values.keys().cloned()).collect()
 }
 
-/// Whether a metric is the better the nearer to 0, so that its share of the first value says something.
-fn is_error(key: &str) -> bool {
-    [L1, "reconstruction", "chamfer_voxels", "rmse", "mae"].contains(&key)
-}
-
 /// A validation metric in words.
 fn title(key: &str) -> String {
     match key {
@@ -123,8 +117,8 @@ fn title(key: &str) -> String {
     }
 }
 
-/// Curves of losses, learning rates, gradient norms and memory; parts that no step has are left out.
-fn curves(records: &[Record]) -> Vec<Chart> {
+/// Curves of the system, then of learning rates, gradient norms and memory; parts that no step has are left out.
+fn curves(records: &[Record], of_system: &[Curves]) -> Vec<Chart> {
     let series = |name: &str, key: &str, scale: f64| {
         let train = records.iter().filter(|record| record.phase == Phase::Train);
         let points: Vec<_> =
@@ -141,45 +135,50 @@ fn curves(records: &[Record]) -> Vec<Chart> {
         log_y,
         series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
     };
-    let validated = |key: &str| Series { name: title(key), points: validation(records, key) };
+    let of_system = of_system.iter().map(|curves| {
+        let train = curves.train.iter().map(|(name, key)| series(name, key, 1.0));
+        let validated = |key: &&str| Series { name: title(key), points: validation(records, key) };
+        let all = train.chain(curves.validation.iter().map(validated)).collect();
+        chart(curves.title, curves.y_label, curves.log_y, all)
+    });
     let mib = 1.0 / f64::from(1 << 20);
-    let charts = [
-        chart(
-            "Reconstruction",
-            "loss",
-            true,
-            vec![series("training", "reconstruction", 1.0), validated("reconstruction"), validated(L1)],
-        ),
-        chart(
-            "Forecast",
-            "error",
-            true,
-            vec![series("training loss", "forecast", 1.0), validated("rmse"), validated("mae")],
-        ),
-        chart("Skill", "1 is perfect, 0 is persistence", false, vec![validated("skill")]),
-        chart("Occupancy", "intersection over union", false, vec![validated("iou")]),
-        chart("Codebook", "share of codes used", false, vec![validated("codes_used")]),
-        chart("Commitment", "loss", true, vec![series("training", "commitment", 1.0)]),
-        chart("Perceptual", "loss", true, vec![series("training", "perceptual", 1.0)]),
-        chart("Kullback-Leibler divergence", "nats", true, vec![series("training", "kl", 1.0)]),
-        chart(
-            "Adversarial losses",
-            "loss",
-            false,
-            vec![series("generator", "generator", 1.0), series("discriminator", "discriminator", 1.0)],
-        ),
+    let memory = vec![series("peak of the step", PEAK, mib), series("after the step", "memory.live_bytes", mib)];
+    let of_all = [
         chart("Gradient norm", "L2 norm", true, of_learners("gradient_norm")),
         chart("Learning rate", "", false, of_learners("learning_rate")),
         chart("Loss scale", "", true, of_learners("loss_scale")),
-        chart(
-            "Memory",
-            "MiB",
-            false,
-            vec![series("peak of the step", PEAK, mib), series("after the step", "memory.live_bytes", mib)],
-        ),
+        chart("Memory", "MiB", false, memory),
     ];
     let is_scaled =
         |chart: &Chart| chart.series.iter().flat_map(|series| &series.points).any(|&(_, scale)| scale != 1.0);
     let is_worth = |chart: &Chart| !chart.series.is_empty() && (chart.title != "Loss scale" || is_scaled(chart));
-    charts.into_iter().filter(is_worth).collect()
+    of_system.chain(of_all).filter(is_worth).collect()
+}
+
+/// The causes of memory use as rows of the report.
+fn rows(memory: &MemoryAccount) -> Vec<MemoryRow> {
+    let row = |cause: leanburn_systems::session::MemoryCause| MemoryRow {
+        cause: cause.cause,
+        bytes: cause.size,
+        note: cause.note,
+    };
+    memory.causes().into_iter().map(row).collect()
+}
+
+/// The causes of memory use as a table for the terminal.
+pub(super) fn memory_table(memory: &MemoryAccount) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(["memory at the peak", "size", "share", ""]);
+    let whole = memory.peak.map_or(1, |peak| peak.get().max(1)) as f64;
+    for cause in memory.causes() {
+        let share = 100.0 * cause.size.get() as f64 / whole;
+        table.add_row([cause.cause, cause.size.to_string(), format!("{share:.1} %"), cause.note]);
+    }
+    let peak = memory.peak.map_or("not measured".to_string(), |peak| peak.to_string());
+    table.add_row(["peak, measured".to_string(), peak, String::new(), String::new()]);
+    table.add_row(["peak, planned".to_string(), memory.planned().to_string(), String::new(), String::new()]);
+    for column in [1, 2] {
+        table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    }
+    table
 }

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use leanburn_common::{Bytes, atomic};
+use leanburn_systems::planning::ConfigSpace;
 
+use super::budget::BudgetArguments;
 use super::forecast::Forecast;
-use crate::config::Config;
+use super::load::load;
 use crate::console::{print_line, print_remark};
 use crate::error::{CommandError, Result, both};
-use crate::guide_config::GuideConfig;
-use crate::planning::{BudgetArguments, ConfigSpace};
-use crate::report::{perfetto_trace, write_atomic};
-use crate::workload::Data;
+use crate::report::perfetto_trace;
 
 /// `leanburn plan`
 #[derive(Debug, Args)]
@@ -57,12 +57,12 @@ impl Plan {
         let (config, budget) = both(load(path, &self.set), self.budget.resolve())?;
         let budget = budget.on(&config.device.name)?;
         let half = budget.half_precision(&config.device.name);
-        let space = ConfigSpace::new(&config, &source, budget.target(), half, || extent_of_data(&config))?;
+        let space = ConfigSpace::new(&config, &source, budget.target(), half, || config.extent_of_data(&source))?;
         let candidate = space.configured();
         let began = Instant::now();
         let recording = space.record_with(&candidate, candidate.recorded())?;
         let timeline = recording.timeline(budget.memory_model());
-        let taken = budget.memory_model().taken(&timeline);
+        let taken = Bytes(budget.memory_model().taken(&timeline));
         let took = began.elapsed();
         let seconds = budget.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
         let forecast =
@@ -70,7 +70,7 @@ impl Plan {
 
         if let Some(path) = &self.page {
             let page = forecast.page(Vec::new())?.render()?;
-            write_atomic(path, page.as_bytes()).map_err(CommandError::writing(path))?;
+            atomic::write(path, page.as_bytes()).map_err(CommandError::writing(path))?;
         }
         if let Some(path) = &self.trace {
             write_trace(path, &forecast)?;
@@ -107,12 +107,12 @@ impl Plan {
             ("--set", !is_of_all_cards && self.config.is_none() && !self.set.is_empty()),
         ];
         let unheard = unheard.into_iter().filter(|(_, is_unheard)| *is_unheard);
-        let mistakes: Vec<_> = unheard
+        let errors: Vec<_> = unheard
             .map(|(argument, _)| (argument.to_string(), format!("has no meaning for the table of {table}")))
             .collect();
-        match mistakes.is_empty() {
+        match errors.is_empty() {
             true => Ok(()),
-            false => Err(CommandError::Arguments { mistakes, remedy: "leave it out, or plan a single configuration" }),
+            false => Err(CommandError::Arguments { errors, remedy: "leave it out, or plan a single configuration" }),
         }
     }
 
@@ -130,28 +130,10 @@ fn write_trace(path: &Path, forecast: &Forecast<'_>) -> Result<()> {
     let (timeline, rates) = (&forecast.timeline, forecast.budget.rates());
     let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
     let text = perfetto_trace(timeline, Some(&durations));
-    write_atomic(path, text.as_bytes()).map_err(CommandError::writing(path))
+    atomic::write(path, text.as_bytes()).map_err(CommandError::writing(path))
 }
 
 fn no_configuration() -> CommandError {
-    let mistakes = vec![("CONFIG".to_string(), "is missing; only `--gpu all` and `--compare` go without".to_string())];
-    CommandError::Arguments { mistakes, remedy: "`leanburn recipes` lists configurations to start from" }
-}
-
-/// Reads a configuration of ours or, of a guide's, one of a system that is modelled; another one that is known is named.
-pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
-    match GuideConfig::load(path) {
-        Ok(guide) if !guide.kind.is_modelled() => Err(CommandError::Input {
-            subject: path.display().to_string(),
-            expected: "a configuration of an autoencoder or a forecaster".into(),
-            found: format!("{}; not modelled yet: {}", guide.kind.describe(), guide.not_modelled.join(", ")),
-            remedy: format!("`leanburn calc --config {}` estimates it by the rule of thumb", path.display()),
-        }),
-        _ => Ok(Config::load(path, set)?),
-    }
-}
-
-/// Size of the training volumes, read from the data where the configuration names none.
-pub(super) fn extent_of_data(config: &Config) -> Result<[usize; 3]> {
-    Data::open(config, |_| {})?.extent()
+    let errors = vec![("CONFIG".to_string(), "is missing; only `--gpu all` and `--compare` go without".to_string())];
+    CommandError::Arguments { errors, remedy: "`leanburn recipes` lists configurations to start from" }
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
+use leanburn_common::atomic;
+use leanburn_systems::{SystemError, recipes};
 
-use crate::config::recipes;
 use crate::console::print_line;
 use crate::error::{CommandError, Result};
-use crate::report::write_atomic;
 
 pub(super) fn run() -> Result<()> {
     let mut table = Table::new();
@@ -31,26 +31,28 @@ pub struct Init {
 
 impl Init {
     pub(super) fn run(self) -> Result<()> {
-        let found = recipes().iter().find(|recipe| recipe.name == self.recipe);
+        let found = recipes().into_iter().find(|recipe| recipe.name == self.recipe);
         let Some(recipe) = found else {
             let names: Vec<&str> = recipes().iter().map(|recipe| recipe.name).collect();
-            return Err(CommandError::Input {
+            let error = SystemError::Input {
                 subject: "RECIPE".into(),
                 expected: format!("one of {}", names.join(", ")),
                 found: self.recipe,
                 remedy: "`leanburn recipes` says what each is for".into(),
-            });
+            };
+            return Err(error.into());
         };
         let path = self.out.unwrap_or_else(|| format!("{}.yaml", recipe.name).into());
         if path.exists() {
-            return Err(CommandError::Input {
+            let error = SystemError::Input {
                 subject: path.display().to_string(),
                 expected: "a new file".into(),
                 found: "one that is there already".into(),
                 remedy: "name another with --out, or delete it first".into(),
-            });
+            };
+            return Err(error.into());
         }
-        write_atomic(&path, recipe.text.as_bytes()).map_err(CommandError::writing(&path))?;
+        atomic::write(&path, recipe.text.as_bytes()).map_err(CommandError::writing(&path))?;
         print_line(format_args!("{path}: edit it, then `leanburn train {path}`", path = path.display()))
     }
 }

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use leanburn_data::{SlidingWindow, Volume, prepare};
+use leanburn_systems::SystemError;
+use leanburn_systems::volume::through;
 
 use super::trained::{Loaded, ModelArguments, check_channels, check_output};
 use crate::console::print_line;
-use crate::error::{CommandError, Result};
+use crate::error::Result;
 use crate::progress::Progress;
-use crate::volume::through;
 
 /// `leanburn reconstruct`
 #[derive(Debug, Args)]
@@ -54,7 +55,7 @@ impl Reconstruct {
         let Some(patch) = &self.patch else {
             return Ok(None);
         };
-        let refuse = |expected: &str| CommandError::Input {
+        let reject = |expected: &str| SystemError::Input {
             subject: "--patch".into(),
             expected: expected.into(),
             found: format!("{patch:?} with --overlap {}", self.overlap),
@@ -63,11 +64,11 @@ impl Reconstruct {
         let size = match patch[..] {
             [side] => [side; 3],
             [depth, height, width] => [depth, height, width],
-            _ => return Err(refuse("one size for all axes, or one for each")),
+            _ => return Err(reject("one size for all axes, or one for each").into()),
         };
         match SlidingWindow::new(size, self.overlap) {
             Some(window) => Ok(Some(window)),
-            None => Err(refuse("sizes of at least 1 and an overlap of at least 0 and below 1")),
+            None => Err(reject("sizes of at least 1 and an overlap of at least 0 and below 1").into()),
         }
     }
 }

@@ -1,20 +1,12 @@
 //! `leanburn train`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use leanburn_train::Trainer;
+use leanburn_systems::{Config, OnOutOfMemory, Session};
 
-use super::planned::Planned;
-use super::session::Session;
-use super::step_down::StepDown;
-use crate::config::Config;
-use crate::console::print_line;
-use crate::device::device_of;
-use crate::error::{CommandError, Result};
-use crate::progress::Progress;
-use crate::run_folder::RunFolder;
-use crate::workload::{self, Data};
+use super::observer::Terminal;
+use crate::error::Result;
 
 /// `leanburn train`
 #[derive(Debug, Args)]
@@ -52,82 +44,17 @@ enum OnOom {
 
 impl Train {
     pub(super) fn run(self) -> Result<()> {
-        let source = self.config.display().to_string();
         let mut config = Config::load(&self.config, &self.set)?;
         config.device.name = self.device.clone().unwrap_or(config.device.name);
-        let mut resume = self.resume;
-        loop {
-            let error = match self.train(&config, &source, resume) {
-                Err(CommandError::Train(error)) if error.is_out_of_memory() => error,
-                done => return done,
-            };
-            print_line(format_args!("\n{error}"))?;
-            let lower = StepDown::of(&config, &source)?;
-            if let Some(peak) = &lower.peak {
-                print_line(format_args!("by the plan a step holds most at {peak}"))?;
-            }
-            match lower.config {
-                Some((lower, what)) if self.on_oom == OnOom::StepDown => {
-                    print_line(format_args!("stepping down: {what}; the mathematics stays the same\n"))?;
-                    (config, resume) = (lower, true);
-                }
-                lower => {
-                    return Err(CommandError::OutOfMemory {
-                        reason: error.to_string(),
-                        remedy: advice(lower.map(|(_, what)| what)),
-                    });
-                }
-            }
-        }
+        let on_out_of_memory = match self.on_oom {
+            OnOom::StepDown => OnOutOfMemory::StepDown,
+            OnOom::Fail => OnOutOfMemory::Fail,
+        };
+        let name = self.config.file_stem().unwrap_or_default();
+        let folder = self.out.unwrap_or_else(|| Path::new("runs").join(name));
+        let session = Session::new(config)?.named(self.config.display().to_string()).in_folder(folder);
+        let session = session.resume(self.resume).stop_after(self.max_steps.unwrap_or(u64::MAX));
+        session.on_out_of_memory(on_out_of_memory).with_observer(Terminal::default()).run()?;
+        Ok(())
     }
-
-    /// Trains, from the beginning or from the newest checkpoint, until the end or until a step does not fit.
-    fn train(&self, config: &Config, source: &str, resume: bool) -> Result<()> {
-        let device = device_of(&config.device)?;
-        let folder = RunFolder::locate(&self.config, self.out.as_deref());
-        folder.check(config, resume)?;
-        let training_device = device.clone().autodiff();
-        let run = workload::build(config, source, &training_device)?;
-        let data = open_data(config)?;
-        data.check(config)?; // before anything is written
-
-        let planned = Planned::of(config, source, &data)?;
-        let mut trainer = Trainer::new(run, workload::trainer(config), &training_device);
-        let store = folder.checkpoints(config.training().keep_checkpoints);
-        match store.latest().filter(|_| resume) {
-            Some((step, checkpoint)) => {
-                trainer.resume(&checkpoint)?;
-                print_line(format_args!("going on from step {step}"))?;
-            }
-            None if resume => print_line("no checkpoint yet: starting from the beginning")?,
-            None => {}
-        }
-        let _lock = folder.begin(config)?;
-
-        let mut batches = data.batches(config.training().batch_size, trainer.micro_batches(), &training_device);
-        let last_step = self.max_steps.unwrap_or(u64::MAX).min(config.training().max_steps);
-        let trained = Session::open(config, folder, data, trainer, device, planned)?.run(&mut batches, last_step);
-        // What the step has left in the pool is of no use to the next attempt.
-        drop(batches);
-        training_device.memory_cleanup();
-        trained
-    }
-}
-
-fn advice(lower: Option<String>) -> String {
-    let step = lower.map_or(String::new(), |what| format!("{what} (--on-oom step-down does that by itself), or "));
-    format!(
-        "{step}run `leanburn fit CONFIG --budget SIZE --allow model` for what would fit, or close other programs on the device"
-    )
-}
-
-/// Opens the data, with progress if it takes long.
-fn open_data(config: &Config) -> Result<Data> {
-    let mut progress: Option<Progress> = None;
-    let data = Data::open(config, |state| {
-        let bar = progress.get_or_insert_with(|| Progress::new("reading", state.total as u64, 0));
-        bar.step(|| state.name.to_string());
-    });
-    progress.iter().for_each(Progress::finish);
-    data
 }

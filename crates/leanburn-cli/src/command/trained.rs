@@ -6,12 +6,12 @@ use burn::tensor::{Device, Tensor};
 use clap::Args;
 use leanburn_data::{Affine, Format, Volume};
 use leanburn_nn::models::AutoencoderKl;
+use leanburn_systems::autoencoder::trained_model;
+use leanburn_systems::device::device_for;
+use leanburn_systems::volume::tensor;
+use leanburn_systems::{Config, SystemError, SystemSection};
 
-use crate::config::Config;
-use crate::device::device_for;
 use crate::error::{CommandError, Result};
-use crate::volume::tensor;
-use crate::workload::trained_model;
 
 /// A trained model and where it runs.
 #[derive(Debug, Args)]
@@ -38,16 +38,29 @@ impl ModelArguments {
         let beside = self.weights.with_file_name("config.yaml");
         let path = self.config.clone().unwrap_or(beside);
         if self.config.is_none() && !path.is_file() {
-            return Err(CommandError::Input {
+            let error = SystemError::Input {
                 subject: self.weights.display().to_string(),
                 expected: format!("the model's configuration beside it, {}", path.display()),
                 found: "none".into(),
                 remedy: "give the configuration with --config".into(),
-            });
+            };
+            return Err(error.into());
         }
         let config = Config::load(&path, &[])?;
         let device = device_for(&self.device, config.device.resolved_precision())?;
-        let model = trained_model(&config, &path.display().to_string(), &self.weights, &device)?;
+        let name = path.display().to_string();
+        let SystemSection::Autoencoder(section) = &config.system else {
+            let error = SystemError::Input {
+                subject: name,
+                expected: "a configuration of an autoencoder, with a section `autoencoder`".into(),
+                found: format!("a section `{}`", config.system_name()),
+                remedy:
+                    "volumes go through autoencoders alone so far; a run's pictures show what other models make of them"
+                        .into(),
+            };
+            return Err(error.into());
+        };
+        let model = trained_model(section, &config.context(&name), &self.weights, &device)?;
         Ok(Loaded { config, model, device })
     }
 }
@@ -67,33 +80,37 @@ impl Loaded {
 pub(super) fn check_output(path: &Path, inputs: [&Path; 2]) -> Result<()> {
     Format::of(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let refuse = |found: String| CommandError::Input {
-        subject: path.display().to_string(),
-        expected: "the name of a file in a folder that may be written to".into(),
-        found,
-        remedy: "make the folder, or name another file".into(),
+    let reject = |found: String| -> CommandError {
+        let error = SystemError::Input {
+            subject: path.display().to_string(),
+            expected: "the name of a file in a folder that may be written to".into(),
+            found,
+            remedy: "make the folder, or name another file".into(),
+        };
+        error.into()
     };
     let is_output =
         |input: &Path| input.canonicalize().is_ok_and(|input| path.canonicalize().is_ok_and(|path| path == input));
     if inputs.into_iter().any(is_output) {
-        return Err(refuse("an input".into()));
+        return Err(reject("an input".into()));
     }
     if path.is_dir() {
-        return Err(refuse("a folder".into()));
+        return Err(reject("a folder".into()));
     }
-    tempfile::tempfile_in(folder).map(drop).map_err(|error| refuse(error.to_string()))
+    tempfile::tempfile_in(folder).map(drop).map_err(|error| reject(error.to_string()))
 }
 
 /// Refuses a volume of other channels than the model takes.
 pub(super) fn check_channels(path: &Path, volume: &Volume, expected: usize) -> Result<()> {
     match volume.channels() == expected {
         true => Ok(()),
-        false => Err(CommandError::Input {
+        false => Err(SystemError::Input {
             subject: path.display().to_string(),
             expected: format!("{expected} channels, as the model has"),
             found: volume.channels().to_string(),
             remedy: "give the volume that the model was trained on, or the model that goes with it".into(),
-        }),
+        }
+        .into()),
     }
 }
 

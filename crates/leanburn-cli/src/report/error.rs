@@ -16,46 +16,6 @@ pub enum ReportError {
         /// The reason that the system gives.
         source: std::io::Error,
     },
-    /// A fresh run would overwrite the metrics of an older one.
-    #[error(
-        "{} already holds the metrics of a run: resume that run, or choose another run folder",
-        path.display()
-    )]
-    MetricsExist {
-        /// The metrics file.
-        path: PathBuf,
-    },
-    /// A line of a metrics file, not its last, is no record.
-    #[error(
-        "{}, line {line}: expected a JSON record {{\"step\", \"phase\", \"seconds\", \"values\"}}; \
-         delete or mend that line",
-        path.display()
-    )]
-    BrokenRecord {
-        /// The metrics file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// What the parser found.
-        source: serde_json::Error,
-    },
-    /// A volume does not have the voxels that its shape promises, or is too long to draw.
-    #[error(
-        "cannot draw the {volume}: its shape {shape:?} needs {expected} voxels with sides of \
-         1 to {longest}, found {found} voxels"
-    )]
-    VolumeShape {
-        /// Which of the two volumes: "original" or "reconstruction".
-        volume: &'static str,
-        /// The shape that was given.
-        shape: [usize; 3],
-        /// The voxels of that shape, or "too many" when their count overflows.
-        expected: String,
-        /// The voxels that were given.
-        found: usize,
-        /// The longest side that is drawn.
-        longest: usize,
-    },
     /// A picture could not be encoded, or is no PNG.
     #[error("cannot encode or decode a PNG picture")]
     Picture(#[from] image::ImageError),

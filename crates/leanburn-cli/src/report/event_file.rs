@@ -69,7 +69,7 @@ impl EventFile {
         self.value(step, tag, None, Content::Scalar(value as f32))
     }
 
-    /// Adds a PNG picture under `tag`, as [`encode_png`](super::encode_png) makes it.
+    /// Adds a PNG picture under `tag`, as [`encode_png`](leanburn_systems::picture::encode_png) makes it.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ mod tests {
     fn reads_back_scalars_pictures_and_texts() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = EventFile::create(&folder.path().join("events"), None).unwrap();
-        let png = super::super::encode_png(&image::RgbImage::new(3, 2)).unwrap();
+        let png = leanburn_systems::picture::encode_png(&image::RgbImage::new(3, 2)).unwrap();
         file.scalar(5, "train/loss", 0.25).unwrap();
         file.picture(6, "val/slices", &png).unwrap();
         file.text(7, "config", "```yaml\na: 1\n```").unwrap();

@@ -28,7 +28,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// A picture taken at a step, such as a [`comparison`](super::comparison).
+/// A picture taken at a step, such as a [`comparison`](leanburn_systems::picture::comparison).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
     /// Optimizer steps taken so far.
@@ -76,7 +76,7 @@ struct Page<'a> {
 mod tests {
     use super::super::Series;
     use super::*;
-    use bytesize::ByteSize;
+    use leanburn_common::Bytes;
 
     const HOSTILE: &str = "<script>alert(\"1\" & '2')</script>";
 
@@ -94,8 +94,8 @@ mod tests {
                 series: vec![Series { name: text(), points }],
             }],
             pictures: vec![Picture { step: 10, caption: text(), png: b"png".to_vec() }],
-            memory: vec![MemoryRow { cause: text(), bytes: ByteSize::gib(1), note: text() }],
-            memory_peak: MemoryPeak { measured: Some(ByteSize::mib(1536)), ..MemoryPeak::default() },
+            memory: vec![MemoryRow { cause: text(), bytes: Bytes::gib(1), note: text() }],
+            memory_peak: MemoryPeak { measured: Some(Bytes::mib(1536)), ..MemoryPeak::default() },
             config_yaml: text(),
             notes: vec![text()],
         }

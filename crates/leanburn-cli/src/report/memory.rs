@@ -1,6 +1,7 @@
 //! Memory by cause: the rows of the table and the stacked bar above it.
 
 use bytesize::ByteSize;
+use leanburn_common::Bytes;
 
 /// Colours of the bar's segments and of the curves; they read well on light and on dark.
 pub(super) const COLOURS: [&str; 8] =
@@ -12,7 +13,7 @@ pub struct MemoryRow {
     /// What takes the memory.
     pub cause: String,
     /// How much it takes at the peak.
-    pub bytes: ByteSize,
+    pub bytes: Bytes,
     /// A remark, such as how to make it smaller; may be empty.
     pub note: String,
 }
@@ -21,16 +22,16 @@ pub struct MemoryRow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPeak {
     /// The planner's prediction.
-    pub predicted: Option<ByteSize>,
+    pub predicted: Option<Bytes>,
     /// The largest use measured.
-    pub measured: Option<ByteSize>,
+    pub measured: Option<Bytes>,
     /// The memory that the run was given.
-    pub budget: Option<ByteSize>,
+    pub budget: Option<Bytes>,
 }
 
 impl MemoryPeak {
     /// The values that are known, with their names.
-    pub(super) fn known(&self) -> Vec<(&'static str, ByteSize)> {
+    pub(super) fn known(&self) -> Vec<(&'static str, Bytes)> {
         let all = [("predicted", self.predicted), ("measured", self.measured), ("budget", self.budget)];
         let known = all.into_iter();
         known.filter_map(|(name, bytes)| Some((name, bytes?))).collect()
@@ -65,11 +66,11 @@ pub(super) struct Bar<'a> {
 impl<'a> Bar<'a> {
     /// Lays the bar out so that the longest of total, peaks and budget fills it.
     pub fn new(rows: &'a [MemoryRow], peak: &MemoryPeak) -> Self {
-        let sizes = rows.iter().map(|row| row.bytes.as_u64());
+        let sizes = rows.iter().map(|row| row.bytes.get());
         let total = sizes.fold(0, u64::saturating_add);
         let marks = peak.known();
-        let longest = marks.iter().map(|(_, bytes)| bytes.as_u64()).fold(total, u64::max);
-        let percent = |bytes: ByteSize| bytes.as_u64() as f64 * 100.0 / longest.max(1) as f64;
+        let longest = marks.iter().map(|(_, bytes)| bytes.get()).fold(total, u64::max);
+        let percent = |bytes: Bytes| bytes.get() as f64 * 100.0 / longest.max(1) as f64;
         let segments = rows.iter().zip(COLOURS.into_iter().cycle());
         Self {
             segments: segments
@@ -79,14 +80,14 @@ impl<'a> Bar<'a> {
                 .into_iter()
                 .map(|(name, bytes)| Mark { name, size: size_text(bytes), percent: percent(bytes) })
                 .collect(),
-            total: size_text(ByteSize(total)),
+            total: size_text(Bytes(total)),
         }
     }
 }
 
 /// A size for people: `1.50 GiB`, `12.00 KiB`, `512 B`.
-pub(super) fn size_text(bytes: ByteSize) -> String {
-    format!("{:.2}", bytes.display().iec())
+pub(super) fn size_text(bytes: Bytes) -> String {
+    format!("{:.2}", ByteSize::b(bytes.get()).display().iec())
 }
 
 #[cfg(test)]
@@ -94,14 +95,14 @@ mod tests {
     use super::*;
 
     fn row(gib: u64) -> MemoryRow {
-        MemoryRow { cause: "weights".to_string(), bytes: ByteSize::gib(gib), note: String::new() }
+        MemoryRow { cause: "weights".to_string(), bytes: Bytes::gib(gib), note: String::new() }
     }
 
     #[test]
     fn sizes_print_with_two_decimals() {
-        assert_eq!(size_text(ByteSize(512)), "512 B");
-        assert_eq!(size_text(ByteSize::kib(12)), "12.00 KiB");
-        assert_eq!(size_text(ByteSize::mib(1536)), "1.50 GiB");
+        assert_eq!(size_text(Bytes(512)), "512 B");
+        assert_eq!(size_text(Bytes::kib(12)), "12.00 KiB");
+        assert_eq!(size_text(Bytes::mib(1536)), "1.50 GiB");
     }
 
     #[test]
@@ -110,7 +111,7 @@ mod tests {
         let bar = Bar::new(&rows, &MemoryPeak::default());
         assert_eq!((bar.segments[0].percent, bar.segments[1].percent), (25.0, 75.0));
         assert_eq!(bar.total, "4.00 GiB");
-        let budget = Some(ByteSize::gib(8));
+        let budget = Some(Bytes::gib(8));
         let peak = MemoryPeak { budget, ..MemoryPeak::default() };
         let bar = Bar::new(&rows, &peak);
         assert_eq!((bar.segments[0].percent, bar.marks[0].percent), (12.5, 100.0));
@@ -121,7 +122,7 @@ mod tests {
         let nothing = [row(0)];
         assert_eq!(Bar::new(&nothing, &MemoryPeak::default()).segments[0].percent, 0.0);
         let mut rows = [row(1), row(1)];
-        rows[0].bytes = ByteSize(u64::MAX);
+        rows[0].bytes = Bytes(u64::MAX);
         let bar = Bar::new(&rows, &MemoryPeak::default());
         assert_eq!(bar.segments[0].percent, 100.0);
     }

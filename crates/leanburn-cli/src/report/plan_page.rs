@@ -5,7 +5,7 @@ use super::memory::{Bar, MemoryPeak, MemoryRow, size_text};
 use super::moments::{colour, segment_name};
 use super::timeline_chart::timeline_chart;
 use askama::Template;
-use bytesize::ByteSize;
+use leanburn_common::Bytes;
 use leanburn_plan::{Block, Cause, Class, Timeline};
 use std::cmp::Reverse;
 
@@ -29,9 +29,9 @@ pub struct PlanPage {
     /// empty where unknown, and shorter than the blocks where the rest is unknown.
     pub shapes: Vec<String>,
     /// What is held all the time besides the blocks of the timeline, such as the context of a device. It counts.
-    pub beyond: Vec<(String, ByteSize)>,
+    pub beyond: Vec<(String, Bytes)>,
     /// The memory that the step may use, if it was given.
-    pub budget: Option<ByteSize>,
+    pub budget: Option<Bytes>,
     /// Predictions beside measurements.
     pub predictions: Vec<PredictionRow>,
     /// What would lower the peak; shown with lossless changes first, otherwise in the given order.
@@ -48,9 +48,9 @@ pub struct PredictionRow {
     /// What was measured, such as `peak of the backward pass`.
     pub name: String,
     /// The planner's prediction.
-    pub predicted: ByteSize,
+    pub predicted: Bytes,
     /// What a real step needed.
-    pub measured: ByteSize,
+    pub measured: Bytes,
 }
 
 /// A change that would lower the peak.
@@ -70,7 +70,7 @@ impl PlanPage {
     /// When the template cannot be rendered.
     pub fn render(&self) -> Result<String, ReportError> {
         let beyond = self.beyond();
-        let budget = self.budget.map(|budget| ByteSize(budget.as_u64().saturating_sub(beyond)));
+        let budget = self.budget.map(|budget| Bytes(budget.get().saturating_sub(beyond)));
         let mut advice: Vec<_> = self.advice.iter().collect();
         advice.sort_by_key(|advice| advice.class);
         let (rows, colours) = self.causes();
@@ -80,7 +80,7 @@ impl PlanPage {
             plan: self,
             verdict: Verdict::new(self.need(), self.budget),
             peak: self.peak(),
-            beyond: (beyond > 0).then(|| size_text(ByteSize(beyond))),
+            beyond: (beyond > 0).then(|| size_text(Bytes(beyond))),
             chart: timeline_chart(&self.timeline, budget)?,
             bar,
             segments: self.segments(),
@@ -92,7 +92,7 @@ impl PlanPage {
     }
 
     fn beyond(&self) -> u64 {
-        self.beyond.iter().map(|(_, bytes)| bytes.as_u64()).fold(0, u64::saturating_add)
+        self.beyond.iter().map(|(_, bytes)| bytes.get()).fold(0, u64::saturating_add)
     }
 
     /// All that the step needs at its peak.
@@ -114,10 +114,10 @@ impl PlanPage {
 
     /// The causes at the peak and what is held besides, with their shares as notes; and the colours.
     fn causes(&self) -> (Vec<MemoryRow>, Vec<&'static str>) {
-        let row = |cause: String, bytes| MemoryRow { cause, bytes: ByteSize(bytes), note: share(bytes, self.need()) };
+        let row = |cause: String, bytes| MemoryRow { cause, bytes: Bytes(bytes), note: share(bytes, self.need()) };
         let causes = self.timeline.causes_at(self.timeline.peak_index()).into_iter();
         let causes = causes.map(|(cause, bytes)| (row(cause.to_string(), bytes), colour(cause)));
-        let beyond = self.beyond.iter().map(|(name, bytes)| (row(name.clone(), bytes.as_u64()), "var(--faint)"));
+        let beyond = self.beyond.iter().map(|(name, bytes)| (row(name.clone(), bytes.get()), "var(--faint)"));
         causes.chain(beyond).unzip()
     }
 
@@ -156,7 +156,7 @@ impl PlanPage {
         BlockRow {
             colour: colour(block.cause),
             cause: block.cause.to_string(),
-            size: size_text(ByteSize(block.bytes)),
+            size: size_text(Bytes(block.bytes)),
             segment: segment_name(&self.timeline, block.segment).unwrap_or_default(),
             shape: self.shapes.get(index).map_or("", String::as_str),
             life: life(block, &self.timeline),
@@ -209,14 +209,14 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn new(need: u64, budget: Option<ByteSize>) -> Self {
-        let needs = format!("The step needs {}", size_text(ByteSize(need)));
+    fn new(need: u64, budget: Option<Bytes>) -> Self {
+        let needs = format!("The step needs {}", size_text(Bytes(need)));
         let Some(budget) = budget else {
             return Self { class: "open", word: "No budget given", detail: format!("{needs}.") };
         };
-        let (size, budget) = (size_text(budget), budget.as_u64());
+        let (size, budget) = (size_text(budget), budget.get());
         let margin = budget.abs_diff(need);
-        let margin = format!("{} ({} of the budget)", size_text(ByteSize(margin)), share(margin, budget));
+        let margin = format!("{} ({} of the budget)", size_text(Bytes(margin)), share(margin, budget));
         match need <= budget {
             true => Self { class: "fits", word: "Fits", detail: format!("{needs} of {size}; {margin} to spare.") },
             false => {
@@ -244,7 +244,7 @@ struct Line {
 
 impl Line {
     fn new(name: String, bytes: u64, whole: u64) -> Self {
-        Self { name, size: size_text(ByteSize(bytes)), share: share(bytes, whole) }
+        Self { name, size: size_text(Bytes(bytes)), share: share(bytes, whole) }
     }
 }
 
@@ -269,7 +269,7 @@ struct Difference<'a> {
 
 impl<'a> Difference<'a> {
     fn new(row: &'a PredictionRow) -> Self {
-        let (predicted, measured) = (row.predicted.as_u64() as f64, row.measured.as_u64() as f64);
+        let (predicted, measured) = (row.predicted.get() as f64, row.measured.get() as f64);
         let percent = 100.0 * (predicted - measured) / measured;
         Self {
             name: &row.name,
@@ -298,9 +298,9 @@ mod tests {
             summary: vec![(text(), text())],
             shapes: vec![text(); timeline.blocks.len()],
             timeline,
-            beyond: vec![(text(), ByteSize(10))],
-            budget: Some(ByteSize(250)),
-            predictions: vec![PredictionRow { name: text(), predicted: ByteSize(101), measured: ByteSize(100) }],
+            beyond: vec![(text(), Bytes(10))],
+            budget: Some(Bytes(250)),
+            predictions: vec![PredictionRow { name: text(), predicted: Bytes(101), measured: Bytes(100) }],
             advice: vec![Advice { class: Class::Model, text: text() }],
             remarks: vec![text()],
             not_counted: vec![text()],
@@ -332,26 +332,25 @@ mod tests {
     #[test]
     fn the_verdict_counts_what_is_beyond_and_says_the_margin() {
         let verdict = |budget, beyond| {
-            let beyond = vec![("context".to_string(), ByteSize(beyond))];
+            let beyond = vec![("context".to_string(), Bytes(beyond))];
             let page = PlanPage { budget, beyond, ..plain() };
             let verdict = Verdict::new(page.need(), page.budget);
             assert!(page.render().unwrap().contains(&format!("<strong>{}</strong>{}", verdict.word, verdict.detail)));
             (verdict.word, verdict.detail)
         };
         let fits = "The step needs 200 B of 250 B; 50 B (20.0 % of the budget) to spare.";
-        assert_eq!(verdict(Some(ByteSize(250)), 10), ("Fits", fits.to_string()));
+        assert_eq!(verdict(Some(Bytes(250)), 10), ("Fits", fits.to_string()));
         let over = "The step needs 260 B of 250 B; 10 B (4.0 % of the budget) too much.";
-        assert_eq!(verdict(Some(ByteSize(250)), 70), ("Does not fit", over.to_string()));
-        assert_eq!(verdict(Some(ByteSize(190)), 0).0, "Fits");
+        assert_eq!(verdict(Some(Bytes(250)), 70), ("Does not fit", over.to_string()));
+        assert_eq!(verdict(Some(Bytes(190)), 0).0, "Fits");
         assert_eq!(verdict(None, 0), ("No budget given", "The step needs 190 B.".to_string()));
     }
 
     #[test]
     fn causes_add_up_to_what_the_step_needs() {
-        let page = PlanPage { beyond: vec![("context".to_string(), ByteSize(10))], ..plain() };
+        let page = PlanPage { beyond: vec![("context".to_string(), Bytes(10))], ..plain() };
         let (rows, colours) = page.causes();
-        let causes: Vec<_> =
-            rows.iter().map(|row| (row.cause.as_str(), row.bytes.as_u64(), row.note.as_str())).collect();
+        let causes: Vec<_> = rows.iter().map(|row| (row.cause.as_str(), row.bytes.get(), row.note.as_str())).collect();
         let expected = [
             ("weights", 100, "50.0 %"),
             ("kept for backward", 60, "30.0 %"),
@@ -381,7 +380,7 @@ mod tests {
         assert_eq!(lines[MOST_SEGMENTS], ("5 smaller".to_string(), "370 B".to_string()));
 
         let mut page = plain();
-        page.beyond = vec![("context".to_string(), ByteSize(8000))];
+        page.beyond = vec![("context".to_string(), Bytes(8000))];
         let lines = page.segments();
         let shares: Vec<_> = lines.iter().map(|line| (line.name.as_str(), line.share.as_str())).collect();
         // 40 and 30 of 8190 bytes: the second is too little for a row of its own.
@@ -411,7 +410,7 @@ mod tests {
     #[test]
     fn differences_are_percent_of_the_measurement() {
         let difference = |predicted, measured| {
-            let (predicted, measured) = (ByteSize(predicted), ByteSize(measured));
+            let (predicted, measured) = (Bytes(predicted), Bytes(measured));
             Difference::new(&PredictionRow { name: String::new(), predicted, measured }).difference
         };
         let found = [difference(198, 200), difference(203, 200), difference(5, 0)];
@@ -440,8 +439,8 @@ mod tests {
 
     #[test]
     fn the_budget_of_the_chart_leaves_out_what_is_beyond() {
-        let beyond = vec![("context".to_string(), ByteSize(50))];
-        let page = PlanPage { beyond, budget: Some(ByteSize(300)), ..plain() }.render().unwrap();
+        let beyond = vec![("context".to_string(), Bytes(50))];
+        let page = PlanPage { beyond, budget: Some(Bytes(300)), ..plain() }.render().unwrap();
         assert!(page.contains(">budget 250 B</text>") && page.contains("; 50 B besides it are held"));
     }
 

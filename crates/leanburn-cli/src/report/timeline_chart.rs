@@ -1,23 +1,19 @@
 //! The memory of a step over its operations, drawn as SVG.
 
-use super::axis::{Axis, number_text};
 use super::error::ReportError;
 use super::memory::size_text;
 use super::moments::{CauseBytes, Stretch, cause_bytes, colour, segment_name, stretches};
 use super::timeline_labels::{BudgetLabel, PEAK_LINE, PeakLabel, SegmentLabel, segment_labels};
+use super::timeline_scale::{BOTTOM, LEFT, RIGHT, Scale, TOP, Tick};
 use askama::Template;
-use bytesize::{ByteSize, GIB, KIB, MIB};
+use leanburn_common::Bytes;
 use leanburn_plan::{Cause, Phase, Timeline};
 use std::fmt::Write;
 use std::ops::Range;
 
 const WIDTH: f64 = 1040.0;
-pub(super) const LEFT: f64 = 84.0;
-pub(super) const RIGHT: f64 = 1028.0;
 /// Phases stand above this line, the name of the peak below it.
 const PHASES: f64 = 22.0;
-pub(super) const TOP: f64 = 52.0;
-const BOTTOM: f64 = 352.0;
 /// Segments stand between the bottom and this line, their names below it.
 const SEGMENTS: f64 = 364.0;
 /// A step of more operations than this is drawn in columns of several, each as high as its highest.
@@ -34,7 +30,7 @@ const MOST_PEAKS: u64 = 3;
 /// # Errors
 ///
 /// When the template cannot be rendered.
-pub fn timeline_chart(timeline: &Timeline, budget: Option<ByteSize>) -> Result<String, ReportError> {
+pub fn timeline_chart(timeline: &Timeline, budget: Option<Bytes>) -> Result<String, ReportError> {
     Ok(Drawing::new(timeline, budget).render()?)
 }
 
@@ -59,45 +55,6 @@ fn columns(timeline: &Timeline, limit: usize) -> Vec<Column> {
         .collect()
 }
 
-/// Where moments and bytes lie in the drawing.
-pub(super) struct Scale {
-    moments: usize,
-    axis: Axis,
-    unit: u64,
-}
-
-impl Scale {
-    pub fn new(moments: usize, highest: u64) -> Self {
-        let unit = [GIB, MIB, KIB].into_iter().find(|unit| highest >= *unit).unwrap_or(1);
-        Self { moments, axis: Axis::linear(0.0, highest as f64 / unit as f64), unit }
-    }
-
-    fn unit_name(&self) -> &'static str {
-        match self.unit {
-            GIB => "GiB",
-            MIB => "MiB",
-            KIB => "KiB",
-            _ => "bytes",
-        }
-    }
-
-    /// Where a moment begins.
-    pub fn x(&self, moment: usize) -> f64 {
-        LEFT + moment as f64 / self.moments.max(1) as f64 * (RIGHT - LEFT)
-    }
-
-    /// Where the top of so many bytes lies.
-    pub fn y(&self, bytes: u64) -> f64 {
-        BOTTOM - self.axis.share(bytes as f64 / self.unit as f64) * (BOTTOM - TOP)
-    }
-
-    fn ticks(&self) -> Vec<Tick> {
-        let ticks = self.axis.ticks.iter();
-        let at = |value: f64| BOTTOM - self.axis.share(value) * (BOTTOM - TOP);
-        ticks.map(|value| Tick { at: at(*value), label: number_text(*value, 6) }).collect()
-    }
-}
-
 /// The drawing in the coordinates of its SVG.
 #[derive(Template)]
 #[template(path = "timeline.svg")]
@@ -114,11 +71,6 @@ struct Drawing {
     peak: Option<PeakLabel>,
     budget: Option<BudgetLabel>,
     height: f64,
-}
-
-struct Tick {
-    at: f64,
-    label: String,
 }
 
 /// A stretch of moments above or below the areas.
@@ -148,9 +100,9 @@ struct Hover {
 }
 
 impl Drawing {
-    fn new(timeline: &Timeline, budget: Option<ByteSize>) -> Self {
+    fn new(timeline: &Timeline, budget: Option<Bytes>) -> Self {
         let count = timeline.moments.len();
-        let budget = budget.map(|budget| budget.as_u64());
+        let budget = budget.map(|budget| budget.get());
         let (peak, bytes) = (timeline.peak(), cause_bytes(timeline));
         let near = budget.filter(|budget| *budget <= peak.saturating_mul(MOST_PEAKS));
         let scale = Scale::new(count, peak.max(near.unwrap_or(0)));
@@ -208,8 +160,8 @@ fn areas(columns: &[Column], bytes: &[CauseBytes], peak: usize, scale: &Scale) -
         .filter_map(|(place, cause)| {
             let most = bytes.iter().map(|bytes| bytes[place]).max().filter(|most| *most > 0)?;
             let path = staircase(columns, scale, below(place + 1)) + &staircase_back(columns, scale, below(place));
-            let at_peak = size_text(ByteSize(bytes[peak][place]));
-            Some(Area { colour: colour(cause), path, cause, at_peak, most: size_text(ByteSize(most)) })
+            let at_peak = size_text(Bytes(bytes[peak][place]));
+            Some(Area { colour: colour(cause), path, cause, at_peak, most: size_text(Bytes(most)) })
         })
         .collect()
 }
@@ -245,7 +197,7 @@ impl Hover {
     fn new(column: &Column, timeline: &Timeline, scale: &Scale) -> Self {
         let moment = &timeline.moments[column.highest];
         let segment = segment_name(timeline, moment.segment).map_or(String::new(), |name| format!(" in {name}"));
-        let (place, count, size) = (column.highest + 1, timeline.moments.len(), size_text(ByteSize(moment.during)));
+        let (place, count, size) = (column.highest + 1, timeline.moments.len(), size_text(Bytes(moment.during)));
         let left = scale.x(column.moments.start);
         Self {
             left,
@@ -317,7 +269,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_budget_is_a_dashed_line_unless_it_is_far_above() {
-        let budget = |bytes| Drawing::new(&handmade(), Some(ByteSize(bytes)));
+        let budget = |bytes| Drawing::new(&handmade(), Some(Bytes(bytes)));
         let near = budget(400);
         assert_eq!(near.budget.as_ref().unwrap().y, Some(52.0));
         assert_eq!(near.peak.as_ref().unwrap().y, 209.5);
@@ -354,8 +306,8 @@ pub(super) mod tests {
         assert!(
             !svg.contains("<script>") && !svg.contains("<b>&") && svg.contains("&#60;script&#62; in &#60;b&#62;&#38;")
         );
-        let empty = timeline_chart(&Timeline::default(), Some(ByteSize::gib(1))).unwrap();
+        let empty = timeline_chart(&Timeline::default(), Some(Bytes::gib(1))).unwrap();
         assert!(empty.contains("no operations to draw") && !empty.contains("peak"));
-        assert!(timeline_chart(&of_heights(&[0, u64::MAX, u64::MAX]), Some(ByteSize(u64::MAX))).is_ok());
+        assert!(timeline_chart(&of_heights(&[0, u64::MAX, u64::MAX]), Some(Bytes(u64::MAX))).is_ok());
     }
 }

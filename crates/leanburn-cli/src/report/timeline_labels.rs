@@ -2,8 +2,8 @@
 
 use super::memory::size_text;
 use super::moments::{Stretch, segment_name};
-use super::timeline_chart::{LEFT, RIGHT, Scale, TOP};
-use bytesize::ByteSize;
+use super::timeline_scale::{LEFT, RIGHT, Scale, TOP};
+use leanburn_common::Bytes;
 use leanburn_plan::Timeline;
 use std::cmp::Reverse;
 
@@ -80,7 +80,7 @@ impl PeakLabel {
         let x = peak_x(timeline, scale);
         let segment = segment_name(timeline, moment.segment).map(shortened);
         let segment = segment.map_or(String::new(), |segment| format!(" in {segment}"));
-        let size = size_text(ByteSize(moment.during));
+        let size = size_text(Bytes(moment.during));
         Self {
             x,
             y: scale.y(moment.during),
@@ -94,7 +94,7 @@ impl BudgetLabel {
     /// Its text stands on the side where the peak does not; where the peak's name comes near, in a line of its own.
     pub fn new(budget: u64, near: bool, peak: &PeakLabel, scale: &Scale) -> Self {
         let y = near.then(|| scale.y(budget));
-        let size = size_text(ByteSize(budget));
+        let size = size_text(Bytes(budget));
         let text = if near { format!("budget {size}") } else { format!("budget {size}, far above") };
         let peak_is_left = is_left(peak.x);
         let (text_x, anchor) = if peak_is_left { (RIGHT - 4.0, "end") } else { (LEFT + 4.0, "start") };

@@ -23,7 +23,7 @@ impl Activation {
     ///
     /// # Memory
     ///
-    /// Held for backward: the input.
+    /// Saved for backward: the input.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         leanburn_ops::activate(x, (*self).into())
     }

@@ -3,9 +3,12 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Activation, Convolution, attention3d_in_blocks, norm_act_conv3d};
 
-use super::{GroupNorm, GroupNormConfig, Linear, LinearConfig};
+use super::group_norm::{GroupNorm, GroupNormConfig};
+use super::linear::{Linear, LinearConfig};
+use crate::validation::Rules;
 
 /// Configuration of [`AttentionBlock`].
 #[derive(Config, Debug)]
@@ -28,12 +31,24 @@ pub struct AttentionBlockConfig {
 }
 
 impl AttentionBlockConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.count("channels", self.channels);
+        validation.groups("norm_num_groups", self.norm_num_groups, "channels", &[self.channels]);
+        validation.positive("norm_eps", self.norm_eps, "use 1e-6");
+        validation.at_least_one("block", self.block.unwrap_or(1));
+        validation.errors()
+    }
+
     /// Makes the block.
     ///
     /// # Panics
     ///
-    /// Panics if the groups do not divide the channels.
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> AttentionBlock {
+        panic_if_invalid("AttentionBlock", &self.validate());
         let linear = |factor| LinearConfig::new(self.channels, factor * self.channels).init(device);
         let separate = || (!self.use_combined_linear).then(|| linear(1));
         AttentionBlock {
@@ -56,7 +71,7 @@ impl AttentionBlockConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: the input, queries, keys, values and what the attention gives, five volumes; see
+/// Saved for backward: the input, queries, keys, values and what the attention gives, five volumes; see
 /// [`attention3d`](leanburn_ops::attention3d). The scores, `positions^2` of them, are never stored.
 ///
 /// # Numerics

@@ -4,8 +4,10 @@ use burn::config::Config;
 use burn::module::{Flag, Module, Param, RunningState};
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor, assert_shape, module};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
+use leanburn_ops::numerics::in_wide;
 
-use crate::numerics::in_wide;
+use crate::validation::Rules;
 
 /// Configuration of [`BatchNorm3d`].
 #[derive(Config, Debug)]
@@ -24,8 +26,24 @@ pub struct BatchNorm3dConfig {
 }
 
 impl BatchNorm3dConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.count("num_channels", self.num_channels);
+        validation.positive("epsilon", self.epsilon, "use 1e-5");
+        let sound = (0.0..=1.0).contains(&self.momentum);
+        validation.check(sound, "momentum", "a number from 0 to 1", self.momentum, "use 0.1");
+        validation.errors()
+    }
+
     /// Makes the layer with shift zero, running mean zero and running variance one.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> BatchNorm3d {
+        panic_if_invalid("BatchNorm3d", &self.validate());
         BatchNorm3d {
             weight: self.initializer.init([self.num_channels], device),
             bias: Initializer::Zeros.init([self.num_channels], device),
@@ -46,7 +64,7 @@ impl BatchNorm3dConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: the input (in float32).
+/// Saved for backward: the input (in float32).
 #[derive(Module, Debug)]
 pub struct BatchNorm3d {
     weight: Param<Tensor<1>>,
@@ -102,7 +120,7 @@ impl BatchNorm3d {
     }
 }
 
-/// The tensor on `device`; no operation where it is there already, which a recording device would refuse.
+/// The tensor on `device`; no operation where it is there already, which a recording device rejects.
 pub(super) fn on<const D: usize>(device: &Device, tensor: Tensor<D>) -> Tensor<D> {
     if tensor.device() == *device { tensor } else { tensor.to_device(device) }
 }

@@ -4,7 +4,10 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::nn::{Initializer, PaddingConfig3d, conv};
 use burn::tensor::{Device, Tensor, ops::ConvOptions};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Convolution, conv3d};
+
+use crate::validation::Rules;
 
 /// Configuration of [`Conv3d`].
 #[derive(Config, Debug)]
@@ -32,8 +35,28 @@ pub struct Conv3dConfig {
 }
 
 impl Conv3dConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        let [channels_in, channels_out] = self.channels;
+        validation.counts([
+            ("channels", channels_in),
+            ("channels", channels_out),
+            ("kernel_size", self.kernel_size),
+            ("stride", self.stride),
+            ("dilation", self.dilation),
+        ]);
+        validation.errors()
+    }
+
     /// Makes the layer.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> Conv3d {
+        panic_if_invalid("Conv3d", &self.validate());
         let padding = [self.padding; 3];
         let mut config = conv::Conv3dConfig::new(self.channels, [self.kernel_size; 3])
             .with_stride([self.stride; 3])
@@ -57,7 +80,7 @@ impl Conv3dConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: the input.
+/// Saved for backward: the input.
 #[derive(Module, Debug)]
 pub struct Conv3d {
     conv: conv::Conv3d,

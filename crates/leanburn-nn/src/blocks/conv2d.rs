@@ -4,7 +4,10 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor, ops::ConvOptions};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Convolution, conv3d};
+
+use crate::validation::Rules;
 
 /// Configuration of [`Conv2d`].
 #[derive(Config, Debug)]
@@ -25,8 +28,27 @@ pub struct Conv2dConfig {
 }
 
 impl Conv2dConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        let [channels_in, channels_out] = self.channels;
+        validation.counts([
+            ("channels", channels_in),
+            ("channels", channels_out),
+            ("kernel_size", self.kernel_size),
+            ("stride", self.stride),
+        ]);
+        validation.errors()
+    }
+
     /// Makes the layer, weight and bias uniform in `±1/sqrt(fan_in)` as PyTorch has them.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> Conv2d {
+        panic_if_invalid("Conv2d", &self.validate());
         let [channels_in, channels_out] = self.channels;
         let bound = 1.0 / ((channels_in * self.kernel_size * self.kernel_size) as f64).sqrt();
         let initializer = Initializer::Uniform { min: -bound, max: bound };

@@ -4,7 +4,10 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::conv;
 use burn::tensor::{Device, Tensor, ops::ConvTransposeOptions};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::conv_transpose3d;
+
+use crate::validation::Rules;
 
 /// Configuration of [`ConvTranspose3d`].
 #[derive(Config, Debug)]
@@ -24,20 +27,46 @@ pub struct ConvTranspose3dConfig {
     /// Steps between the elements of the kernel.
     #[config(default = 1)]
     pub dilation: usize,
+    /// Whether there is a bias.
+    #[config(default = true)]
+    pub bias: bool,
 }
 
 impl ConvTranspose3dConfig {
-    /// Makes the layer, with a bias.
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        let [channels_in, channels_out] = self.channels;
+        validation.counts([
+            ("channels", channels_in),
+            ("channels", channels_out),
+            ("kernel_size", self.kernel_size),
+            ("stride", self.stride),
+            ("dilation", self.dilation),
+        ]);
+        let expected = "fewer voxels than the stride";
+        let sound = self.padding_out < self.stride.max(1);
+        validation.check_together(sound, &["stride"], "padding_out", expected, self.padding_out, "use `stride` - 1");
+        validation.errors()
+    }
+
+    /// Makes the layer.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> ConvTranspose3d {
+        panic_if_invalid("ConvTranspose3d", &self.validate());
         let conv = conv::ConvTranspose3dConfig::new(self.channels, [self.kernel_size; 3])
             .with_stride([self.stride; 3])
             .with_padding([self.padding; 3])
             .with_padding_out([self.padding_out; 3])
             .with_dilation([self.dilation; 3])
+            .with_bias(self.bias)
             .init(device);
-        let bias = conv.bias.expect("a transposed convolution has a bias unless told otherwise");
         let options = [self.stride, self.padding, self.padding_out, self.dilation];
-        ConvTranspose3d { weight: conv.weight, bias, options }
+        ConvTranspose3d { weight: conv.weight, bias: conv.bias, options }
     }
 }
 
@@ -45,11 +74,11 @@ impl ConvTranspose3dConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: the input.
+/// Saved for backward: the input.
 #[derive(Module, Debug)]
 pub struct ConvTranspose3d {
     weight: Param<Tensor<5>>,
-    bias: Param<Tensor<1>>,
+    bias: Option<Param<Tensor<1>>>,
     /// Stride, padding, padding out, dilation of each axis.
     options: [usize; 4],
 }
@@ -63,8 +92,14 @@ impl ConvTranspose3d {
     /// - output: `[batch_size, channels_out, ..]`, each axis
     ///   `(size - 1) stride + dilation (kernel_size - 1) + 1 + padding_out - 2 padding`
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let (weight, bias, options) = self.parameters();
+        conv_transpose3d(x, weight, bias, options)
+    }
+
+    /// Weight `[channels_in, channels_out, ..]`, bias and options for [`conv_transpose3d`].
+    pub(crate) fn parameters(&self) -> (Tensor<5>, Option<Tensor<1>>, ConvTransposeOptions<3>) {
         let [stride, padding, padding_out, dilation] = self.options.map(|option| [option; 3]);
         let options = ConvTransposeOptions::new(stride, padding, padding_out, dilation, 1);
-        conv_transpose3d(x, self.weight.val(), Some(self.bias.val()), options)
+        (self.weight.val(), self.bias.as_ref().map(|bias| bias.val()), options)
     }
 }

@@ -4,13 +4,13 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_ops::conv3d;
 
-use super::{Conv3d, Conv3dConfig};
+use super::conv::{Conv3d, Conv3dConfig};
 
 /// A strided 3x3x3 convolution: halves each axis, or only some.
 ///
 /// # Memory
 ///
-/// Held for backward: the input.
+/// Saved for backward: the input.
 #[derive(Module, Debug)]
 pub struct Downsample {
     conv: Conv3d,

@@ -4,7 +4,10 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor, assert_shape};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Norm, group_norm_act};
+
+use crate::validation::Rules;
 
 /// Configuration of [`GroupNorm`].
 #[derive(Config, Debug)]
@@ -19,18 +22,23 @@ pub struct GroupNormConfig {
 }
 
 impl GroupNormConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.count("num_channels", self.num_channels);
+        validation.groups("num_groups", self.num_groups, "num_channels", &[self.num_channels]);
+        validation.positive("epsilon", self.epsilon, "use 1e-5");
+        validation.errors()
+    }
+
     /// Makes the layer with scale one and shift zero.
     ///
     /// # Panics
     ///
-    /// Panics if the groups do not divide the channels.
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> GroupNorm {
-        assert!(
-            self.num_groups > 0 && self.num_channels.is_multiple_of(self.num_groups),
-            "{} groups do not divide {} channels",
-            self.num_groups,
-            self.num_channels
-        );
+        panic_if_invalid("GroupNorm", &self.validate());
         GroupNorm {
             weight: Initializer::Ones.init([self.num_channels], device),
             bias: Initializer::Zeros.init([self.num_channels], device),
@@ -47,7 +55,7 @@ impl GroupNormConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: the input, and mean and deviation of each group.
+/// Saved for backward: the input, and mean and deviation of each group.
 ///
 /// # Numerics
 ///
@@ -108,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "4 groups do not divide 6 channels"]
+    #[should_panic = "num_groups: expected groups that divide every channel count, found 4 groups for channels [6]"]
     fn groups_must_divide_the_channels() {
         GroupNormConfig::new(4, 6).init(&Device::flex());
     }

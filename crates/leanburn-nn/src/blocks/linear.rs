@@ -4,7 +4,10 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor, ops::ConvOptions};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::Convolution;
+
+use crate::validation::Rules;
 
 /// Configuration of [`Linear`].
 #[derive(Config, Debug)]
@@ -16,8 +19,21 @@ pub struct LinearConfig {
 }
 
 impl LinearConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.counts([("features_in", self.features_in), ("features_out", self.features_out)]);
+        validation.errors()
+    }
+
     /// Makes the layer, weight and bias uniform in `±1/sqrt(features_in)` as PyTorch has them.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> Linear {
+        panic_if_invalid("Linear", &self.validate());
         let bound = 1.0 / (self.features_in as f64).sqrt();
         let initializer = Initializer::Uniform { min: -bound, max: bound };
         Linear {

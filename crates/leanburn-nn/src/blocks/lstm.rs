@@ -4,9 +4,11 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Initializer;
 use burn::tensor::{DType, Device, Tensor, activation, ops::ConvOptions};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
+use leanburn_ops::numerics::{cast_to, widen};
 use leanburn_ops::{Activation, Convolution, norm_act_conv3d};
 
-use crate::numerics::{cast_to, widen};
+use crate::validation::Rules;
 
 /// What an LSTM remembers between steps, both `[batch_size, hidden_channels, depth, height, width]`.
 ///
@@ -66,8 +68,21 @@ pub struct LstmConfig {
 }
 
 impl LstmConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.counts([("input_channels", self.input_channels), ("hidden_channels", self.hidden_channels)]);
+        validation.errors()
+    }
+
     /// Makes the layer, weights and biases uniform in `±1/sqrt(hidden_channels)` as PyTorch has them.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> Lstm {
+        panic_if_invalid("Lstm", &self.validate());
         let reader = || {
             let bound = 1.0 / (self.hidden_channels as f64).sqrt();
             let initializer = Initializer::Uniform { min: -bound, max: bound };
@@ -90,7 +105,7 @@ impl LstmConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: about 9 states for each place of the sequence.
+/// Saved for backward: about 9 states for each place of the sequence.
 #[derive(Module, Debug)]
 pub struct Lstm {
     ahead: LstmReader,

@@ -3,9 +3,12 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Activation, norm_act_conv3d};
 
-use super::{Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig};
+use super::conv::{Conv3d, Conv3dConfig};
+use super::group_norm::{GroupNorm, GroupNormConfig};
+use crate::validation::Rules;
 
 /// Configuration of [`ResBlock`].
 #[derive(Config, Debug)]
@@ -20,12 +23,24 @@ pub struct ResBlockConfig {
 }
 
 impl ResBlockConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        let [channels_in, channels_out] = self.channels;
+        validation.counts([("channels", channels_in), ("channels", channels_out)]);
+        validation.groups("norm_num_groups", self.norm_num_groups, "channels", &self.channels);
+        validation.positive("norm_eps", self.norm_eps, "use 1e-6");
+        validation.errors()
+    }
+
     /// Makes the block.
     ///
     /// # Panics
     ///
-    /// Panics if the groups do not divide the channels.
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> ResBlock {
+        panic_if_invalid("ResBlock", &self.validate());
         let [channels_in, channels_out] = self.channels;
         let norm =
             |channels| GroupNormConfig::new(self.norm_num_groups, channels).with_epsilon(self.norm_eps).init(device);
@@ -47,7 +62,7 @@ impl ResBlockConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: the input and the result of the first convolution. As a recomputed segment: the input.
+/// Saved for backward: the input and the result of the first convolution. As a recomputed segment: the input.
 #[derive(Module, Debug)]
 pub struct ResBlock {
     norm1: GroupNorm,

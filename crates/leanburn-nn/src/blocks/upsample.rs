@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_ops::{Interpolation, conv3d, interpolate3d, upsample_conv3d};
 
-use super::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig};
+use super::conv::{Conv3d, Conv3dConfig};
+use super::conv_transpose::{ConvTranspose3d, ConvTranspose3dConfig};
 
 /// Enlarges a volume and keeps the number of channels.
 #[derive(Module, Debug)]
@@ -64,7 +65,7 @@ impl Upsample {
     ///
     /// # Memory
     ///
-    /// Held for backward: the input; the enlarged volume, 8 times as large, is not kept. Of a trilinear layer the
+    /// Saved for backward: the input; the enlarged volume, 8 times as large, is not kept. Of a trilinear layer the
     /// enlarged volume.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         match self {

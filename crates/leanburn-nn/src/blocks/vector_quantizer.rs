@@ -3,10 +3,11 @@
 use burn::config::Config;
 use burn::module::{Flag, Module, Param, RunningState};
 use burn::tensor::{Device, Distribution, Int, Tensor, assert_shape};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
+use leanburn_ops::numerics::{cast_to, widen};
 
 use super::batch_norm::on;
-use crate::losses::l2_loss;
-use crate::numerics::{cast_to, widen};
+use crate::validation::Rules;
 
 /// Distances, or assignments, that are there at one time.
 const BLOCK: usize = 1 << 18;
@@ -33,30 +34,25 @@ pub struct VectorQuantizerConfig {
 }
 
 impl VectorQuantizerConfig {
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let counts = [("num_embeddings", self.num_embeddings), ("embedding_dim", self.embedding_dim)];
-        let zeros = counts.into_iter().filter(|(_, count)| *count == 0);
-        let mut mistakes: Vec<_> = zeros.map(|(field, _)| (field, "is 0; give at least 1".to_string())).collect();
-        if !(self.commitment_cost.is_finite() && self.commitment_cost >= 0.0) {
-            mistakes.push(("commitment_cost", format!("is {}; give 0 or more", self.commitment_cost)));
-        }
-        if !(0.0..1.0).contains(&self.decay) {
-            mistakes.push(("decay", format!("is {}; give at least 0 and below 1", self.decay)));
-        }
-        if !(self.epsilon.is_finite() && self.epsilon > 0.0) {
-            mistakes.push(("epsilon", format!("is {}; give a small positive number, say 1e-5", self.epsilon)));
-        }
-        if let Some(share) = self.restart_below
-            && !(0.0..1.0).contains(&share)
-        {
-            mistakes.push(("restart_below", format!("is {share}; give at least 0 and below 1")));
-        }
-        mistakes
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.counts([("num_embeddings", self.num_embeddings), ("embedding_dim", self.embedding_dim)]);
+        validation.weight("commitment_cost", self.commitment_cost);
+        validation.below_one("decay", self.decay);
+        validation.positive("epsilon", self.epsilon, "use 1e-5");
+        validation.below_one("restart_below", self.restart_below.unwrap_or(0.0));
+        validation.errors()
     }
 
     /// Makes the layer, the codebook standard normal.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> VectorQuantizer {
+        panic_if_invalid("VectorQuantizer", &self.validate());
         let normal = Distribution::Normal(0.0, 1.0);
         let embedding = Tensor::<2>::random([self.num_embeddings, self.embedding_dim], normal, device);
         VectorQuantizer {
@@ -82,7 +78,7 @@ impl VectorQuantizerConfig {
 ///
 /// # Memory
 ///
-/// Held for backward: the difference of latent and codebook, in float32. The distances, `positions * num_embeddings` of
+/// Saved for backward: the difference of latent and codebook, in float32. The distances, `positions * num_embeddings` of
 /// them, stand block by block, 1 MiB at a time.
 ///
 /// # Numerics
@@ -121,7 +117,7 @@ impl VectorQuantizer {
         if is_training {
             self.update(rows(x.clone().detach()), codes.reshape([-1]));
         }
-        let loss = l2_loss(quantized.clone(), x.clone()) * self.config.commitment_cost;
+        let loss = (quantized.clone() - x.clone()).square().mean() * self.config.commitment_cost;
         let quantized = x.clone() + (quantized - x).detach();
         (cast_to(quantized, dtype), loss)
     }
@@ -148,7 +144,12 @@ impl VectorQuantizer {
         Tensor::cat(nearest.collect(), 0).reshape([batch_size, depth, height, width])
     }
 
-    /// The vectors of a codebook by their indices, `[batch_size, embedding_dim, depth, height, width]`.
+    /// The vectors of a codebook by their indices.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, depth, height, width]`
+    /// - output: `[batch_size, embedding_dim, depth, height, width]`
     pub fn embed(&self, codes: Tensor<4, Int>) -> Tensor<5> {
         let [batch_size, depth, height, width] = codes.dims();
         let codebook = on(&codes.device(), self.embedding.value_sync());
@@ -156,7 +157,7 @@ impl VectorQuantizer {
         vectors.reshape([batch_size, depth, height, width, self.config.embedding_dim]).permute([0, 4, 1, 2, 3])
     }
 
-    /// How many vectors are in use: `exp(-sum p log p)` of their running use `p`.
+    /// How many vectors are in use: `exp(-sum p log p)` of their running use `p`, of shape `[1]`.
     pub fn perplexity(&self) -> Tensor<1> {
         let uses = self.ema_cluster_size.value_sync();
         let shares = uses.clone() / uses.sum().clamp_min(self.config.epsilon);
@@ -232,6 +233,7 @@ fn settle<const D: usize>(state: &RunningState<Tensor<D>>, value: Tensor<D>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validation::keys;
 
     fn quantizer(device: &Device, restart_below: Option<f64>) -> VectorQuantizer {
         let config = VectorQuantizerConfig::new(3, 1).with_restart_below(restart_below);
@@ -315,11 +317,9 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_found() {
+    fn each_error_is_found() {
         let valid = || VectorQuantizerConfig::new(8, 4);
-        let fields = |config: VectorQuantizerConfig| -> Vec<_> {
-            config.mistakes().into_iter().map(|(field, _)| field).collect()
-        };
+        let fields = |config: VectorQuantizerConfig| keys(config.validate());
         assert!(fields(valid()).is_empty());
         assert_eq!(fields(VectorQuantizerConfig::new(0, 0)), ["num_embeddings", "embedding_dim"]);
         assert_eq!(fields(valid().with_commitment_cost(f64::NAN)), ["commitment_cost"]);

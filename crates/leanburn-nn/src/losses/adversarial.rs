@@ -1,27 +1,26 @@
-//! Losses of generator and discriminator on the judgements of patch discriminators.
+//! Losses of generator and discriminator on the logits of patch discriminators.
 
 use burn::tensor::{Tensor, activation};
+use leanburn_ops::numerics::widen;
 use serde::{Deserialize, Serialize};
 
-use crate::numerics::widen;
-
-/// How a judgement is compared with the label: real is 1, fake is 0 (for the hinge: -1).
+/// How logits are compared with the label: real is 1, fake is 0 (for the hinge: -1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AdversarialCriterion {
-    /// `(judgement - label)^2`. Source: [Least Squares GAN](https://arxiv.org/abs/1611.04076).
+    /// `(logit - label)^2`. Source: [Least Squares GAN](https://arxiv.org/abs/1611.04076).
     #[default]
     LeastSquares,
-    /// `max(0, 1 - label * tanh(judgement))`. Source: [Geometric GAN](https://arxiv.org/abs/1705.02894).
+    /// `max(0, 1 - label * tanh(logit))`. Source: [Geometric GAN](https://arxiv.org/abs/1705.02894).
     Hinge,
-    /// Cross entropy of the sigmoid of the judgement. Source: [GAN](https://arxiv.org/abs/1406.2661).
+    /// Cross entropy of the sigmoid of the logits. Source: [GAN](https://arxiv.org/abs/1406.2661).
     Bce,
 }
 
 /// MONAI's `PatchAdversarialLoss`, averaged over elements and scales, in float32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatchAdversarialLoss {
-    /// How a judgement is compared with the label.
+    /// How logits are compared with the label.
     pub criterion: AdversarialCriterion,
     /// Whether a leaky ReLU of slope 0.05 precedes the least squares, as in MONAI. Without effect on the others.
     pub least_squares_activation: bool,
@@ -39,45 +38,50 @@ impl PatchAdversarialLoss {
         Self { criterion, least_squares_activation: true }
     }
 
-    /// How well the judgements agree with the label, averaged over scales.
+    /// How well the logits agree with the label, averaged over scales.
     ///
     /// # Shapes
     ///
-    /// - `judgements`: one `[batch_size, channels, depth, height, width]` for each scale, without a final activation
+    /// - `logits`: one `[batch_size, channels, depth, height, width]` for each scale
+    /// - output: `[1]`
     ///
     /// # Panics
     ///
-    /// Panics if there are no judgements.
-    pub fn score(&self, judgements: &[Tensor<5>], is_real: bool) -> Tensor<1> {
-        assert!(!judgements.is_empty(), "an adversarial loss needs the judgement of at least one scale");
-        let scores = judgements.iter().map(|judgement| self.score_one(widen(judgement.clone()), is_real));
+    /// Panics if there is no scale.
+    pub fn score(&self, logits: &[Tensor<5>], is_real: bool) -> Tensor<1> {
+        assert!(!logits.is_empty(), "an adversarial loss needs the logits of at least one scale");
+        let scores = logits.iter().map(|logits| self.score_one(widen(logits.clone()), is_real));
         let total = scores.reduce(|total, score| total + score).expect("there is at least one scale");
-        total / judgements.len() as f64
+        total / logits.len() as f64
     }
 
-    fn score_one(&self, judgement: Tensor<5>, is_real: bool) -> Tensor<1> {
+    fn score_one(&self, logits: Tensor<5>, is_real: bool) -> Tensor<1> {
         match self.criterion {
             AdversarialCriterion::LeastSquares => {
-                let judgement = match self.least_squares_activation {
-                    true => activation::leaky_relu(judgement, 0.05),
-                    false => judgement,
+                let logits = match self.least_squares_activation {
+                    true => activation::leaky_relu(logits, 0.05),
+                    false => logits,
                 };
-                (judgement - f64::from(u8::from(is_real))).square().mean()
+                (logits - f64::from(u8::from(is_real))).square().mean()
             }
             AdversarialCriterion::Hinge => {
-                let agreement = activation::tanh(if is_real { judgement } else { -judgement });
+                let agreement = activation::tanh(if is_real { logits } else { -logits });
                 -(agreement - 1.0).clamp_max(0.0).mean()
             }
-            AdversarialCriterion::Bce => -activation::log_sigmoid(if is_real { judgement } else { -judgement }).mean(),
+            AdversarialCriterion::Bce => -activation::log_sigmoid(if is_real { logits } else { -logits }).mean(),
         }
     }
 
     /// What the generator minimises: the discriminator should take its output for real.
+    ///
+    /// Shapes and panics as of [`score`](Self::score).
     pub fn generator(&self, fake: &[Tensor<5>]) -> Tensor<1> {
         self.score(fake, true)
     }
 
     /// What the discriminator minimises: half the sum of the scores on fake and on real volumes.
+    ///
+    /// Shapes and panics as of [`score`](Self::score).
     pub fn discriminator(&self, fake: &[Tensor<5>], real: &[Tensor<5>]) -> Tensor<1> {
         (self.score(fake, false) + self.score(real, true)) * 0.5
     }
@@ -89,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn judgement(values: [f32; 2]) -> Tensor<5> {
+    fn logits(values: [f32; 2]) -> Tensor<5> {
         Tensor::<1>::from_floats(values, &Device::flex()).reshape([1, 1, 1, 1, 2])
     }
 
@@ -101,7 +105,7 @@ mod tests {
     #[test]
     fn least_squares() {
         let loss = PatchAdversarialLoss::default();
-        let x = [judgement([2.0, -1.0])];
+        let x = [logits([2.0, -1.0])];
         close(loss.score(&x, true), (1.0 + 1.05f32.powi(2)) / 2.0);
         close(loss.score(&x, false), (4.0 + 0.05f32.powi(2)) / 2.0);
         let plain = PatchAdversarialLoss { least_squares_activation: false, ..loss };
@@ -112,7 +116,7 @@ mod tests {
     #[test]
     fn hinge() {
         let loss = PatchAdversarialLoss::new(AdversarialCriterion::Hinge);
-        let x = [judgement([2.0, -1.0])];
+        let x = [logits([2.0, -1.0])];
         let (a, b) = (2f32.tanh(), (-1f32).tanh());
         close(loss.score(&x, true), (1.0 - a + 1.0 - b) / 2.0);
         close(loss.score(&x, false), (1.0 + a + 1.0 + b) / 2.0);
@@ -121,21 +125,21 @@ mod tests {
     #[test]
     fn cross_entropy() {
         let loss = PatchAdversarialLoss::new(AdversarialCriterion::Bce);
-        let x = [judgement([2.0, -1.0])];
+        let x = [logits([2.0, -1.0])];
         let p = |x: f32| 1.0 / (1.0 + (-x).exp());
         close(loss.score(&x, true), -(p(2.0).ln() + p(-1.0).ln()) / 2.0);
         close(loss.score(&x, false), -((1.0 - p(2.0)).ln() + (1.0 - p(-1.0)).ln()) / 2.0);
-        let extreme = loss.score(&[judgement([-500.0, -500.0])], true).into_scalar::<f32>();
+        let extreme = loss.score(&[logits([-500.0, -500.0])], true).into_scalar::<f32>();
         assert!((extreme - 500.0).abs() < 1e-2, "{extreme}");
     }
 
     #[test]
     fn scales_are_averaged_and_sides_are_as_named() {
         let loss = PatchAdversarialLoss { least_squares_activation: false, ..Default::default() };
-        let (fake, real) = ([judgement([0.0, 0.0]), judgement([2.0, 2.0])], [judgement([1.0, 1.0])]);
+        let (fake, real) = ([logits([0.0, 0.0]), logits([2.0, 2.0])], [logits([1.0, 1.0])]);
         close(loss.generator(&fake), (1.0 + 1.0) / 2.0);
         close(loss.discriminator(&fake, &real), (0.0 + 4.0) / 2.0 * 0.5);
-        let half = fake.map(|judgement| judgement.cast(DType::F16));
+        let half = fake.map(|logits| logits.cast(DType::F16));
         assert_eq!(loss.generator(&half).dtype(), DType::F32);
     }
 }

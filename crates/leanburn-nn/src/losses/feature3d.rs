@@ -3,10 +3,13 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData, activation, ops::ConvOptions};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
+use leanburn_ops::numerics::widen;
 use leanburn_ops::{Activation, Convolution, ResidencyPolicy, norm_act_conv3d, random};
 
-use super::l1_loss;
-use crate::numerics::widen;
+use super::l1::l1_loss;
+use crate::segmented::segmented;
+use crate::validation::Rules;
 
 /// Configuration of [`FeatureLoss3d`].
 ///
@@ -35,25 +38,22 @@ pub struct FeatureLoss3dConfig {
 }
 
 impl FeatureLoss3dConfig {
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut mistakes = Vec::new();
-        if self.channels.is_empty() || self.channels.contains(&0) || self.channels.len() > 16 {
-            mistakes.push(("channels", format!("are {:?}; give 1 to 16 positive numbers", self.channels)));
-        }
-        if !(self.gradient_weight.is_finite() && self.gradient_weight >= 0.0) {
-            mistakes.push(("gradient_weight", format!("is {}; give 0 or more", self.gradient_weight)));
-        }
-        mistakes
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.levels("channels", &self.channels);
+        validation.weight("gradient_weight", self.gradient_weight);
+        validation.errors()
     }
 
     /// Makes the loss; its weights depend on the seed alone, on every device.
     ///
     /// # Panics
     ///
-    /// Panics with the [mistakes](Self::mistakes) if there are any.
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> FeatureLoss3d {
-        crate::models::refuse("FeatureLoss3d", &self.mistakes());
+        panic_if_invalid("FeatureLoss3d", &self.validate());
         let mut channels_in = 1;
         let scale = |(index, channels): (usize, &usize)| {
             let channels_in = std::mem::replace(&mut channels_in, *channels);
@@ -88,8 +88,8 @@ fn fixed(shape: [usize; 5], seed: u64, index: u64, device: &Device) -> Param<Ten
 ///
 /// # Memory
 ///
-/// Held for backward: the volumes, and one volume of features for each scale; all that a scale computes is recomputed
-/// unless told otherwise. The segments are `features3d.scale_0`, .. and `features3d.gradients`.
+/// Saved for backward: the volumes, and one volume of features for each scale; all that a scale computes is recomputed
+/// unless the policy says otherwise. The segments are `features3d.scale_0`, .. and `features3d.gradients`.
 ///
 /// # Numerics
 ///
@@ -119,13 +119,9 @@ impl Scale {
     }
 }
 
-impl FeatureLoss3d {
-    /// Sets which segments keep their intermediate results.
-    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
-        self.residency = residency;
-        self
-    }
+segmented!(FeatureLoss3d);
 
+impl FeatureLoss3d {
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
         let scales = (0..self.scales.len()).map(scale_name);
@@ -190,6 +186,7 @@ mod tests {
     use burn::tensor::{DType, Distribution};
 
     use super::*;
+    use crate::validation::keys;
 
     fn value(loss: Tensor<1>) -> f32 {
         loss.into_scalar()
@@ -226,9 +223,8 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_found() {
-        let fields =
-            |config: FeatureLoss3dConfig| -> Vec<_> { config.mistakes().into_iter().map(|(field, _)| field).collect() };
+    fn each_error_is_found() {
+        let fields = |config: FeatureLoss3dConfig| keys(config.validate());
         let valid = FeatureLoss3dConfig::new;
         assert!(fields(valid()).is_empty());
         assert_eq!(fields(valid().with_channels(vec![])), ["channels"]);

@@ -1,8 +1,9 @@
 //! Divergence of a diagonal Gaussian from the standard normal.
 
 use burn::tensor::Tensor;
+use leanburn_ops::numerics::widen;
 
-use crate::numerics::widen;
+use super::shapes::assert_same_shape;
 
 /// `1/2 sum (mean^2 + sigma^2 - log sigma^2 - 1)` over channels and volume, averaged over the batch, in float32.
 ///
@@ -11,18 +12,26 @@ use crate::numerics::widen;
 /// # Shapes
 ///
 /// - `mean`, `sigma`: `[batch_size, latent_channels, depth, height, width]`
+/// - output: `[1]`
+///
+/// # Panics
+///
+/// Panics if the shapes differ.
 pub fn kl_divergence(mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<1> {
     let batch_size = mean.dims()[0];
     divergence(mean, sigma).sum() / batch_size as f64
 }
 
 /// [`kl_divergence`] averaged over channels and volume too, so that its weight does not depend on the size.
+///
+/// Shapes and panics as of [`kl_divergence`].
 pub fn kl_divergence_mean(mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<1> {
     divergence(mean, sigma).mean()
 }
 
 /// The divergence of each latent element.
 fn divergence(mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> {
+    assert_same_shape(&mean, &sigma);
     let (mean, variance) = (widen(mean), widen(sigma).square());
     (mean.square() + variance.clone() - variance.log() - 1.0) * 0.5
 }

@@ -1,15 +1,26 @@
 //! Mean absolute difference.
 
 use burn::tensor::Tensor;
+use leanburn_ops::numerics::widen;
 
-use crate::numerics::widen;
+use super::shapes::assert_same_shape;
 
 /// `mean |prediction - target|`, in float32.
 ///
+/// # Shapes
+///
+/// - `prediction`, `target`: any, both the same
+/// - output: `[1]`
+///
 /// # Memory
 ///
-/// Held for backward: the difference, in float32.
+/// Saved for backward: the difference, in float32.
+///
+/// # Panics
+///
+/// Panics if the shapes differ.
 pub fn l1_loss<const D: usize>(prediction: Tensor<D>, target: Tensor<D>) -> Tensor<1> {
+    assert_same_shape(&prediction, &target);
     (widen(prediction) - widen(target)).abs().mean()
 }
 
@@ -18,6 +29,12 @@ mod tests {
     use burn::tensor::{DType, Device};
 
     use super::*;
+
+    #[test]
+    #[should_panic = "found [3] and [1]"]
+    fn a_target_is_not_broadcast() {
+        l1_loss(Tensor::<1>::ones([3], &Device::flex()), Tensor::ones([1], &Device::flex()));
+    }
 
     #[test]
     fn the_mean_is_taken_in_float32() {

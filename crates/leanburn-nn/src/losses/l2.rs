@@ -1,15 +1,26 @@
 //! Mean squared difference.
 
 use burn::tensor::Tensor;
+use leanburn_ops::numerics::widen;
 
-use crate::numerics::widen;
+use super::shapes::assert_same_shape;
 
 /// `mean (prediction - target)^2`, in float32.
 ///
+/// # Shapes
+///
+/// - `prediction`, `target`: any, both the same
+/// - output: `[1]`
+///
 /// # Memory
 ///
-/// Held for backward: the difference, in float32.
+/// Saved for backward: the difference, in float32.
+///
+/// # Panics
+///
+/// Panics if the shapes differ.
 pub fn l2_loss<const D: usize>(prediction: Tensor<D>, target: Tensor<D>) -> Tensor<1> {
+    assert_same_shape(&prediction, &target);
     (widen(prediction) - widen(target)).square().mean()
 }
 

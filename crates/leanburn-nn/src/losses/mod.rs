@@ -3,15 +3,21 @@
 //! The perceptual ones, [`Lpips`] on slices and [`FeatureLoss3d`] on volumes, hold networks and run as recomputed segments.
 
 mod adversarial;
+mod classes;
+mod cross_entropy;
+mod dice;
 mod feature3d;
 mod kl;
 mod l1;
 mod l2;
 mod lpips;
 mod occupancy;
+mod shapes;
 mod vae;
 
 pub use adversarial::{AdversarialCriterion, PatchAdversarialLoss};
+pub use cross_entropy::cross_entropy_loss;
+pub use dice::{DiceCeLoss, DiceLoss};
 pub use feature3d::{FeatureLoss3d, FeatureLoss3dConfig, Scale};
 pub use kl::{kl_divergence, kl_divergence_mean};
 pub use l1::l1_loss;

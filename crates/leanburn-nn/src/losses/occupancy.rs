@@ -1,9 +1,10 @@
 //! Reconstruction of sparse volumes, where the empty would outweigh the occupied.
 
 use burn::tensor::Tensor;
+use leanburn_ops::numerics::widen;
 use serde::{Deserialize, Serialize};
 
-use crate::numerics::widen;
+use super::shapes::assert_same_shape;
 
 /// How a reconstruction is compared with its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,15 +30,25 @@ pub struct OccupancyWeight {
 ///
 /// As the weights are divided by their sum, the loss of a volume does not depend on how much of it is occupied.
 ///
+/// # Shapes
+///
+/// - `prediction`, `target`: any, both the same
+/// - output: `[1]`
+///
 /// # Memory
 ///
-/// Held for backward: the difference and the weights, in float32.
+/// Saved for backward: the difference and the weights, in float32.
+///
+/// # Panics
+///
+/// Panics if the shapes differ.
 pub fn voxel_loss<const D: usize>(
     prediction: Tensor<D>,
     target: Tensor<D>,
     difference: Difference,
     occupancy: Option<OccupancyWeight>,
 ) -> Tensor<1> {
+    assert_same_shape(&prediction, &target);
     let target = widen(target);
     let difference = match difference {
         Difference::L1 => (widen(prediction) - target.clone()).abs(),

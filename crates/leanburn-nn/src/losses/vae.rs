@@ -1,9 +1,12 @@
 //! The loss of a voxel autoencoder.
 
 use burn::tensor::Tensor;
+use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 
-use super::{Difference, OccupancyWeight, kl_divergence_mean, voxel_loss};
+use super::kl::kl_divergence_mean;
+use super::occupancy::{Difference, OccupancyWeight, voxel_loss};
+use crate::validation::Rules;
 
 /// Reconstruction plus `beta` times the divergence of the latent from the standard normal.
 ///
@@ -27,7 +30,25 @@ impl Default for VaeLoss {
 }
 
 impl VaeLoss {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.weight("beta", self.beta);
+        if let Some(OccupancyWeight { threshold, weight }) = self.occupancy {
+            validation.weight("occupancy.threshold", threshold);
+            validation.positive("occupancy.weight", weight, "use 1 for no difference");
+        }
+        validation.errors()
+    }
+
     /// The loss of a reconstruction, and of mean and deviation of its latent.
+    ///
+    /// # Shapes
+    ///
+    /// - `reconstruction`, `target`: `[batch_size, channels, depth, height, width]`
+    /// - `mean`, `sigma`: `[batch_size, latent_channels, ..]`
+    /// - output: `[1]`
     pub fn forward(
         &self,
         reconstruction: Tensor<5>,

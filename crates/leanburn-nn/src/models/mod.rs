@@ -3,27 +3,30 @@
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
 
+pub use crate::blocks::{Norm, NormConfig};
+
 mod autoencoder_kl;
 mod chain;
 mod cnn3d_lstm;
 mod conv_lstm;
 mod patch_discriminator;
+mod shape_error;
+mod unet3d;
 mod vae3d;
 mod vq_vae3d;
 
-pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Out, ShapeError};
+pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Out};
 pub use chain::Chain;
 pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
 pub use conv_lstm::{ConvLstm, ConvLstmConfig};
 pub use patch_discriminator::{
-    MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, Norm, NormConfig,
-    PatchDiscriminator, PatchDiscriminatorConfig, PatchLayer,
+    MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator,
+    PatchDiscriminatorConfig, PatchLayer,
+};
+pub use shape_error::ShapeError;
+pub use unet3d::{
+    UNet3d, UNet3dConfig, UNetBottom, UNetDecoder, UNetLayer, UNetLevel, UNetResidual, UNetResidualDecoder, UNetSides,
+    UNetUnit, UNetUpsample,
 };
 pub use vae3d::{Vae3d, Vae3dConfig};
 pub use vq_vae3d::{VqBlock, VqConv, VqResidual, VqTransposed, VqVae3d, VqVae3dConfig};
-
-/// Panics with every mistake of a configuration.
-pub(crate) fn refuse(config: &str, mistakes: &[(&'static str, String)]) {
-    let lines: Vec<_> = mistakes.iter().map(|(field, mistake)| format!("\n  {field}: {mistake}")).collect();
-    assert!(mistakes.is_empty(), "{config} cannot be built:{}", lines.concat());
-}

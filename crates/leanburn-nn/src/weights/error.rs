@@ -14,7 +14,7 @@ pub enum WeightsError {
         /// The file.
         path: PathBuf,
     },
-    /// The name does not tell a format.
+    /// The name has no ending of a known format.
     #[error(
         "{path}: expected a name ending in .safetensors, .pt, .pth, .ckpt or .bin, found {found:?}; rename or convert the file",
         path = path.display()

@@ -27,14 +27,14 @@ use super::{Differences, MonaiWeights, ShapeDifference, WeightsError};
 /// use leanburn_nn::{models::AutoencoderKlConfig, weights};
 ///
 /// let config = AutoencoderKlConfig::new(vec![8], vec![1], vec![false]).with_norm_num_groups(4);
-/// let (trained, mut fresh) = (config.init(&Device::flex()), config.init(&Device::flex()));
+/// let (trained, mut other) = (config.init(&Device::flex()), config.init(&Device::flex()));
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("autoencoder.safetensors");
 /// weights::save_safetensors(&trained, &path)?;
-/// weights::load(&mut fresh, &path)?;
+/// weights::load(&mut other, &path)?;
 ///
-/// let mut other = config.with_latent_channels(4).init(&Device::flex());
-/// let error = weights::load(&mut other, &path).unwrap_err();
+/// let mut wider = config.with_latent_channels(4).init(&Device::flex());
+/// let error = weights::load(&mut wider, &path).unwrap_err();
 /// assert!(error.to_string().contains("quant_conv_mu.conv.weight is [3, 3, 1, 1, 1], the model has [4, 4, 1, 1, 1]"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -87,12 +87,12 @@ fn apply<M: MonaiWeights>(
     targets: Vec<Target>,
 ) -> Result<(), WeightsError> {
     let matched = match_names::<M>(path, prefix, stored, targets)?;
-    let refuse = |reason| WeightsError::NotAStateDict { path: path.to_path_buf(), reason };
+    let failed = |reason| WeightsError::NotAStateDict { path: path.to_path_buf(), reason };
     let tensors: Result<Vec<_>, _> = matched.into_iter().map(|(path, tensor)| in_float32(path, tensor)).collect();
-    let result = model.apply(tensors.map_err(refuse)?, None, None, true);
+    let result = model.apply(tensors.map_err(failed)?, None, None, true);
     match result.errors.is_empty() && result.missing.is_empty() {
         true => Ok(()),
-        false => Err(refuse(format!("tensors that do not load: {result}"))),
+        false => Err(failed(format!("tensors that do not load: {result}"))),
     }
 }
 

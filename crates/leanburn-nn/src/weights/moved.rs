@@ -8,6 +8,7 @@ use burn::tensor::{Device, Tensor};
 ///
 /// A seed draws other numbers on a GPU than on the CPU. A model that is made on the CPU and moved starts from the same
 /// weights everywhere.
+#[must_use]
 pub fn moved<M: Module>(module: M, device: &Device) -> M {
     module.map(&mut To(device))
 }

@@ -19,11 +19,11 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Stored>, WeightsError
         "pt" | "pth" | "ckpt" | "bin" => all(&mut PytorchStore::from_file(path).map_indices_contiguous(false)),
         _ => return Err(WeightsError::UnknownFormat { path: path.to_path_buf(), found: extension }),
     };
-    let refuse = |reason| WeightsError::NotAStateDict { path: path.to_path_buf(), reason };
+    let failed = |reason| WeightsError::NotAStateDict { path: path.to_path_buf(), reason };
     match tensors {
-        Ok(tensors) if tensors.is_empty() => Err(refuse("no tensors at all".to_string())),
+        Ok(tensors) if tensors.is_empty() => Err(failed("no tensors at all".to_string())),
         Ok(tensors) => Ok(tensors),
-        Err(reason) => Err(refuse(reason)),
+        Err(reason) => Err(failed(reason)),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use burn::store::ModuleSnapshot;
 use burn::tensor::{Shape, TensorData};
+use leanburn_common::atomic::replace;
 use safetensors::{Dtype, View, serialize};
 
 use super::{MonaiWeights, WeightsError};
@@ -24,20 +25,12 @@ use super::{MonaiWeights, WeightsError};
 ///
 /// [`WeightsError::NotWritten`]; a file that was there before is then as it was.
 pub fn save_safetensors<M: MonaiWeights>(model: &M, path: &Path) -> Result<(), WeightsError> {
-    let refuse = |reason: String| WeightsError::NotWritten { path: path.to_path_buf(), reason };
-    let entries = entries(model).map_err(refuse)?;
+    let failed = |reason: String| WeightsError::NotWritten { path: path.to_path_buf(), reason };
+    let entries = entries(model).map_err(failed)?;
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // less the user's mask, not private
-    let mut temporary = builder.tempfile_in(folder).map_err(|error| refuse(error.to_string()))?;
     // not `serialize_to_file`, which puts a file of its own, private to the user, in the temporary one's place
-    let bytes = serialize(entries, Some(metadata)).map_err(|error| refuse(error.to_string()))?;
-    let written = temporary.write_all(&bytes).and_then(|()| temporary.as_file().sync_all());
-    written.map_err(|error| refuse(error.to_string()))?;
-    temporary.persist(path).map_err(|error| refuse(error.to_string()))?;
-    Ok(())
+    let bytes = serialize(entries, Some(metadata)).map_err(|error| failed(error.to_string()))?;
+    replace(path, ".safetensors", |file, _| file.write_all(&bytes)).map_err(|error| failed(error.to_string()))
 }
 
 /// Names and tensors of the file.

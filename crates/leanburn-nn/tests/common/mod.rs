@@ -10,11 +10,13 @@ use burn::backend::ir::OperationIr;
 use burn::module::{Flag, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::{DType, Gradients, TensorData};
-use leanburn_nn::blocks::VectorQuantizerConfig;
-use leanburn_nn::losses::{AdversarialCriterion, PatchAdversarialLoss, VaeLoss, kl_divergence_mean, l1_loss, l2_loss};
+use leanburn_nn::blocks::{ActivationConfig, NormConfig, VectorQuantizerConfig};
+use leanburn_nn::losses::{
+    AdversarialCriterion, DiceCeLoss, PatchAdversarialLoss, VaeLoss, kl_divergence_mean, l1_loss, l2_loss,
+};
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, PatchDiscriminator, PatchDiscriminatorConfig,
-    Vae3dConfig, VqVae3dConfig,
+    UNet3dConfig, Vae3dConfig, VqVae3dConfig,
 };
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
@@ -36,7 +38,7 @@ pub struct Outcome {
     pub state: Values,
 }
 
-/// A model and an input of a well-known implementation, and what it made of them.
+/// A model and an input of a reference implementation, and its outputs.
 pub struct Fixture {
     pub path: PathBuf,
     pub args: Value,
@@ -130,6 +132,41 @@ impl Fixture {
             .with_num_res_layers(self.number("num_res_layers"))
     }
 
+    pub fn unet_config(&self) -> UNet3dConfig {
+        let numbers = |name| self.list(name, |value| value.as_u64().unwrap() as usize);
+        let strides = self.list("strides", |stride| match stride.as_u64() {
+            Some(stride) => [stride as usize; 3],
+            None => serde_json::from_value(stride.clone()).unwrap(),
+        });
+        let size = |name| self.args[name].as_u64().unwrap_or(3) as usize;
+        let norm = match (self.args["norm"].as_str(), self.args["norm"][1]["num_groups"].as_u64()) {
+            (Some("BATCH"), _) => NormConfig::Batch,
+            (_, Some(groups)) => NormConfig::Group(groups as usize),
+            _ => NormConfig::Instance,
+        };
+        let slope = self.args["act"][1]["negative_slope"].as_f64();
+        UNet3dConfig::new(self.number("in_channels"), self.number("out_channels"), numbers("channels"), strides)
+            .with_kernel_size(size("kernel_size"))
+            .with_up_kernel_size(size("up_kernel_size"))
+            .with_num_res_units(self.number("num_res_units"))
+            .with_norm(norm)
+            .with_activation(slope.map_or(ActivationConfig::Prelu, ActivationConfig::LeakyRelu))
+            .with_bias(self.flag("bias", true))
+    }
+
+    /// The fixture's labels, one for each voxel of a volume of this shape.
+    pub fn labels(&self, [batch_size, _, depth, height, width]: [usize; 5], device: &Device) -> Tensor<4, Int> {
+        let name = self.path.file_stem().unwrap().to_str().unwrap();
+        let labels = read_integers(name, "input.labels");
+        Tensor::<1, Int>::from_data(labels.as_slice(), device).reshape([batch_size, depth, height, width])
+    }
+
+    /// A model with the fixture's weights.
+    pub fn loaded<M: MonaiWeights>(&self, mut model: M) -> M {
+        weights::load_under(&mut model, &self.path, "weight.").unwrap();
+        model
+    }
+
     /// A model with the fixture's weights, that uses running estimates also under autodiff.
     pub fn evaluated<M: MonaiWeights>(&self, mut model: M) -> M {
         weights::load_under(&mut model, &self.path, "weight.").unwrap();
@@ -172,8 +209,8 @@ pub fn run_fixture_on(device: Device, name: &str, policy: ResidencyPolicy, dtype
         "patch_discriminator" => {
             let model = fixture.discriminator(&device).with_residency(policy);
             let features = model.forward(x.clone().cast(dtype));
-            let judgement = features[features.len() - 1].clone();
-            let loss = l2_loss(judgement.clone(), Tensor::ones_like(&judgement));
+            let logits = features[features.len() - 1].clone();
+            let loss = l2_loss(logits.clone(), Tensor::ones_like(&logits));
             let outputs = features.iter().enumerate().map(|(at, feature)| (format!("feature_{at}"), feature.clone()));
             outcome(&model, x, outputs.collect(), loss)
         }
@@ -192,6 +229,12 @@ pub fn run_fixture_on(device: Device, name: &str, policy: ResidencyPolicy, dtype
             let loss = VaeLoss::default().forward(reconstruction.clone(), target, mean.clone(), sigma.clone());
             let outputs = [("mean", mean), ("logvar", sigma.log() * 2.0), ("reconstruction", reconstruction)];
             outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
+        }
+        "unet_residual" | "unet_plain" | "unet_group" | "unet_batch" => {
+            let model = fixture.loaded(fixture.unet_config().init(&device)).with_residency(policy);
+            let logits = model.forward(x.clone().cast(dtype));
+            let loss = DiceCeLoss::new().forward(logits.clone(), fixture.labels(logits.dims(), &device));
+            outcome(&model, x, vec![("logits".to_string(), logits)], loss)
         }
         "conv_lstm" => {
             let model = fixture.evaluated(ConvLstmConfig::new(4).init(&device)).with_residency(policy);
@@ -227,19 +270,19 @@ pub fn codebook_moved(device: &Device, policy: ResidencyPolicy) -> (Values, Valu
     (fixture.values("weight."), state(&model), read_tensors("vq_vae_after"))
 }
 
-/// The scores of a discriminator's judgements by criterion and label: found, and MONAI's.
+/// The scores of a discriminator's logits by criterion and label: found, and MONAI's.
 pub fn adversarial_scores(device: &Device) -> Vec<(String, f32, f32)> {
     let text = std::fs::read_to_string(fixture_path("adversarial_loss.json")).unwrap();
     let reference: Value = serde_json::from_str(&text).unwrap();
-    let judgements: Vec<Vec<f32>> = serde_json::from_value(reference["judgements"].clone()).unwrap();
+    let logits: Vec<Vec<f32>> = serde_json::from_value(reference["judgements"].clone()).unwrap();
     let tensor = |values: &Vec<f32>| Tensor::<1>::from_floats(values.as_slice(), device).reshape([1, 1, 1, 1, -1]);
-    let judgements: Vec<Tensor<5>> = judgements.iter().map(tensor).collect();
+    let logits: Vec<Tensor<5>> = logits.iter().map(tensor).collect();
     let scores: BTreeMap<String, f32> = serde_json::from_value(reference["scores"].clone()).unwrap();
     assert_eq!(scores.len(), 6);
     let scores = scores.into_iter().map(|(name, expected)| {
         let (criterion, label) = name.split_once(' ').unwrap();
         let criterion: AdversarialCriterion = serde_json::from_value(criterion.into()).unwrap();
-        let score = PatchAdversarialLoss::new(criterion).score(&judgements, label == "real").into_scalar::<f32>();
+        let score = PatchAdversarialLoss::new(criterion).score(&logits, label == "real").into_scalar::<f32>();
         (name, score, expected)
     });
     scores.collect()

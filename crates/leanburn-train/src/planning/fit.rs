@@ -179,7 +179,7 @@ impl Planner {
             seconds: plan.seconds,
         };
         let all = self.search(&space)?.plans.into_iter().map(fitted).collect();
-        Ok(Options { all, allowed: self.allowed })
+        Ok(Options { all, allowed: self.allowed() })
     }
 }
 

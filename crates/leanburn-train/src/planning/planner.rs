@@ -4,7 +4,9 @@ use burn::tensor::Device;
 use leanburn_common::Bytes;
 use leanburn_ops::{Gpu, Tensors};
 use leanburn_plan::catalogue::{Device as Card, UnknownDevice};
-use leanburn_plan::{Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Rates, Space, Target, frontier};
+use leanburn_plan::{
+    Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Rates, Recording, Space, Target, frontier,
+};
 
 use super::processor::processor_rates;
 use super::step_plan::StepPlan;
@@ -40,7 +42,7 @@ pub struct Planner {
     other: Bytes,
     largest_allocation: Option<Bytes>,
     warning: Option<String>,
-    pub(super) allowed: Class,
+    allowed: Class,
 }
 
 /// The card whose rates are taken for those of a card that the catalogue does not have.
@@ -136,6 +138,12 @@ impl Planner {
         self
     }
 
+    /// With so many more, on top of those that were given before.
+    pub fn with_more_bytes(self, more: Bytes) -> Self {
+        let other = self.other + more;
+        self.with_other_bytes(other)
+    }
+
     /// With changes of this class allowed in a fit; by default lossless ones only.
     pub fn allow(mut self, allowed: Class) -> Self {
         self.allowed = allowed;
@@ -146,6 +154,11 @@ impl Planner {
     pub fn with_rates(mut self, rates: Rates) -> Self {
         self.rates = rates;
         self
+    }
+
+    /// The class of changes that a fit may make.
+    pub fn allowed(&self) -> Class {
+        self.allowed
     }
 
     /// The device in words.
@@ -228,10 +241,15 @@ impl Planner {
         W::Batch: Tensors + Clone,
     {
         let RecordedStep { recording, micro_batches, recorded } = record_at_most(2, self.target, build, batch)?;
+        Ok(self.plan_recorded(&recording, micro_batches, recorded))
+    }
+
+    /// What a step of so many micro-batches will need, of which `recorded` are in the recording.
+    pub fn plan_recorded(&self, recording: &Recording, micro_batches: u64, recorded: u64) -> StepPlan {
         let timeline = recording.timeline(self.memory);
         let needed = Bytes(self.memory.needed(&timeline)) + self.other_bytes();
         let seconds = self.rates.seconds(&timeline, micro_batches, recorded);
-        Ok(StepPlan { timeline, needed, seconds, budget: self.budget })
+        StepPlan { timeline, needed, seconds, budget: self.budget }
     }
 }
 

@@ -1,16 +1,12 @@
 //! Configuration of the perceptual loss, and what can be wrong with it.
 
-use std::path::Path;
-
 use burn::config::Config;
-use burn::module::Module;
-use burn::tensor::Device;
+use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 
-use super::{Lpips, LpipsError, LpipsFeatures};
-use crate::weights;
+use crate::validation::Rules;
 
-/// The network that looks at the slices.
+/// The network that is applied to the slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LpipsNetwork {
@@ -85,13 +81,13 @@ impl Plane {
 /// ```
 #[derive(Config, Debug, PartialEq)]
 pub struct LpipsConfig {
-    /// The network that looks at the slices.
+    /// The network that is applied to the slices.
     #[config(default = "LpipsNetwork::Squeeze")]
     pub network: LpipsNetwork,
     /// The axes across which slices are cut.
     #[config(default = "Plane::ALL.to_vec()")]
     pub planes: Vec<Plane>,
-    /// Share of the slices of each axis that are looked at.
+    /// Share of the slices of each axis that are compared.
     #[config(default = 0.5)]
     pub slice_share: f64,
     /// Slices of one segment.
@@ -100,69 +96,72 @@ pub struct LpipsConfig {
 }
 
 impl LpipsConfig {
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut mistakes = Vec::new();
-        if self.planes.is_empty() {
-            mistakes.push(("planes", "is empty; give at least one of depth, height and width".to_string()));
-        }
-        if !(self.slice_share > 0.0 && self.slice_share <= 1.0) {
-            mistakes.push(("slice_share", format!("is {}; give more than 0 and at most 1", self.slice_share)));
-        }
-        if self.slices_per_segment == 0 {
-            mistakes.push(("slices_per_segment", "is 0; give at least 1".to_string()));
-        }
-        mistakes
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        let help = "list at least one of depth, height and width";
+        validation.check(!self.planes.is_empty(), "planes", "at least one plane", "none", help);
+        let sound = self.slice_share > 0.0 && self.slice_share <= 1.0;
+        let expected = "a number above 0 and of at most 1";
+        validation.check(sound, "slice_share", expected, self.slice_share, "use 1 for all slices");
+        validation.at_least_one("slices_per_segment", self.slices_per_segment);
+        validation.errors()
     }
 
-    /// Makes the loss with the weights of a file, which is what it is good for.
-    ///
-    /// The file is the state dict of the package `lpips`, `.pt` or `.safetensors`. It is written once with
-    ///
-    /// ```text
-    /// pip install lpips
-    /// python -c "import lpips, torch; torch.save(lpips.LPIPS(net='squeeze').state_dict(), 'lpips_squeeze.pt')"
-    /// ```
+    /// Whether the slices of a volume are large enough for the network.
     ///
     /// # Errors
     ///
-    /// [`LpipsError`], which says how to make the file.
-    ///
-    /// # Panics
-    ///
-    /// As [`init`](Self::init).
-    pub fn load(&self, path: &Path, device: &Device) -> Result<Lpips, LpipsError> {
-        let mut loss = self.init(device);
-        let refuse = |source| LpipsError { network: self.network, source: Box::new(source) };
-        weights::load(&mut loss.features, path).map_err(refuse)?;
-        loss.features = loss.features.no_grad();
-        Ok(loss)
-    }
-
-    /// Makes the loss with random weights: for planning, where values do not matter.
-    ///
-    /// # Panics
-    ///
-    /// Panics with the [mistakes](Self::mistakes) if there are any.
-    pub fn init(&self, device: &Device) -> Lpips {
-        crate::models::refuse("Lpips", &self.mistakes());
-        Lpips::new(self, LpipsFeatures::new(self.network, device).no_grad())
+    /// An error of `planes` that says which planes are.
+    pub fn check_input(&self, volume: [usize; 3]) -> Result<(), ValidationError> {
+        let smallest = self.network.smallest_side();
+        let is_enough = |plane: Plane| (0..3).all(|axis| axis == plane as usize || volume[axis] >= smallest);
+        if self.planes.iter().all(|plane| is_enough(*plane)) {
+            return Ok(());
+        }
+        let enough: Vec<_> = Plane::ALL.into_iter().filter(|plane| is_enough(*plane)).map(Plane::name).collect();
+        let help = match enough.is_empty() {
+            false => format!("set `planes` to [{}]", enough.join(", ")),
+            true => format!(
+                "enlarge the volume, or take the features of whole volumes, which have no smallest size ({} is content \
+                 with {})",
+                LpipsNetwork::Vgg.name(),
+                LpipsNetwork::Vgg.smallest_side()
+            ),
+        };
+        Err(ValidationError {
+            key: "planes".to_string(),
+            with: Vec::new(),
+            expected: format!("slices of at least {smallest} x {smallest}, which {} needs", self.network.name()),
+            found: format!("a volume of {volume:?}"),
+            help,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validation::keys;
 
     #[test]
-    fn each_mistake_is_found() {
-        let fields =
-            |config: LpipsConfig| -> Vec<_> { config.mistakes().into_iter().map(|(field, _)| field).collect() };
+    fn each_error_is_found() {
+        let fields = |config: LpipsConfig| keys(config.validate());
         assert!(fields(LpipsConfig::new()).is_empty());
         assert_eq!(fields(LpipsConfig::new().with_planes(vec![])), ["planes"]);
         assert_eq!(fields(LpipsConfig::new().with_slice_share(0.0)), ["slice_share"]);
         assert_eq!(fields(LpipsConfig::new().with_slice_share(1.1)), ["slice_share"]);
         assert_eq!(fields(LpipsConfig::new().with_slice_share(f64::NAN)), ["slice_share"]);
         assert_eq!(fields(LpipsConfig::new().with_slices_per_segment(0)), ["slices_per_segment"]);
+    }
+
+    #[test]
+    fn slices_must_be_large_enough() {
+        let config = LpipsConfig::new();
+        assert_eq!(config.check_input([25; 3]), Ok(()));
+        let error = config.check_input([8, 32, 32]).unwrap_err();
+        assert_eq!(error.help, "set `planes` to [depth]");
+        assert_eq!(config.with_planes(vec![Plane::Depth]).check_input([8, 32, 32]), Ok(()));
     }
 }

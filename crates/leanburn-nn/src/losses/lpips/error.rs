@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::LpipsNetwork;
+use super::config::LpipsNetwork;
 use crate::weights::WeightsError;
 
 /// The weights of the perceptual network could not be loaded.

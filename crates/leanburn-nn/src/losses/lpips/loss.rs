@@ -1,13 +1,19 @@
 //! The perceptual loss itself.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
+use leanburn_common::panic_if_invalid;
+use leanburn_ops::numerics::widen;
 use leanburn_ops::{ResidencyPolicy, conv3d, random};
 
-use super::{LpipsConfig, LpipsFeatures, Plane};
-use crate::numerics::widen;
+use super::config::{LpipsConfig, Plane};
+use super::error::LpipsError;
+use super::network::LpipsFeatures;
+use crate::segmented::segmented;
+use crate::weights;
 
 /// Mean and deviation of photographs in `[-1, 1]`, as the networks were trained on.
 const SHIFT: [f32; 3] = [-0.030, -0.088, -0.188];
@@ -19,7 +25,7 @@ const SCALE: [f32; 3] = [0.458, 0.448, 0.450];
 ///
 /// # Memory
 ///
-/// Held for backward: nothing but the volumes, as every few slices are a segment that is recomputed unless told otherwise
+/// Saved for backward: nothing but the volumes, as every few slices are a segment that is recomputed unless the policy says otherwise
 /// ([`with_residency`](Self::with_residency)). Backward of a segment holds all features of its slices, those of the
 /// target not.
 ///
@@ -28,29 +34,56 @@ const SCALE: [f32; 3] = [0.458, 0.448, 0.450];
 /// The network runs in the dtype of the prediction, distances are float32.
 #[derive(Module, Debug)]
 pub struct Lpips {
-    pub(super) features: LpipsFeatures,
+    features: LpipsFeatures,
     #[module(skip)]
     config: LpipsConfig,
     #[module(skip)]
     residency: ResidencyPolicy,
 }
 
+impl LpipsConfig {
+    /// Makes the loss with the weights of a file, which is what it is good for.
+    ///
+    /// The file is the state dict of the package `lpips`, `.pt` or `.safetensors`. It is written once with
+    ///
+    /// ```text
+    /// pip install lpips
+    /// python -c "import lpips, torch; torch.save(lpips.LPIPS(net='squeeze').state_dict(), 'lpips_squeeze.pt')"
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LpipsError`], which says how to make the file.
+    ///
+    /// # Panics
+    ///
+    /// As [`init`](Self::init).
+    pub fn load(&self, path: &Path, device: &Device) -> Result<Lpips, LpipsError> {
+        let mut loss = self.init(device);
+        let failed = |source| LpipsError { network: self.network, source: Box::new(source) };
+        weights::load(&mut loss.features, path).map_err(failed)?;
+        loss.features = loss.features.no_grad();
+        Ok(loss)
+    }
+
+    /// Makes the loss with random weights: for planning, where values do not matter.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
+    pub fn init(&self, device: &Device) -> Lpips {
+        panic_if_invalid("Lpips", &self.validate());
+        Lpips {
+            features: LpipsFeatures::new(self.network, device).no_grad(),
+            config: self.clone(),
+            residency: ResidencyPolicy::recompute_all(),
+        }
+    }
+}
+
+segmented!(Lpips, LpipsConfig);
+
 impl Lpips {
-    pub(super) fn new(config: &LpipsConfig, features: LpipsFeatures) -> Self {
-        Self { features, config: config.clone(), residency: ResidencyPolicy::recompute_all() }
-    }
-
-    /// Sets which segments keep their intermediate results.
-    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
-        self.residency = residency;
-        self
-    }
-
-    /// What the loss was made from.
-    pub fn config(&self) -> &LpipsConfig {
-        &self.config
-    }
-
     /// The network and the weights of its features, named as the package `lpips` names them.
     pub fn features(&self) -> &LpipsFeatures {
         &self.features
@@ -58,8 +91,8 @@ impl Lpips {
 
     /// The distance.
     ///
-    /// Where not all slices are looked at, they are evenly spaced from a place that is a pure function of `draw`: give
-    /// the number of the step, and over time all have their turn.
+    /// Where not all slices are compared, they are evenly spaced from a place that is a pure function of `draw`: give
+    /// the number of the step, and over time all are compared.
     ///
     /// # Shapes
     ///
@@ -176,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_are_evenly_spaced_and_all_have_their_turn() {
+    fn slices_are_evenly_spaced_and_all_are_compared() {
         let mut seen = [false; 10];
         for draw in 0..50 {
             let places = evenly(10, 0.3, random::derive(draw, &[]));

@@ -1,10 +1,10 @@
-//! The networks, as torchvision has them, cut where LPIPS looks at their features.
+//! The networks, as torchvision has them, cut where LPIPS compares their features.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, activation};
 use leanburn_ops::{MaxPool3d, max_pool3d};
 
-use super::LpipsNetwork;
+use super::config::LpipsNetwork;
 use crate::blocks::{Conv2d, Conv2dConfig};
 use crate::weights::MonaiWeights;
 
@@ -17,7 +17,7 @@ pub struct LpipsFeatures {
     lins: Vec<Conv2d>,
 }
 
-/// The layers between two places where the features are looked at.
+/// The layers between two places where features are compared.
 #[derive(Module, Debug)]
 pub struct FeatureSlice {
     /// Size of the pooling windows in front, of stride two; 0 for none.
@@ -30,7 +30,7 @@ pub struct FeatureSlice {
 
 /// A layer with weights. A ReLU follows.
 #[derive(Module, Debug)]
-#[expect(clippy::large_enum_variant, reason = "handles to parameters, nothing beside the parameters")]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
 pub enum LpipsLayer {
     /// Convolution.
     Conv(Conv2d),
@@ -84,7 +84,7 @@ impl LpipsFeatures {
         Self { slices, lins: channels.iter().map(lin).collect() }
     }
 
-    /// The features of slices `[batch_size, 3, slices, height, width]`, one for each place that is looked at.
+    /// The features of slices `[batch_size, 3, slices, height, width]`, one for each place where features are compared.
     pub(super) fn features(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
         let mut x = x;
         let next = |slice: &FeatureSlice| {

@@ -4,16 +4,16 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_ops::{Activation, norm_act_conv3d};
 
-use super::AutoencoderKlConfig;
+use super::config::AutoencoderKlConfig;
 use crate::blocks::{
     AttentionBlock, AttentionBlockConfig, Conv3d, Conv3dConfig, Downsample, GroupNorm, GroupNormConfig, ResBlock,
     ResBlockConfig, Upsample,
 };
-use crate::models::Chain;
+use crate::models::chain::Chain;
 
 /// One block of a chain.
 #[derive(Module, Debug)]
-#[expect(clippy::large_enum_variant, reason = "handles to parameters, nothing beside the parameters")]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
 pub enum Block {
     /// The first convolution.
     Conv(Conv3d),

@@ -1,10 +1,10 @@
 //! Configuration of the autoencoder, and what can be wrong with it.
 
 use burn::config::Config;
-use burn::tensor::Device;
+use leanburn_common::{Validation, ValidationError};
 
-use super::AutoencoderKl;
-use crate::models::refuse;
+use crate::models::shape_error::ShapeError;
+use crate::validation::Rules;
 
 /// Configuration of [`AutoencoderKl`], the options of MONAI's `AutoencoderKL`.
 ///
@@ -67,97 +67,70 @@ pub struct AutoencoderKlConfig {
 }
 
 impl AutoencoderKlConfig {
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut mistakes = Vec::new();
-        let counts = [
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.counts([
             ("in_channels", self.in_channels),
             ("out_channels", self.out_channels),
             ("latent_channels", self.latent_channels),
-            ("norm_num_groups", self.norm_num_groups),
-            ("attention_block", self.attention_block.unwrap_or(1)),
-        ];
-        for (field, _) in counts.into_iter().filter(|(_, count)| *count == 0) {
-            mistakes.push((field, "is 0; give at least 1".to_string()));
-        }
-        if !(self.norm_eps.is_finite() && self.norm_eps > 0.0) {
-            mistakes.push(("norm_eps", format!("is {}; give a small positive number, say 1e-6", self.norm_eps)));
-        }
-        self.mistakes_of_levels(&mut mistakes);
-        mistakes
-    }
-
-    fn mistakes_of_levels(&self, mistakes: &mut Vec<(&'static str, String)>) {
+        ]);
         let levels = self.channels.len();
-        if levels == 0 {
-            mistakes.push(("channels", "is empty; give the channels of at least one level".to_string()));
-        }
-        if levels > 16 {
-            mistakes.push(("channels", format!("has {levels} levels; each halves the volume, 16 are the most")));
-        }
-        for (level, channels) in self.channels.iter().enumerate() {
-            let groups = self.norm_num_groups.max(1);
-            if *channels == 0 || !channels.is_multiple_of(groups) {
-                let message = format!("level {level} has {channels}; norm_num_groups = {groups} must divide it");
-                mistakes.push(("channels", message));
-            }
-        }
-        for (field, length) in
-            [("num_res_blocks", self.num_res_blocks.len()), ("attention_levels", self.attention_levels.len())]
-        {
-            if length != levels {
-                mistakes.push((field, format!("has {length} entries; channels has {levels}, give one for each")));
-            }
-        }
-        for (level, _) in self.num_res_blocks.iter().enumerate().filter(|(_, count)| **count == 0) {
-            mistakes.push(("num_res_blocks", format!("level {level} has 0; give at least 1")));
-        }
+        validation.levels("channels", &self.channels);
+        validation.one_per_level("num_res_blocks", self.num_res_blocks.len(), "channels", levels);
+        self.num_res_blocks.iter().for_each(|blocks| validation.count("num_res_blocks", *blocks));
+        validation.one_per_level("attention_levels", self.attention_levels.len(), "channels", levels);
+        validation.groups("norm_num_groups", self.norm_num_groups, "channels", &self.channels);
+        validation.positive("norm_eps", self.norm_eps, "use 1e-6");
+        validation.at_least_one("attention_block", self.attention_block.unwrap_or(1));
+        validation.errors()
     }
 
     /// By how much each axis of the latent is smaller than that of the volume.
     ///
     /// # Panics
     ///
-    /// Panics if there are more levels than `usize` has bits; [`mistakes`](Self::mistakes) reports that.
+    /// Panics if there are more levels than `usize` has bits; [`validate`](Self::validate) finds that.
     pub fn downsampling(&self) -> usize {
         1 << self.channels.len().saturating_sub(1)
     }
 
-    /// Makes the model, weights distributed as PyTorch's defaults.
+    /// Whether an input `[batch_size, channels, depth, height, width]` comes back in its own shape.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// Panics with the [mistakes](Self::mistakes) if there are any.
-    pub fn init(&self, device: &Device) -> AutoencoderKl {
-        refuse("AutoencoderKl", &self.mistakes());
-        AutoencoderKl::new(self, device)
+    /// [`ShapeError`] says what is wrong and which volumes fit.
+    pub fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
+        ShapeError::unless_multiples(shape, self.in_channels, [self.downsampling(); 3])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validation::keys;
 
     fn valid() -> AutoencoderKlConfig {
         AutoencoderKlConfig::new(vec![8, 16], vec![1, 1], vec![false, true]).with_norm_num_groups(4)
     }
 
-    fn fields(config: AutoencoderKlConfig) -> Vec<&'static str> {
-        config.mistakes().into_iter().map(|(field, _)| field).collect()
+    fn fields(config: AutoencoderKlConfig) -> Vec<String> {
+        keys(config.validate())
     }
 
     #[test]
-    fn a_valid_configuration_has_no_mistakes() {
-        assert_eq!(valid().mistakes(), []);
+    fn a_valid_configuration_has_no_errors() {
+        assert_eq!(valid().validate(), []);
     }
 
     #[test]
-    fn each_mistake_is_found() {
+    fn each_error_is_found() {
         assert_eq!(fields(valid().with_in_channels(0)), ["in_channels"]);
         assert_eq!(fields(valid().with_out_channels(0)), ["out_channels"]);
         assert_eq!(fields(valid().with_latent_channels(0)), ["latent_channels"]);
         assert_eq!(fields(valid().with_norm_num_groups(0)), ["norm_num_groups"]);
-        assert_eq!(fields(valid().with_norm_num_groups(16)), ["channels"]);
+        assert_eq!(fields(valid().with_norm_num_groups(16)), ["norm_num_groups"]);
         assert_eq!(fields(valid().with_attention_block(Some(0))), ["attention_block"]);
         assert_eq!(fields(valid().with_norm_eps(0.0)), ["norm_eps"]);
         assert_eq!(fields(valid().with_norm_eps(f64::NAN)), ["norm_eps"]);
@@ -171,18 +144,26 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_reported_at_once() {
+    fn all_errors_are_reported_at_once() {
         let config =
             AutoencoderKlConfig::new(vec![8, 9], vec![0], vec![true]).with_latent_channels(0).with_norm_num_groups(4);
-        assert_eq!(
-            fields(config),
-            ["latent_channels", "channels", "num_res_blocks", "attention_levels", "num_res_blocks"]
-        );
+        let expected = ["latent_channels", "num_res_blocks", "num_res_blocks", "attention_levels", "norm_num_groups"];
+        assert_eq!(fields(config), expected);
     }
 
     #[test]
-    #[should_panic = "channels: level 1 has 9; norm_num_groups = 4 must divide it"]
-    fn init_panics_with_the_mistakes() {
-        AutoencoderKlConfig::new(vec![8, 9], vec![1, 1], vec![false; 2]).with_norm_num_groups(4).init(&Device::flex());
+    fn volumes_must_be_halved_between_levels() {
+        let config = AutoencoderKlConfig::new(vec![32, 64, 64], vec![1; 3], vec![false; 3]);
+        assert_eq!(config.check_input([1, 1, 4, 8, 16]), Ok(()));
+        assert!(config.check_input([1, 1, 10, 8, 4]).is_err());
+        let error = config.check_input([1, 1, 10, 8, 0]).unwrap_err();
+        assert_eq!(error, ShapeError::Volume { found: [10, 8, 0], multiples: [4; 3] });
+        assert!(error.to_string().contains("pad it to [12, 8, 4] or crop it to [8, 8, 4]"), "{error}");
+    }
+
+    #[test]
+    fn channels_must_be_those_of_the_model() {
+        let config = AutoencoderKlConfig::new(vec![32], vec![1], vec![false]).with_in_channels(2);
+        assert_eq!(config.check_input([1, 1, 8, 8, 8]), Err(ShapeError::Channels { expected: 2, found: 1 }));
     }
 }

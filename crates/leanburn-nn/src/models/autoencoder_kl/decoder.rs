@@ -2,9 +2,9 @@
 
 use burn::tensor::Device;
 
-use super::AutoencoderKlConfig;
 use super::chain::{Block, ChainBuilder};
-use crate::models::Chain;
+use super::config::AutoencoderKlConfig;
+use crate::models::chain::Chain;
 
 /// The decoder: convolution, non-local attention, levels from coarse to fine with a doubling between them, out.
 ///

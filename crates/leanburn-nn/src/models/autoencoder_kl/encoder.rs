@@ -2,9 +2,9 @@
 
 use burn::tensor::Device;
 
-use super::AutoencoderKlConfig;
 use super::chain::{Block, ChainBuilder};
-use crate::models::Chain;
+use super::config::AutoencoderKlConfig;
+use crate::models::chain::Chain;
 
 /// The encoder: convolution, levels from fine to coarse with a halving between them, non-local attention, out.
 pub(super) fn encoder(config: &AutoencoderKlConfig, device: &Device) -> Chain<Block> {

@@ -10,10 +10,9 @@ mod config;
 mod decoder;
 mod encoder;
 mod model;
-mod shape;
+mod names;
 
 pub use chain::{Block, Out};
 pub use config::AutoencoderKlConfig;
 pub use model::AutoencoderKl;
 pub(super) use model::{deviation, sample};
-pub use shape::ShapeError;

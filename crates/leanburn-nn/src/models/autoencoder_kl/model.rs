@@ -2,12 +2,16 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, assert_shape};
+use leanburn_common::panic_if_invalid;
 use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::numerics::{cast_to, in_wide};
 
-use super::{AutoencoderKlConfig, Block, decoder::decoder, encoder::encoder};
+use super::chain::Block;
+use super::config::AutoencoderKlConfig;
+use super::{decoder::decoder, encoder::encoder};
 use crate::blocks::{Conv3d, Conv3dConfig};
-use crate::models::Chain;
-use crate::numerics::{cast_to, in_wide};
+use crate::models::chain::Chain;
+use crate::segmented::segmented;
 
 /// Autoencoder with a Gaussian latent space; see [`AutoencoderKlConfig`] for an example.
 ///
@@ -15,7 +19,7 @@ use crate::numerics::{cast_to, in_wide};
 ///
 /// # Memory
 ///
-/// Held for backward: what the segments keep, which the residency policy decides; with every segment recomputed, one
+/// Saved for backward: what the segments keep, which the residency policy decides; with every segment recomputed, one
 /// volume of channels for each segment. The finest level costs by far the most.
 #[derive(Module, Debug)]
 pub struct AutoencoderKl {
@@ -30,36 +34,30 @@ pub struct AutoencoderKl {
     residency: ResidencyPolicy,
 }
 
-impl AutoencoderKl {
-    pub(super) fn new(config: &AutoencoderKlConfig, device: &Device) -> Self {
-        let pointwise = || Conv3dConfig::new([config.latent_channels; 2], 1).init(device);
-        Self {
-            encoder: encoder(config, device),
+impl AutoencoderKlConfig {
+    /// Makes the model, weights distributed as PyTorch's defaults.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
+    pub fn init(&self, device: &Device) -> AutoencoderKl {
+        panic_if_invalid("AutoencoderKl", &self.validate());
+        let pointwise = || Conv3dConfig::new([self.latent_channels; 2], 1).init(device);
+        AutoencoderKl {
+            encoder: encoder(self, device),
             quant_conv_mu: pointwise(),
             quant_conv_log_sigma: pointwise(),
             post_quant_conv: pointwise(),
-            decoder: decoder(config, device),
-            config: config.clone(),
+            decoder: decoder(self, device),
+            config: self.clone(),
             residency: ResidencyPolicy::default(),
         }
     }
+}
 
-    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
-    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
-        self.residency = residency;
-        self
-    }
+segmented!(AutoencoderKl, AutoencoderKlConfig);
 
-    /// Which segments keep their intermediate results.
-    pub fn residency(&self) -> &ResidencyPolicy {
-        &self.residency
-    }
-
-    /// What the model was made from.
-    pub fn config(&self) -> &AutoencoderKlConfig {
-        &self.config
-    }
-
+impl AutoencoderKl {
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
         [self.encoder.segments(), self.decoder.segments()].concat()
@@ -113,11 +111,20 @@ impl AutoencoderKl {
     }
 
     /// The volume of the mean of the latent: no noise.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - output: `[batch_size, out_channels, depth, height, width]`
     pub fn reconstruct(&self, x: Tensor<5>) -> Tensor<5> {
         self.decode(self.encode(x).0)
     }
 
     /// Encodes, samples and decodes: the reconstruction, and mean and deviation of the latent.
+    ///
+    /// # Shapes
+    ///
+    /// Those of [`reconstruct`](Self::reconstruct) and [`encode`](Self::encode).
     pub fn forward(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>, Tensor<5>) {
         let (mean, sigma) = self.encode(x);
         let z = self.sample(mean.clone(), sigma.clone());
@@ -141,6 +148,12 @@ mod tests {
     use burn::tensor::Distribution;
 
     use super::*;
+
+    #[test]
+    #[should_panic = "norm_num_groups: expected groups that divide every channel count, found 4 groups for channels [8, 9]"]
+    fn init_panics_with_the_errors() {
+        AutoencoderKlConfig::new(vec![8, 9], vec![1, 1], vec![false; 2]).with_norm_num_groups(4).init(&Device::flex());
+    }
 
     #[test]
     fn segments_are_named_in_order_of_execution() {

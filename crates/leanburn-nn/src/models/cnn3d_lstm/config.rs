@@ -1,10 +1,9 @@
 //! Configuration of the 3D-convolutional LSTM, and what can be wrong with it.
 
 use burn::config::Config;
-use burn::tensor::Device;
+use leanburn_common::{Validation, ValidationError};
 
-use super::Cnn3dLstm;
-use crate::models::refuse;
+use crate::validation::Rules;
 
 /// Configuration of [`Cnn3dLstm`].
 ///
@@ -56,43 +55,32 @@ impl Cnn3dLstmConfig {
         Self::new(in_channels, vec![16], 2, 8)
     }
 
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let counts = [
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.counts([
             ("in_channels", self.in_channels),
             ("pooled_time", self.pooled_time),
             ("hidden_channels", self.hidden_channels),
             ("head_channels", self.head_channels.unwrap_or(1)),
-            ("predict_days", self.predict_days),
-        ];
-        let layers = self.channels.iter().map(|channels| ("channels", *channels));
-        let zeros = counts.into_iter().chain(layers).filter(|(_, count)| *count == 0);
-        let mut mistakes: Vec<_> = zeros.map(|(field, _)| (field, "is 0; give at least 1".to_string())).collect();
-        if self.channels.is_empty() {
-            mistakes.push(("channels", "is empty; give the channels of at least one convolution".to_string()));
-        }
-        mistakes
-    }
-
-    /// Makes the model, weights distributed as PyTorch's defaults.
-    ///
-    /// # Panics
-    ///
-    /// Panics with the [mistakes](Self::mistakes) if there are any.
-    pub fn init(&self, device: &Device) -> Cnn3dLstm {
-        refuse("Cnn3dLstm", &self.mistakes());
-        Cnn3dLstm::new(self, device)
+        ]);
+        validation.at_least_one("predict_days", self.predict_days);
+        let help = "list the channels of each convolution, as in [16, 32, 64]";
+        validation.check(!self.channels.is_empty(), "channels", "at least one convolution", "none", help);
+        self.channels.iter().for_each(|channels| validation.count("channels", *channels));
+        validation.errors()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validation::keys;
 
     #[test]
-    fn each_mistake_is_found() {
-        let fields =
-            |config: Cnn3dLstmConfig| -> Vec<_> { config.mistakes().into_iter().map(|(field, _)| field).collect() };
+    fn each_error_is_found() {
+        let fields = |config: Cnn3dLstmConfig| keys(config.validate());
         assert!(fields(Cnn3dLstmConfig::original(4)).is_empty());
         assert_eq!(fields(Cnn3dLstmConfig::micro(0)), ["in_channels"]);
         assert_eq!(fields(Cnn3dLstmConfig::new(4, vec![], 2, 8)), ["channels"]);

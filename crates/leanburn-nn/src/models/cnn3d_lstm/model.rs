@@ -2,17 +2,19 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, assert_shape};
+use leanburn_common::panic_if_invalid;
 use leanburn_ops::{Activation, ResidencyPolicy, activate, adaptive_avg_pool3d, norm_act_conv3d};
 
-use super::Cnn3dLstmConfig;
+use super::config::Cnn3dLstmConfig;
 use crate::blocks::{BatchNorm3d, BatchNorm3dConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig, Lstm, LstmConfig};
+use crate::segmented::segmented;
 use crate::weights::MonaiWeights;
 
 /// 3D convolutions, an LSTM and a head; see [`Cnn3dLstmConfig`] for an example.
 ///
 /// # Memory
 ///
-/// Held for backward: two volumes of channels for each convolution, which the residency policy can reduce to one. The
+/// Saved for backward: two volumes of channels for each convolution, which the residency policy can reduce to one. The
 /// segments are `features.layer_0`, .., `lstm` and `head`.
 #[derive(Module, Debug)]
 pub struct Cnn3dLstm {
@@ -65,40 +67,34 @@ impl ForecastHead {
     }
 }
 
-impl Cnn3dLstm {
-    pub(super) fn new(config: &Cnn3dLstmConfig, device: &Device) -> Self {
-        let mut width = config.in_channels;
+impl Cnn3dLstmConfig {
+    /// Makes the model, weights distributed as PyTorch's defaults.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
+    pub fn init(&self, device: &Device) -> Cnn3dLstm {
+        panic_if_invalid("Cnn3dLstm", &self.validate());
+        let mut width = self.in_channels;
         let layer = |channels: &usize| {
             let conv = Conv3dConfig::new([std::mem::replace(&mut width, *channels), *channels], 3).with_padding(1);
             FeatureLayer { conv: conv.init(device), norm: BatchNorm3dConfig::new(*channels).init(device) }
         };
-        let features = config.channels.iter().map(layer).collect();
-        let directions = if config.bidirectional { 2 } else { 1 };
-        Self {
+        let features = self.channels.iter().map(layer).collect();
+        let directions = if self.bidirectional { 2 } else { 1 };
+        Cnn3dLstm {
             features,
-            lstm: LstmConfig::new(width, config.hidden_channels).with_bidirectional(config.bidirectional).init(device),
-            head: ForecastHead::new(directions * config.hidden_channels, config.head_channels, device),
-            config: config.clone(),
+            lstm: LstmConfig::new(width, self.hidden_channels).with_bidirectional(self.bidirectional).init(device),
+            head: ForecastHead::new(directions * self.hidden_channels, self.head_channels, device),
+            config: self.clone(),
             residency: ResidencyPolicy::default(),
         }
     }
+}
 
-    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
-    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
-        self.residency = residency;
-        self
-    }
+segmented!(Cnn3dLstm, Cnn3dLstmConfig);
 
-    /// Which segments keep their intermediate results.
-    pub fn residency(&self) -> &ResidencyPolicy {
-        &self.residency
-    }
-
-    /// What the model was made from.
-    pub fn config(&self) -> &Cnn3dLstmConfig {
-        &self.config
-    }
-
+impl Cnn3dLstm {
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
         let features = (0..self.features.len()).map(layer_name);

@@ -1,10 +1,9 @@
 //! Configuration of the convolutional LSTM, and what can be wrong with it.
 
 use burn::config::Config;
-use burn::tensor::Device;
+use leanburn_common::{Validation, ValidationError};
 
-use super::ConvLstm;
-use crate::models::refuse;
+use crate::validation::Rules;
 
 /// Configuration of [`ConvLstm`].
 ///
@@ -41,44 +40,32 @@ pub struct ConvLstmConfig {
 }
 
 impl ConvLstmConfig {
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let counts = [
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.counts([
             ("in_channels", self.in_channels),
             ("hidden_channels", self.hidden_channels),
-            ("predict_days", self.predict_days),
-            ("segment_steps", self.segment_steps.unwrap_or(1)),
-            ("truncate_steps", self.truncate_steps.unwrap_or(1)),
-        ];
-        let zeros = counts.into_iter().filter(|(_, count)| *count == 0);
-        let mut mistakes: Vec<_> = zeros.map(|(field, _)| (field, "is 0; give at least 1".to_string())).collect();
-        if self.kernel_size.is_multiple_of(2) {
-            let message = format!("is {}; give an odd number, so that the state keeps its size", self.kernel_size);
-            mistakes.push(("kernel_size", message));
-        }
-        mistakes
-    }
-
-    /// Makes the model, weights distributed as PyTorch's defaults.
-    ///
-    /// # Panics
-    ///
-    /// Panics with the [mistakes](Self::mistakes) if there are any.
-    pub fn init(&self, device: &Device) -> ConvLstm {
-        refuse("ConvLstm", &self.mistakes());
-        ConvLstm::new(self, device)
+            ("kernel_size", self.kernel_size),
+        ]);
+        validation.odd("kernel_size", self.kernel_size.max(1));
+        validation.at_least_one("predict_days", self.predict_days);
+        validation.at_least_one("segment_steps", self.segment_steps.unwrap_or(1));
+        validation.at_least_one("truncate_steps", self.truncate_steps.unwrap_or(1));
+        validation.errors()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validation::keys;
 
     #[test]
-    fn each_mistake_is_found() {
+    fn each_error_is_found() {
         let valid = || ConvLstmConfig::new(4);
-        let fields =
-            |config: ConvLstmConfig| -> Vec<_> { config.mistakes().into_iter().map(|(field, _)| field).collect() };
+        let fields = |config: ConvLstmConfig| keys(config.validate());
         assert!(fields(valid()).is_empty());
         assert_eq!(fields(ConvLstmConfig::new(0)), ["in_channels"]);
         assert_eq!(fields(valid().with_hidden_channels(0)), ["hidden_channels"]);

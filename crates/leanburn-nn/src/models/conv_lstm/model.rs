@@ -2,10 +2,12 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, assert_shape, ops::ConvOptions};
+use leanburn_common::panic_if_invalid;
 use leanburn_ops::{Convolution, ResidencyPolicy, conv3d};
 
-use super::ConvLstmConfig;
+use super::config::ConvLstmConfig;
 use crate::blocks::{Conv2d, Conv2dConfig, LstmGates, LstmState};
+use crate::segmented::segmented;
 use crate::weights::MonaiWeights;
 
 /// Convolutional LSTM; see [`ConvLstmConfig`] for an example.
@@ -14,7 +16,7 @@ use crate::weights::MonaiWeights;
 ///
 /// # Memory
 ///
-/// Held for backward: 11 states (images of `hidden_channels`) for each step, which grows with the sequence.
+/// Saved for backward: 11 states (images of `hidden_channels`) for each step, which grows with the sequence.
 /// Segments are runs of steps (`steps_0`, `steps_8`, ..), and each step in them (`steps_0.step_3`). A recomputed run
 /// keeps the state that it starts from: with runs as long as their number, memory grows with the square root of the
 /// sequence. Where the steps are recomputed too, backward through a run holds its states and the rest of one step.
@@ -28,34 +30,28 @@ pub struct ConvLstm {
     residency: ResidencyPolicy,
 }
 
-impl ConvLstm {
-    pub(super) fn new(config: &ConvLstmConfig, device: &Device) -> Self {
-        let ConvLstmConfig { in_channels, hidden_channels, kernel_size, .. } = *config;
+impl ConvLstmConfig {
+    /// Makes the model, weights distributed as PyTorch's defaults.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
+    pub fn init(&self, device: &Device) -> ConvLstm {
+        panic_if_invalid("ConvLstm", &self.validate());
+        let Self { in_channels, hidden_channels, kernel_size, .. } = *self;
         let gates = Conv2dConfig::new([in_channels + hidden_channels, 4 * hidden_channels], kernel_size);
-        Self {
+        ConvLstm {
             gates: gates.with_padding(kernel_size / 2).init(device),
             out: Conv2dConfig::new([hidden_channels, 1], 1).init(device),
-            config: config.clone(),
+            config: self.clone(),
             residency: ResidencyPolicy::default(),
         }
     }
+}
 
-    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
-    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
-        self.residency = residency;
-        self
-    }
+segmented!(ConvLstm, ConvLstmConfig);
 
-    /// Which segments keep their intermediate results.
-    pub fn residency(&self) -> &ResidencyPolicy {
-        &self.residency
-    }
-
-    /// What the model was made from.
-    pub fn config(&self) -> &ConvLstmConfig {
-        &self.config
-    }
-
+impl ConvLstm {
     /// Names of the segments for sequences of `time` images in order of execution, each run before its steps.
     pub fn segments(&self, time: usize) -> Vec<String> {
         let named = |run: Run| {

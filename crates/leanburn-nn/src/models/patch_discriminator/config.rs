@@ -1,27 +1,14 @@
 //! Configuration of the patch discriminator, and what can be wrong with it.
 
 use burn::config::Config;
-use burn::tensor::Device;
-use serde::{Deserialize, Serialize};
+use leanburn_common::{Validation, ValidationError};
 
-use super::PatchDiscriminator;
-use crate::blocks::Activation;
-use crate::models::refuse;
+use crate::blocks::{Activation, NormConfig};
+use crate::models::shape_error::ShapeError;
+use crate::validation::{MAX_LEVELS, Rules};
 
-/// The norm between convolutions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NormConfig {
-    /// Over the batch, with running estimates.
-    #[default]
-    Batch,
-    /// Of each channel of each item, without parameters.
-    Instance,
-    /// Of groups of channels of each item; the number of groups.
-    Group(usize),
-    /// No norm.
-    None,
-}
+/// The largest kernel that makes sense.
+const MAX_KERNEL_SIZE: usize = 32;
 
 /// Configuration of [`PatchDiscriminator`], the options of MONAI's.
 ///
@@ -42,7 +29,7 @@ pub struct PatchDiscriminatorConfig {
     pub in_channels: usize,
     /// Channels of the first convolution; doubled by each layer.
     pub channels: usize,
-    /// Channels of the judgement.
+    /// Channels of the logits.
     #[config(default = 1)]
     pub out_channels: usize,
     /// Layers after the first convolution. All halve the volume but the last.
@@ -72,72 +59,87 @@ pub struct PatchDiscriminatorConfig {
 }
 
 impl PatchDiscriminatorConfig {
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut mistakes = Vec::new();
-        let counts = [
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.counts([
             ("in_channels", self.in_channels),
             ("channels", self.channels),
             ("out_channels", self.out_channels),
-            ("num_layers_d", self.num_layers_d),
-            ("kernel_size", self.kernel_size),
-            ("last_conv_kernel_size", self.last_kernel_size()),
-        ];
-        for (field, _) in counts.into_iter().filter(|(_, count)| *count == 0) {
-            mistakes.push((field, "is 0; give at least 1".to_string()));
+        ]);
+        let range = |validation: &mut Validation, key: &str, most: usize, found: usize| {
+            let expected = format!("an integer from 1 to {most}");
+            validation.check((1..=most).contains(&found), key, &expected, found, "correct this number");
+        };
+        range(&mut validation, "num_layers_d", MAX_LEVELS, self.num_layers_d);
+        range(&mut validation, "kernel_size", MAX_KERNEL_SIZE, self.kernel_size);
+        range(&mut validation, "last_conv_kernel_size", MAX_KERNEL_SIZE, self.last_conv_kernel_size.unwrap_or(1));
+        validation.below_one("dropout", self.dropout);
+        if let NormConfig::Group(groups) = self.norm {
+            validation.groups("norm", groups, "channels", &[self.channels.saturating_mul(2)]);
         }
-        if self.num_layers_d > 16 {
-            mistakes.push((
-                "num_layers_d",
-                format!("is {}; each doubles the channels, 16 are the most", self.num_layers_d),
-            ));
-        }
-        if !(0.0..1.0).contains(&self.dropout) {
-            mistakes.push(("dropout", format!("is {}; give a probability of at least 0 and below 1", self.dropout)));
-        }
-        if let NormConfig::Group(groups) = self.norm
-            && (groups == 0 || !self.channels.saturating_mul(2).is_multiple_of(groups))
-        {
-            let first = self.channels.saturating_mul(2);
-            mistakes.push(("norm", format!("{groups} groups do not divide {first}, the channels of the first layer")));
-        }
-        mistakes
+        validation.errors()
+    }
+
+    /// Whether the convolutions leave something of an input `[batch_size, channels, depth, height, width]`.
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeError`] says what is wrong and which volumes fit.
+    pub fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
+        ShapeError::unless_large_enough(shape, self.in_channels, |length| self.length_of_logits(length).is_some())
+    }
+
+    /// What the convolutions leave of an axis; `None` for nothing.
+    pub(super) fn length_of_logits(&self, length: usize) -> Option<usize> {
+        let convolve = |length: usize, kernel: usize, padding: usize, stride: usize| {
+            let free = length.checked_add(2 * padding)?.checked_sub(kernel)?;
+            Some(free / stride + 1)
+        };
+        // the first convolution and all layers but the last have a stride of two
+        let halve = |length, _| convolve(length, self.kernel_size, self.padding, 2);
+        let halved = (0..self.num_layers_d).try_fold(length, halve)?;
+        let features = convolve(halved, self.kernel_size, self.padding, 1)?;
+        let last = self.last_kernel_size();
+        convolve(features, last, (last - 1) / 2, 1)
     }
 
     pub(super) fn last_kernel_size(&self) -> usize {
         self.last_conv_kernel_size.unwrap_or(self.kernel_size)
-    }
-
-    /// Makes the model: convolutions normal with deviation 0.02 and bias zero, batch norms with scales around one.
-    ///
-    /// # Panics
-    ///
-    /// Panics with the [mistakes](Self::mistakes) if there are any.
-    pub fn init(&self, device: &Device) -> PatchDiscriminator {
-        refuse("PatchDiscriminator", &self.mistakes());
-        PatchDiscriminator::new("discriminator", self, device)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validation::keys;
 
     #[test]
-    fn each_mistake_is_found() {
+    fn each_error_is_found() {
         let valid = || PatchDiscriminatorConfig::new(1, 8);
-        let fields = |config: PatchDiscriminatorConfig| -> Vec<_> {
-            config.mistakes().into_iter().map(|(field, _)| field).collect()
-        };
+        let fields = |config: PatchDiscriminatorConfig| keys(config.validate());
         assert!(fields(valid()).is_empty());
         assert_eq!(fields(PatchDiscriminatorConfig::new(0, 0)), ["in_channels", "channels"]);
         assert_eq!(fields(valid().with_out_channels(0)), ["out_channels"]);
         assert_eq!(fields(valid().with_num_layers_d(0)), ["num_layers_d"]);
         assert_eq!(fields(valid().with_num_layers_d(17)), ["num_layers_d"]);
-        assert_eq!(fields(valid().with_kernel_size(0)), ["kernel_size", "last_conv_kernel_size"]);
+        assert_eq!(fields(valid().with_kernel_size(0)), ["kernel_size"]);
         assert_eq!(fields(valid().with_last_conv_kernel_size(Some(0))), ["last_conv_kernel_size"]);
         assert_eq!(fields(valid().with_dropout(1.0)), ["dropout"]);
         assert_eq!(fields(valid().with_norm(NormConfig::Group(3))), ["norm"]);
         assert_eq!(fields(valid().with_norm(NormConfig::Group(0))), ["norm"]);
+    }
+
+    #[test]
+    fn the_smallest_volume_that_fits_leaves_one_voxel() {
+        let config = PatchDiscriminatorConfig::new(1, 2).with_num_layers_d(2);
+        let error = config.check_input([1, 1, 4, 64, 64]).unwrap_err();
+        let ShapeError::TooSmall { least, .. } = error else { panic!("{error}") };
+        let device = burn::tensor::Device::flex();
+        let volume = burn::tensor::Tensor::zeros([1, 1, least, least, least], &device);
+        assert_eq!(config.init(&device).forward(volume).pop().unwrap().dims(), [1; 5]);
+        assert_eq!(config.check_input([1, 1, least, 64, 64]), Ok(()));
+        assert!(config.check_input([1, 1, least - 1, 64, 64]).is_err());
     }
 }

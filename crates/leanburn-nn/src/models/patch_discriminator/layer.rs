@@ -3,12 +3,9 @@
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Initializer};
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::group_norm_act;
 
-use super::{NormConfig, PatchDiscriminatorConfig};
-use crate::blocks::{
-    Activation, BatchNorm3d, BatchNorm3dConfig, Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig, InstanceNorm,
-};
+use super::config::PatchDiscriminatorConfig;
+use crate::blocks::{Activation, Conv3d, Conv3dConfig, Norm, NormConfig};
 
 /// Deviation of the initial weights.
 const DEVIATION: f64 = 0.02;
@@ -17,43 +14,6 @@ const DEVIATION: f64 = 0.02;
 pub(super) fn normal_conv(channels: [usize; 2], kernel_size: usize) -> Conv3dConfig {
     let initializer = Initializer::Normal { mean: 0.0, std: DEVIATION };
     Conv3dConfig::new(channels, kernel_size).with_initializer(Some(initializer))
-}
-
-/// The norm of a layer.
-#[derive(Module, Debug)]
-pub enum Norm {
-    /// Over the batch.
-    Batch(BatchNorm3d),
-    /// Of each channel of each item.
-    Instance(InstanceNorm),
-    /// Of groups of channels of each item.
-    Group(GroupNorm),
-}
-
-impl Norm {
-    fn new(config: NormConfig, channels: usize, device: &Device) -> Option<Self> {
-        let around_one = Initializer::Normal { mean: 1.0, std: DEVIATION };
-        match config {
-            NormConfig::Batch => {
-                Some(Self::Batch(BatchNorm3dConfig::new(channels).with_initializer(around_one).init(device)))
-            }
-            NormConfig::Instance => Some(Self::Instance(InstanceNorm::new(1e-5))),
-            NormConfig::Group(groups) => Some(Self::Group(GroupNormConfig::new(groups, channels).init(device))),
-            NormConfig::None => None,
-        }
-    }
-
-    /// The norm and the activation behind it, as one operation where they can be.
-    fn forward(&self, x: Tensor<5>, activation: Activation) -> Tensor<5> {
-        match self {
-            Self::Batch(norm) => activation.forward(norm.forward(x)),
-            Self::Instance(norm) => {
-                let norm = norm.norm(x.dims()[1]);
-                group_norm_act(x, norm, activation.into())
-            }
-            Self::Group(norm) => group_norm_act(x, norm.norm(), activation.into()),
-        }
-    }
 }
 
 /// Convolution, norm, dropout, activation.
@@ -74,7 +34,7 @@ impl PatchLayer {
         device: &Device,
     ) -> Self {
         Self {
-            norm: Norm::new(norm, conv.channels[1], device),
+            norm: norm.init(conv.channels[1], Initializer::Normal { mean: 1.0, std: DEVIATION }, device),
             conv: conv.with_padding(config.padding).init(device),
             dropout: (config.dropout > 0.0).then(|| DropoutConfig::new(config.dropout).init()),
             activation: config.activation,

@@ -2,11 +2,13 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, assert_shape};
+use leanburn_common::panic_if_invalid;
 use leanburn_ops::ResidencyPolicy;
 
+use super::config::PatchDiscriminatorConfig;
 use super::layer::{PatchLayer, normal_conv};
-use super::{NormConfig, PatchDiscriminatorConfig};
-use crate::blocks::Conv3d;
+use crate::blocks::{Conv3d, NormConfig};
+use crate::segmented::segmented;
 
 /// Discriminator of patches; see [`PatchDiscriminatorConfig`] for an example.
 ///
@@ -23,6 +25,20 @@ pub struct PatchDiscriminator {
     #[module(skip)]
     residency: ResidencyPolicy,
 }
+
+impl PatchDiscriminatorConfig {
+    /// Makes the model: convolutions normal with deviation 0.02 and bias zero, batch norms with scales around one.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
+    pub fn init(&self, device: &Device) -> PatchDiscriminator {
+        panic_if_invalid("PatchDiscriminator", &self.validate());
+        PatchDiscriminator::new("discriminator", self, device)
+    }
+}
+
+segmented!(PatchDiscriminator, PatchDiscriminatorConfig);
 
 impl PatchDiscriminator {
     /// Makes the model; names of its segments begin with `prefix`.
@@ -47,22 +63,6 @@ impl PatchDiscriminator {
         }
     }
 
-    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
-    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
-        self.residency = residency;
-        self
-    }
-
-    /// Which segments keep their intermediate results.
-    pub fn residency(&self) -> &ResidencyPolicy {
-        &self.residency
-    }
-
-    /// What the model was made from.
-    pub fn config(&self) -> &PatchDiscriminatorConfig {
-        &self.config
-    }
-
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
         let layers = (0..self.layers.len()).map(|index| format!("layer_{index}"));
@@ -70,7 +70,7 @@ impl PatchDiscriminator {
         names.map(|name| format!("{}.{name}", self.prefix)).collect()
     }
 
-    /// The outputs of all layers; the last is the judgement, without a final activation.
+    /// The outputs of all layers; the last are the logits.
     ///
     /// # Shapes
     ///

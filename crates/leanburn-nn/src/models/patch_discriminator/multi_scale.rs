@@ -3,10 +3,16 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{AvgPool3d, ResidencyPolicy, avg_pool3d};
 
-use super::{PatchDiscriminator, PatchDiscriminatorConfig};
-use crate::models::refuse;
+use super::config::PatchDiscriminatorConfig;
+use super::model::PatchDiscriminator;
+use crate::models::shape_error::ShapeError;
+use crate::validation::MAX_LEVELS;
+
+/// The most discriminators that make sense.
+const MAX_SCALES: usize = 8;
 
 /// Configuration of [`MultiScalePatchDiscriminator`].
 #[derive(Config, Debug, PartialEq)]
@@ -27,29 +33,52 @@ pub struct MultiScalePatchDiscriminatorConfig {
 }
 
 impl MultiScalePatchDiscriminatorConfig {
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut mistakes = self.discriminator.mistakes();
-        if self.num_scales == 0 {
-            mistakes.push(("num_scales", "is 0; give at least 1".to_string()));
-        }
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.extend_below("discriminator", self.discriminator.validate());
+        let sound = (1..=MAX_SCALES).contains(&self.num_scales);
+        let expected = format!("an integer from 1 to {MAX_SCALES}");
+        validation.check(sound, "num_scales", &expected, self.num_scales, "correct this number");
         let layers = self.discriminator.num_layers_d;
         let halvings = match self.average_pooling {
             true => layers.saturating_add(self.num_scales.saturating_sub(1)),
             false => layers.saturating_mul(self.num_scales),
         };
-        if !self.average_pooling && halvings > 16 {
-            mistakes.push(("num_scales", format!("the last scale has {halvings} layers, 16 are the most")));
-        }
+        validation.check_together(
+            !sound || self.average_pooling || halvings <= MAX_LEVELS,
+            &["discriminator.num_layers_d"],
+            "num_scales",
+            &format!("at most {MAX_LEVELS} layers at the last scale"),
+            format!("{halvings} layers"),
+            "lower `num_scales` or `num_layers_d`",
+        );
         let coarsest = u32::try_from(halvings).ok().and_then(|halvings| self.minimum_size.checked_shr(halvings));
-        if coarsest.unwrap_or(0) == 0 {
-            let message = format!(
-                "an axis of {} is gone after {halvings} halvings; give fewer num_scales or num_layers_d, or larger volumes",
-                self.minimum_size
-            );
-            mistakes.push(("minimum_size", message));
-        }
-        mistakes
+        validation.check_together(
+            !sound || coarsest.is_some_and(|length| length > 0),
+            &["num_scales", "discriminator.num_layers_d"],
+            "minimum_size",
+            "an axis that lasts to the coarsest scale",
+            format!("{} voxels, halved {halvings} times", self.minimum_size),
+            "lower `num_scales` or `num_layers_d`, or take larger volumes",
+        );
+        validation.errors()
+    }
+
+    /// Whether the convolutions of every scale leave something of an input `[batch_size, channels, depth, height, width]`.
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeError`] says what is wrong and which volumes fit.
+    pub fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
+        let scales: Vec<_> = self.scales().collect();
+        let is_enough = |length: usize| {
+            let pooled = |scale: usize| if self.average_pooling { length >> scale } else { length };
+            let mut lengths = scales.iter().enumerate().map(|(scale, config)| config.length_of_logits(pooled(scale)));
+            lengths.all(|length| length.is_some())
+        };
+        ShapeError::unless_large_enough(shape, self.discriminator.in_channels, is_enough)
     }
 
     /// The configuration of each discriminator.
@@ -69,9 +98,9 @@ impl MultiScalePatchDiscriminatorConfig {
     ///
     /// # Panics
     ///
-    /// Panics with the [mistakes](Self::mistakes) if there are any.
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> MultiScalePatchDiscriminator {
-        refuse("MultiScalePatchDiscriminator", &self.mistakes());
+        panic_if_invalid("MultiScalePatchDiscriminator", &self.validate());
         let named = self.scales().enumerate();
         let discriminators =
             named.map(|(scale, config)| PatchDiscriminator::new(&format!("discriminator_{scale}"), &config, device));
@@ -86,17 +115,18 @@ pub struct MultiScalePatchDiscriminator {
     average_pooling: bool,
 }
 
-/// What the discriminators of all scales say.
+/// What the discriminators of all scales give.
 #[derive(Clone, Debug)]
 pub struct MultiScaleFeatures {
-    /// The judgement of each scale, without a final activation.
+    /// The logits of each scale.
     pub outputs: Vec<Tensor<5>>,
     /// The outputs of all layers before it, for each scale.
     pub features: Vec<Vec<Tensor<5>>>,
 }
 
 impl MultiScalePatchDiscriminator {
-    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
+    /// Sets which segments keep their saved activations; results and gradients do not depend on it.
+    #[must_use]
     pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
         let scales = self.discriminators.into_iter();
         self.discriminators = scales.map(|discriminator| discriminator.with_residency(residency.clone())).collect();
@@ -108,23 +138,28 @@ impl MultiScalePatchDiscriminator {
         self.discriminators.iter().flat_map(PatchDiscriminator::segments).collect()
     }
 
-    /// Judges `[batch_size, in_channels, depth, height, width]` at every scale.
+    /// The logits and features of every scale.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - logits of each scale: `[batch_size, out_channels, ..]`
     ///
     /// # Panics
     ///
     /// Panics if the input has other than `in_channels` channels or is smaller than a kernel on the way.
     pub fn forward(&self, x: Tensor<5>) -> MultiScaleFeatures {
-        let mut said = MultiScaleFeatures { outputs: Vec::new(), features: Vec::new() };
+        let mut scales = MultiScaleFeatures { outputs: Vec::new(), features: Vec::new() };
         let mut seen = x;
         for (scale, discriminator) in self.discriminators.iter().enumerate() {
             if self.average_pooling && scale > 0 {
                 seen = avg_pool3d(seen, AvgPool3d::new([2; 3]));
             }
             let mut features = discriminator.forward(seen.clone());
-            said.outputs.extend(features.pop());
-            said.features.push(features);
+            scales.outputs.extend(features.pop());
+            scales.features.push(features);
         }
-        said
+        scales
     }
 }
 
@@ -133,6 +168,7 @@ mod tests {
     use burn::tensor::Distribution;
 
     use super::*;
+    use crate::validation::keys;
 
     fn config(average_pooling: bool) -> MultiScalePatchDiscriminatorConfig {
         let discriminator = PatchDiscriminatorConfig::new(1, 2).with_num_layers_d(1);
@@ -155,10 +191,24 @@ mod tests {
 
     #[test]
     fn the_volume_must_outlast_the_halvings() {
-        let size = |minimum, pooling| config(pooling).with_minimum_size(minimum).mistakes().len();
+        let size = |minimum, pooling| config(pooling).with_minimum_size(minimum).validate().len();
         assert_eq!([size(4, false), size(3, false), size(4, true), size(3, true)], [0, 1, 0, 1]);
         let scales = |num_scales, pooling| MultiScalePatchDiscriminatorConfig { num_scales, ..config(pooling) };
-        assert_eq!(scales(1000, false).mistakes().len(), 2);
-        assert_eq!(scales(0, true).mistakes()[0].0, "num_scales");
+        assert_eq!(keys(scales(1000, false).validate()), ["num_scales"]);
+        assert_eq!(keys(scales(0, true).validate()), ["num_scales"]);
+        let layers = MultiScalePatchDiscriminatorConfig::new(6, PatchDiscriminatorConfig::new(1, 2)).validate();
+        assert_eq!(keys(layers), ["num_scales", "minimum_size"]);
+    }
+
+    #[test]
+    fn every_scale_takes_the_smallest_volume_that_fits() {
+        let device = Device::flex();
+        for average_pooling in [false, true] {
+            let config = config(average_pooling);
+            let error = config.check_input([1, 1, 2, 64, 64]).unwrap_err();
+            let ShapeError::TooSmall { least, .. } = error else { panic!("{error}") };
+            config.init(&device).forward(Tensor::zeros([1, 1, least, least, least], &device));
+            assert!(config.check_input([1, 1, least - 1, 64, 64]).is_err());
+        }
     }
 }

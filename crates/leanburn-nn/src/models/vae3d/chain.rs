@@ -3,9 +3,10 @@
 use burn::tensor::Device;
 use leanburn_ops::Activation;
 
-use super::Vae3dConfig;
+use super::config::Vae3dConfig;
 use crate::blocks::{AttentionBlockConfig, Conv3dConfig, Downsample, GroupNormConfig, ResBlockConfig, Upsample};
-use crate::models::{Block, Chain, Out};
+use crate::models::autoencoder_kl::{Block, Out};
+use crate::models::chain::Chain;
 
 /// Convolution, levels from fine to coarse with a strided convolution between them, middle, out.
 pub(super) fn encoder(config: &Vae3dConfig, channels_out: usize, device: &Device) -> Chain<Block> {

@@ -1,11 +1,11 @@
 //! Configuration of the voxel autoencoder, and what can be wrong with it.
 
 use burn::config::Config;
-use burn::tensor::Device;
+use leanburn_common::{Validation, ValidationError};
 
-use super::Vae3d;
 use crate::blocks::VectorQuantizerConfig;
-use crate::models::{ShapeError, refuse};
+use crate::models::shape_error::ShapeError;
+use crate::validation::Rules;
 
 /// Configuration of [`Vae3d`].
 ///
@@ -70,55 +70,48 @@ impl Vae3dConfig {
         Self::new(16, vec![1, 2, 2], 1)
     }
 
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let counts = [
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.counts([
             ("base_channels", self.base_channels),
             ("num_res_blocks", self.num_res_blocks),
             ("in_channels", self.in_channels),
             ("latent_channels", self.latent_channels),
-            ("norm_num_groups", self.norm_num_groups),
-        ];
-        let zeros = counts.into_iter().filter(|(_, count)| *count == 0);
-        let mut mistakes: Vec<_> = zeros.map(|(field, _)| (field, "is 0; give at least 1".to_string())).collect();
-        if !(self.norm_eps.is_finite() && self.norm_eps > 0.0) {
-            mistakes.push(("norm_eps", format!("is {}; give a small positive number, say 1e-5", self.norm_eps)));
-        }
-        self.mistakes_of_levels(&mut mistakes);
+        ]);
+        self.validate_levels(&mut validation);
+        validation.positive("norm_eps", self.norm_eps, "use 1e-5");
         if let Some(codebook) = &self.codebook {
-            mistakes.extend(codebook.mistakes());
-            if codebook.embedding_dim != self.latent_channels {
-                let (found, expected) = (codebook.embedding_dim, self.latent_channels);
-                mistakes
-                    .push(("codebook", format!("has {found} channels; latent_channels is {expected}, give as many")));
-            }
+            validation.extend_below("codebook", codebook.validate());
+            validation.check_together(
+                codebook.embedding_dim == self.latent_channels,
+                &["latent_channels"],
+                "codebook.embedding_dim",
+                "as many channels as the latent has",
+                format!("{} for {} latent channels", codebook.embedding_dim, self.latent_channels),
+                format!("set `embedding_dim` to {}", self.latent_channels),
+            );
         }
-        mistakes
+        validation.errors()
     }
 
-    fn mistakes_of_levels(&self, mistakes: &mut Vec<(&'static str, String)>) {
+    fn validate_levels(&self, validation: &mut Validation) {
+        validation.levels("channel_mult", &self.channel_mult);
+        let multiplied = |mult: &usize| self.base_channels.saturating_mul(*mult);
+        let channels: Vec<usize> = self.channel_mult.iter().map(multiplied).collect();
+        validation.groups("norm_num_groups", self.norm_num_groups, "channel_mult", &channels);
         let levels = self.channel_mult.len();
-        if levels == 0 {
-            mistakes.push(("channel_mult", "is empty; give at least one level".to_string()));
-        }
-        let groups = self.norm_num_groups.max(1);
-        for (level, mult) in self.channel_mult.iter().enumerate() {
-            let channels = self.base_channels.checked_mul(*mult).filter(|channels| *channels > 0);
-            if channels.is_none_or(|channels| !channels.is_multiple_of(groups)) {
-                let message = format!(
-                    "level {level} has {} x {mult} channels; norm_num_groups = {groups} must divide it",
-                    self.base_channels
-                );
-                mistakes.push(("channel_mult", message));
-            }
-        }
-        if levels > 0 && self.strides.len() != levels - 1 {
-            let message = format!("has {} entries for {levels} levels; give {}", self.strides.len(), levels - 1);
-            mistakes.push(("strides", message));
-        }
-        if self.strides.iter().flatten().any(|stride| *stride == 0) || self.downsampling().is_none() {
-            mistakes.push(("strides", format!("are {:?}; give small positive numbers", self.strides)));
-        }
+        validation.check_together(
+            levels == 0 || self.strides.len() == levels - 1,
+            &["channel_mult"],
+            "strides",
+            "one entry less than `channel_mult` has",
+            format!("{} entries for {levels} levels", self.strides.len()),
+            "give the strides between each level and the next, as in [[1, 2, 2], [2, 2, 2]]",
+        );
+        let sound = self.strides.iter().flatten().all(|stride| *stride > 0) && self.downsampling().is_some();
+        validation.check(sound, "strides", "small positive numbers", format!("{:?}", self.strides), "use 1 or 2");
     }
 
     /// By how much depth, height and width of the latent are smaller than those of the volume; `None` if that is no number.
@@ -140,64 +133,43 @@ impl Vae3dConfig {
     ///
     /// [`ShapeError`] says what is wrong and which volumes fit.
     pub fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
-        let [_, found, volume @ ..] = shape;
-        if found != self.in_channels {
-            return Err(ShapeError::Channels { expected: self.in_channels, found });
-        }
         let multiples = self.downsampling().unwrap_or([usize::MAX; 3]).map(|multiple| multiple.max(1));
-        let fits = |axis: usize| volume[axis] > 0 && volume[axis].is_multiple_of(multiples[axis]);
-        if (0..3).all(fits) {
-            return Ok(());
-        }
-        Err(ShapeError::Axes { found: volume, multiples })
-    }
-
-    /// Makes the model, weights distributed as PyTorch's defaults.
-    ///
-    /// # Panics
-    ///
-    /// Panics with the [mistakes](Self::mistakes) if there are any.
-    pub fn init(&self, device: &Device) -> Vae3d {
-        refuse("Vae3d", &self.mistakes());
-        Vae3d::new(self, device)
+        ShapeError::unless_multiples(shape, self.in_channels, multiples)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validation::keys;
 
     fn valid() -> Vae3dConfig {
         Vae3dConfig::ultra_lightweight()
     }
 
     #[test]
-    fn each_mistake_is_found() {
-        let fields =
-            |config: Vae3dConfig| -> Vec<_> { config.mistakes().into_iter().map(|(field, _)| field).collect() };
+    fn each_error_is_found() {
+        let fields = |config: Vae3dConfig| keys(config.validate());
         for preset in [valid(), Vae3dConfig::lightweight(), Vae3dConfig::standard()] {
             assert!(fields(preset).is_empty());
         }
         assert_eq!(fields(valid().with_in_channels(0)), ["in_channels"]);
         assert_eq!(fields(valid().with_latent_channels(0)), ["latent_channels"]);
         assert_eq!(fields(valid().with_norm_num_groups(0)), ["norm_num_groups"]);
-        assert_eq!(fields(valid().with_norm_num_groups(32)), ["channel_mult"]);
+        assert_eq!(fields(valid().with_norm_num_groups(32)), ["norm_num_groups"]);
         assert_eq!(fields(valid().with_norm_eps(-1.0)), ["norm_eps"]);
         assert_eq!(fields(valid().with_strides(vec![[1, 2, 2]])), ["strides"]);
         assert_eq!(fields(valid().with_strides(vec![[1, 0, 2], [2; 3]])), ["strides"]);
         assert_eq!(fields(valid().with_strides(vec![[usize::MAX; 3], [2; 3]])), ["strides"]);
         let codebook = |channels| valid().with_codebook(Some(VectorQuantizerConfig::new(16, channels)));
         assert!(fields(codebook(4)).is_empty());
-        assert_eq!(fields(codebook(3)), ["codebook"]);
-        assert_eq!(fields(codebook(0)), ["embedding_dim", "codebook"]);
+        assert_eq!(fields(codebook(3)), ["codebook.embedding_dim"]);
+        assert_eq!(fields(codebook(0)), ["codebook.embedding_dim"; 2]);
         assert_eq!(fields(Vae3dConfig::new(8, vec![], 1)), ["channel_mult"]);
         assert_eq!(fields(Vae3dConfig::new(8, vec![1, 0, 1], 1)), ["channel_mult"]);
-        assert_eq!(fields(Vae3dConfig::new(8, vec![1, usize::MAX, 1], 1)), ["channel_mult"]);
+        assert_eq!(fields(Vae3dConfig::new(8, vec![1, usize::MAX, 1], 1)), ["channel_mult", "norm_num_groups"]);
         assert_eq!(fields(Vae3dConfig::new(8, vec![1, 1, 1], 0)), ["num_res_blocks"]);
-        assert_eq!(
-            fields(Vae3dConfig::new(0, vec![1; 3], 1)),
-            ["base_channels", "channel_mult", "channel_mult", "channel_mult"]
-        );
+        assert_eq!(fields(Vae3dConfig::new(0, vec![1; 3], 1)), ["base_channels"]);
     }
 
     #[test]
@@ -209,7 +181,7 @@ mod tests {
             assert!(valid().check_input([1, 4, depth, height, width]).is_err());
         }
         let error = valid().check_input([1, 4, 3, 4, 0]).unwrap_err();
-        assert_eq!(error, ShapeError::Axes { found: [3, 4, 0], multiples: [2, 4, 4] });
+        assert_eq!(error, ShapeError::Volume { found: [3, 4, 0], multiples: [2, 4, 4] });
         assert!(error.to_string().contains("pad it to [4, 4, 4] or crop it to [2, 4, 4]"), "{error}");
     }
 }

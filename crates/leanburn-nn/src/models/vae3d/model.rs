@@ -2,13 +2,15 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, assert_shape};
+use leanburn_common::panic_if_invalid;
 use leanburn_ops::ResidencyPolicy;
 
-use super::Vae3dConfig;
 use super::chain::{decoder, encoder};
+use super::config::Vae3dConfig;
 use crate::blocks::{Conv3d, Conv3dConfig, VectorQuantizer};
-use crate::models::autoencoder_kl::{deviation, sample};
-use crate::models::{Block, Chain};
+use crate::models::autoencoder_kl::{Block, deviation, sample};
+use crate::models::chain::Chain;
+use crate::segmented::segmented;
 use crate::weights::MonaiWeights;
 
 /// Variational autoencoder of voxels; see [`Vae3dConfig`] for an example.
@@ -17,7 +19,7 @@ use crate::weights::MonaiWeights;
 ///
 /// # Memory
 ///
-/// Held for backward: what the segments keep, which the residency policy decides; with every segment recomputed, one
+/// Saved for backward: what the segments keep, which the residency policy decides; with every segment recomputed, one
 /// volume of channels for each segment. Segments are levels and the blocks in them.
 #[derive(Module, Debug)]
 pub struct Vae3d {
@@ -32,37 +34,31 @@ pub struct Vae3d {
     residency: ResidencyPolicy,
 }
 
-impl Vae3d {
-    pub(super) fn new(config: &Vae3dConfig, device: &Device) -> Self {
-        let pointwise = || Conv3dConfig::new([config.latent_channels; 2], 1).init(device);
-        let features = if config.codebook.is_some() { 1 } else { 2 };
-        Self {
-            encoder: encoder(config, features * config.latent_channels, device),
+impl Vae3dConfig {
+    /// Makes the model, weights distributed as PyTorch's defaults.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
+    pub fn init(&self, device: &Device) -> Vae3d {
+        panic_if_invalid("Vae3d", &self.validate());
+        let pointwise = || Conv3dConfig::new([self.latent_channels; 2], 1).init(device);
+        let features = if self.codebook.is_some() { 1 } else { 2 };
+        Vae3d {
+            encoder: encoder(self, features * self.latent_channels, device),
             quant_conv: pointwise(),
-            quantizer: config.codebook.as_ref().map(|codebook| codebook.init(device)),
+            quantizer: self.codebook.as_ref().map(|codebook| codebook.init(device)),
             post_quant_conv: pointwise(),
-            decoder: decoder(config, device),
-            config: config.clone(),
+            decoder: decoder(self, device),
+            config: self.clone(),
             residency: ResidencyPolicy::default(),
         }
     }
+}
 
-    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
-    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
-        self.residency = residency;
-        self
-    }
+segmented!(Vae3d, Vae3dConfig);
 
-    /// Which segments keep their intermediate results.
-    pub fn residency(&self) -> &ResidencyPolicy {
-        &self.residency
-    }
-
-    /// What the model was made from.
-    pub fn config(&self) -> &Vae3dConfig {
-        &self.config
-    }
-
+impl Vae3d {
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
         let quantizer = self.quantizer.iter().map(|_| "quantizer".to_string()).collect();
@@ -118,7 +114,7 @@ impl Vae3d {
     }
 
     /// `mean + sigma * noise`, standard normal noise from the device's generator; see
-    /// [`AutoencoderKl::sample`](crate::models::AutoencoderKl::sample).
+    /// [`AutoencoderKl::sample`](crate::models::AutoencoderKl::sample), also for the shapes.
     pub fn sample(&self, mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> {
         sample(mean, sigma)
     }
@@ -138,6 +134,10 @@ impl Vae3d {
     }
 
     /// The volume of the mean of the latent, or of its vectors of the codebook: no noise.
+    ///
+    /// # Shapes
+    ///
+    /// - input and output: `[batch_size, in_channels, depth, height, width]`
     pub fn reconstruct(&self, x: Tensor<5>) -> Tensor<5> {
         match self.quantizer {
             Some(_) => self.decode(self.quantize(x).0),
@@ -146,6 +146,10 @@ impl Vae3d {
     }
 
     /// Encodes, samples and decodes: the reconstruction, and mean and deviation of the latent.
+    ///
+    /// # Shapes
+    ///
+    /// Those of [`reconstruct`](Self::reconstruct) and [`encode`](Self::encode).
     ///
     /// # Panics
     ///

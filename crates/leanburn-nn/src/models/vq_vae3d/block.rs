@@ -8,7 +8,7 @@ use crate::blocks::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig
 
 /// One block of the chain. A ReLU follows each of them but the last of encoder and decoder.
 #[derive(Module, Debug)]
-#[expect(clippy::large_enum_variant, reason = "handles to parameters, nothing beside the parameters")]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
 pub enum VqBlock {
     /// Convolution.
     Conv(VqConv),
@@ -48,7 +48,7 @@ pub struct VqTransposed {
 ///
 /// # Memory
 ///
-/// Held for backward: the input, the result of the first convolution, and the output.
+/// Saved for backward: the input, the result of the first convolution, and the output.
 #[derive(Module, Debug)]
 pub struct VqResidual {
     conv1: Conv3d,

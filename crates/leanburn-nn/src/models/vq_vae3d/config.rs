@@ -1,11 +1,11 @@
 //! Configuration of the discrete autoencoder, and what can be wrong with it.
 
 use burn::config::Config;
-use burn::tensor::Device;
+use leanburn_common::{Validation, ValidationError};
 
-use super::VqVae3d;
 use crate::blocks::VectorQuantizerConfig;
-use crate::models::{ShapeError, refuse};
+use crate::models::shape_error::ShapeError;
+use crate::validation::Rules;
 
 /// Configuration of [`VqVae3d`], the options of MONAI's `VQVAE` without dropout.
 ///
@@ -48,31 +48,23 @@ pub struct VqVae3dConfig {
 }
 
 impl VqVae3dConfig {
-    /// Everything that is wrong with the configuration: the field, and what to do about it.
-    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut counts = vec![("in_channels", self.in_channels), ("out_channels", self.out_channels)];
-        counts.extend(self.channels.iter().map(|channels| ("channels", *channels)));
-        counts.extend(self.num_res_channels.iter().map(|channels| ("num_res_channels", *channels)));
-        counts.extend(self.downsample[..3].iter().map(|option| ("downsample", *option)));
-        counts.extend(self.upsample[..3].iter().map(|option| ("upsample", *option)));
-        let zeros = counts.into_iter().filter(|(_, count)| *count == 0);
-        let mut mistakes: Vec<_> = zeros.map(|(field, _)| (field, "has a 0; give at least 1".to_string())).collect();
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.counts([("in_channels", self.in_channels), ("out_channels", self.out_channels)]);
+        validation.levels("channels", &self.channels);
         let levels = self.channels.len();
-        if !(1..=16).contains(&levels) {
-            mistakes.push(("channels", format!("has {levels} levels; give 1 to 16")));
-        }
-        if self.num_res_channels.len() != levels {
-            let found = self.num_res_channels.len();
-            let message = format!("has {found} entries; channels has {levels}, give one for each");
-            mistakes.push(("num_res_channels", message));
-        }
-        if self.upsample[4] >= self.upsample[0].max(1) {
-            let [stride, .., padding_out] = self.upsample;
-            let message = format!("has an output padding of {padding_out}; give less than the stride, {stride}");
-            mistakes.push(("upsample", message));
-        }
-        mistakes.extend(self.quantizer.mistakes());
-        mistakes
+        validation.one_per_level("num_res_channels", self.num_res_channels.len(), "channels", levels);
+        self.num_res_channels.iter().for_each(|channels| validation.count("num_res_channels", *channels));
+        self.downsample[..3].iter().for_each(|option| validation.count("downsample", *option));
+        self.upsample[..3].iter().for_each(|option| validation.count("upsample", *option));
+        let [stride, .., padding_out] = self.upsample;
+        let found = format!("an output padding of {padding_out} with a stride of {stride}");
+        let expected = "an output padding below the stride";
+        validation.check(padding_out < stride.max(1), "upsample", expected, found, "use an output padding of 0");
+        validation.extend_below("quantizer", self.quantizer.validate());
+        validation.errors()
     }
 
     /// By how much each axis of the latent is smaller than that of the volume; `None` if that is no number.
@@ -94,7 +86,7 @@ impl VqVae3dConfig {
             true => Ok(()),
             false => {
                 let multiple = self.downsampling().unwrap_or(usize::MAX).max(1);
-                Err(ShapeError::Axes { found: volume, multiples: [multiple; 3] })
+                Err(ShapeError::Volume { found: volume, multiples: [multiple; 3] })
             }
         }
     }
@@ -115,24 +107,17 @@ impl VqVae3dConfig {
         let latent = levels().try_fold(length, |length, _| down(length));
         latent.and_then(|latent| levels().try_fold(latent, |length, _| up(length))) == Some(length)
     }
-
-    /// Makes the model, weights distributed as PyTorch's defaults.
-    ///
-    /// # Panics
-    ///
-    /// Panics with the [mistakes](Self::mistakes) if there are any.
-    pub fn init(&self, device: &Device) -> VqVae3d {
-        refuse("VqVae3d", &self.mistakes());
-        VqVae3d::new(self, device)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
+    use crate::validation::keys;
 
     #[test]
-    fn volumes_come_back_in_their_own_shape_or_are_refused() {
+    fn volumes_come_back_in_their_own_shape_or_are_rejected() {
         let config = VqVae3dConfig::new(vec![4, 4], vec![4, 4], VectorQuantizerConfig::new(4, 4));
         for length in 0..17 {
             assert_eq!(config.check_input([1, 1, 8, 8, length]).is_ok(), length > 0 && length % 4 == 0, "{length}");
@@ -146,11 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_found() {
+    fn each_error_is_found() {
         let codebook = || VectorQuantizerConfig::new(16, 8);
         let valid = || VqVae3dConfig::new(vec![4, 8], vec![4, 8], codebook());
-        let fields =
-            |config: VqVae3dConfig| -> Vec<_> { config.mistakes().into_iter().map(|(field, _)| field).collect() };
+        let fields = |config: VqVae3dConfig| keys(config.validate());
         assert!(fields(valid()).is_empty());
         assert_eq!(fields(valid().with_in_channels(0).with_out_channels(0)), ["in_channels", "out_channels"]);
         assert_eq!(fields(valid().with_downsample([0, 4, 1, 1])), ["downsample"]);
@@ -161,6 +145,6 @@ mod tests {
         assert_eq!(fields(VqVae3dConfig::new(vec![4, 0], vec![4, 0], codebook())), ["channels", "num_res_channels"]);
         assert_eq!(fields(VqVae3dConfig::new(vec![4, 8], vec![4], codebook())), ["num_res_channels"]);
         let none = VectorQuantizerConfig::new(0, 8);
-        assert_eq!(fields(VqVae3dConfig::new(vec![4, 8], vec![4, 8], none)), ["num_embeddings"]);
+        assert_eq!(fields(VqVae3dConfig::new(vec![4, 8], vec![4, 8], none)), ["quantizer.num_embeddings"]);
     }
 }

@@ -2,12 +2,14 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, assert_shape};
+use leanburn_common::panic_if_invalid;
 use leanburn_ops::ResidencyPolicy;
 
-use super::block::{VqResidual, downsample, plain, upsample};
-use super::{VqBlock, VqVae3dConfig};
+use super::block::{VqBlock, VqResidual, downsample, plain, upsample};
+use super::config::VqVae3dConfig;
 use crate::blocks::VectorQuantizer;
-use crate::models::Chain;
+use crate::models::chain::Chain;
+use crate::segmented::segmented;
 use crate::weights::MonaiWeights;
 
 /// Autoencoder with a discrete latent space; see [`VqVae3dConfig`] for an example.
@@ -16,7 +18,7 @@ use crate::weights::MonaiWeights;
 ///
 /// # Memory
 ///
-/// Held for backward: what the segments keep, which the residency policy decides. Segments are levels and the blocks in
+/// Saved for backward: what the segments keep, which the residency policy decides. Segments are levels and the blocks in
 /// them, and `quantizer`.
 #[derive(Module, Debug)]
 pub struct VqVae3d {
@@ -29,33 +31,27 @@ pub struct VqVae3d {
     residency: ResidencyPolicy,
 }
 
-impl VqVae3d {
-    pub(super) fn new(config: &VqVae3dConfig, device: &Device) -> Self {
-        Self {
-            encoder: encoder(config, device),
-            quantizer: config.quantizer.init(device),
-            decoder: decoder(config, device),
-            config: config.clone(),
+impl VqVae3dConfig {
+    /// Makes the model, weights distributed as PyTorch's defaults.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
+    pub fn init(&self, device: &Device) -> VqVae3d {
+        panic_if_invalid("VqVae3d", &self.validate());
+        VqVae3d {
+            encoder: encoder(self, device),
+            quantizer: self.quantizer.init(device),
+            decoder: decoder(self, device),
+            config: self.clone(),
             residency: ResidencyPolicy::default(),
         }
     }
+}
 
-    /// Sets which segments keep their intermediate results; results and gradients do not depend on it.
-    pub fn with_residency(mut self, residency: ResidencyPolicy) -> Self {
-        self.residency = residency;
-        self
-    }
+segmented!(VqVae3d, VqVae3dConfig);
 
-    /// Which segments keep their intermediate results.
-    pub fn residency(&self) -> &ResidencyPolicy {
-        &self.residency
-    }
-
-    /// What the model was made from.
-    pub fn config(&self) -> &VqVae3dConfig {
-        &self.config
-    }
-
+impl VqVae3d {
     /// The codebook.
     pub fn quantizer(&self) -> &VectorQuantizer {
         &self.quantizer
@@ -82,17 +78,27 @@ impl VqVae3d {
         self.encoder.forward(x, &self.residency, VqBlock::forward)
     }
 
-    /// The quantised latent and the commitment loss; see [`VectorQuantizer::forward`].
+    /// The quantised latent and the commitment loss; see [`VectorQuantizer::forward`], also for the shapes.
     pub fn quantize(&self, latent: Tensor<5>) -> (Tensor<5>, Tensor<1>) {
         self.residency.run("quantizer", &self.quantizer, latent, VectorQuantizer::forward)
     }
 
-    /// The codes of a volume, `[batch_size, ..]` without channels.
+    /// The codes of a volume.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - output: `[batch_size, ..]`, axes as of [`encode`](Self::encode), no channels
     pub fn index_quantize(&self, x: Tensor<5>) -> Tensor<4, Int> {
         self.quantizer.codes(self.encode(x))
     }
 
     /// The volume of a latent.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, embedding_dim, depth, height, width]`
+    /// - output: `[batch_size, out_channels, ..]`, each axis doubled once a level with the default convolutions
     pub fn decode(&self, latent: Tensor<5>) -> Tensor<5> {
         let embedding_dim = self.config.quantizer.embedding_dim;
         assert_shape!(latent, [_, embedding_dim, ..]);
@@ -100,11 +106,21 @@ impl VqVae3d {
     }
 
     /// The volume of codes.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, depth, height, width]`
+    /// - output: as of [`decode`](Self::decode)
     pub fn decode_samples(&self, codes: Tensor<4, Int>) -> Tensor<5> {
         self.decode(self.quantizer.embed(codes))
     }
 
     /// Encodes, quantises and decodes: the reconstruction and the commitment loss.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - outputs: `[batch_size, out_channels, depth, height, width]` and `[1]`
     pub fn forward(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<1>) {
         let (latent, loss) = self.quantize(self.encode(x));
         (self.decode(latent), loss)

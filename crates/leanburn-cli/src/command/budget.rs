@@ -1,0 +1,78 @@
+//! The arguments that say how much memory there is.
+
+use clap::Args;
+use leanburn_common::Bytes;
+use leanburn_plan::catalogue::Device;
+use leanburn_systems::planning::Budget;
+
+use crate::error::{CommandError, Result};
+
+/// What a plan is held against.
+#[derive(Debug, Default, Clone, Args)]
+pub struct BudgetArguments {
+    /// Memory that may be used, such as 24GiB or 900MiB.
+    #[arg(long, value_name = "BYTES")]
+    pub budget: Option<Bytes>,
+    /// A graphics card, such as rtx-4090: its memory is the budget. `all`, with `plan`: a table of every card.
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
+    /// Share of the budget that may be used, from 0 to 1; the guides' rule of thumb is 0.7.
+    #[arg(long)]
+    pub fraction: Option<f64>,
+}
+
+impl BudgetArguments {
+    /// The budget that the arguments come to.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::Arguments`] with everything that is wrong.
+    pub fn resolve(&self) -> Result<Budget> {
+        let mut errors = Vec::new();
+        let mut error = |argument: &str, what: String| errors.push((argument.to_string(), what));
+        let gpu = match self.gpu.as_deref().map(Device::find) {
+            None => None,
+            Some(Ok(gpu)) => Some(gpu),
+            Some(Err(unknown)) => {
+                error("--gpu", unknown.to_string());
+                None
+            }
+        };
+        if self.gpu.is_some() && self.budget.is_some() {
+            error("--budget", "contradicts --gpu; give one of them, and --fraction for a part of it".into());
+        }
+        if self.budget == Some(Bytes(0)) {
+            error("--budget", "is nothing; give a size such as 24GiB".into());
+        }
+        match self.fraction {
+            Some(fraction) if !(fraction > 0.0 && fraction <= 1.0) => {
+                error("--fraction", format!("is {fraction}; give a number above 0 and at most 1, such as 0.7"));
+            }
+            Some(_) if self.gpu.is_none() && self.budget.is_none() => {
+                error("--fraction", "is a share of nothing; give --budget or --gpu too".into());
+            }
+            _ => {}
+        }
+        if !errors.is_empty() {
+            return Err(CommandError::Arguments { errors, remedy: "`--help` shows every argument" });
+        }
+        let whole = match (self.budget, gpu) {
+            (Some(budget), _) => Budget::of(budget),
+            (None, Some(card)) => Budget::of_card(card),
+            (None, None) => Budget::default(),
+        };
+        Ok(whole.share(self.fraction.unwrap_or(1.0)))
+    }
+}
+
+/// The memory of a budget, which must be known.
+///
+/// # Errors
+///
+/// [`CommandError::Arguments`] with how to say it.
+pub fn required(budget: &Budget) -> Result<Bytes> {
+    budget.size.ok_or_else(|| CommandError::Arguments {
+        errors: vec![("--budget".to_string(), "is missing; a fit needs it, or --gpu".to_string())],
+        remedy: "such as `--budget 24GiB` or `--gpu rtx-4090`",
+    })
+}

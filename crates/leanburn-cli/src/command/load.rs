@@ -1,0 +1,26 @@
+//! Reading the configuration that a command is about.
+
+use std::path::Path;
+
+use leanburn_systems::guide_config::GuideConfig;
+use leanburn_systems::{Config, SystemError};
+
+use crate::error::Result;
+
+/// Reads a configuration of ours or, of a guide's, one of a system that is modelled; another one that is known is named.
+pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
+    match GuideConfig::load(path) {
+        Ok(guide) if !guide.kind.is_modelled() => Err(SystemError::Input {
+            subject: path.display().to_string(),
+            expected: "a configuration of an autoencoder or a forecaster".into(),
+            found: format!("{}; not modelled yet: {}", guide.kind.describe(), guide.not_modelled.join(", ")),
+            remedy: format!("`leanburn calc --config {}` estimates it by the rule of thumb", path.display()),
+        }
+        .into()),
+        _ => {
+            let mut config = Config::load(path, set)?;
+            config.resolve_device();
+            Ok(config)
+        }
+    }
+}

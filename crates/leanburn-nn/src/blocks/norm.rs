@@ -1,0 +1,81 @@
+//! The norms that a configuration can name.
+
+use burn::module::Module;
+use burn::nn::Initializer;
+use burn::tensor::{Device, Tensor};
+use leanburn_ops::{activate, group_norm_act};
+use serde::{Deserialize, Serialize};
+
+use super::activation::Activation;
+use super::batch_norm::{BatchNorm3d, BatchNorm3dConfig};
+use super::group_norm::{GroupNorm, GroupNormConfig};
+use super::instance_norm::InstanceNorm;
+
+/// The norm behind a convolution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormConfig {
+    /// Over the batch, with running estimates.
+    #[default]
+    Batch,
+    /// Of each channel of each item, without parameters.
+    Instance,
+    /// Of groups of channels of each item; the number of groups.
+    Group(usize),
+    /// No norm.
+    None,
+}
+
+impl NormConfig {
+    /// Makes the norm of a number of channels; `batch_scale` is the distribution of a batch norm's scale.
+    pub(crate) fn init(self, num_channels: usize, batch_scale: Initializer, device: &Device) -> Option<Norm> {
+        match self {
+            Self::Batch => {
+                Some(Norm::Batch(BatchNorm3dConfig::new(num_channels).with_initializer(batch_scale).init(device)))
+            }
+            Self::Instance => Some(Norm::Instance(InstanceNorm::new(1e-5))),
+            Self::Group(groups) => Some(Norm::Group(GroupNormConfig::new(groups, num_channels).init(device))),
+            Self::None => None,
+        }
+    }
+}
+
+/// A norm of one of the kinds of [`NormConfig`].
+#[derive(Module, Debug)]
+pub enum Norm {
+    /// Over the batch.
+    Batch(BatchNorm3d),
+    /// Of each channel of each item.
+    Instance(InstanceNorm),
+    /// Of groups of channels of each item.
+    Group(GroupNorm),
+}
+
+impl Norm {
+    /// The norm and the activation behind it, as one operation where they can be.
+    ///
+    /// # Shapes
+    ///
+    /// - input and output: `[batch_size, num_channels, depth, height, width]`
+    pub fn forward(&self, x: Tensor<5>, activation: Activation) -> Tensor<5> {
+        let (x, norm) = self.fold(x);
+        match norm {
+            Some(norm) => group_norm_act(x, norm, activation.into()),
+            None => activate(x, activation.into()),
+        }
+    }
+
+    /// The volume, and the norm for an operation that it can be folded into; or the normalised volume.
+    ///
+    /// A norm over the batch is no part of an operation.
+    pub(crate) fn fold(&self, x: Tensor<5>) -> (Tensor<5>, Option<leanburn_ops::Norm>) {
+        match self {
+            Self::Batch(norm) => (norm.forward(x), None),
+            Self::Instance(norm) => {
+                let channels = x.dims()[1];
+                (x, Some(norm.norm(channels)))
+            }
+            Self::Group(norm) => (x, Some(norm.norm())),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The U-Net itself.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, assert_shape};
+use leanburn_common::panic_if_invalid;
+use leanburn_ops::ResidencyPolicy;
+
+use super::config::UNet3dConfig;
+use super::decoder::UNetDecoder;
+use super::unit::UNetUnit;
+use crate::segmented::segmented;
+
+/// U-Net with residual units; see [`UNet3dConfig`] for an example.
+///
+/// Equal to MONAI's `UNet`.
+///
+/// # Memory
+///
+/// Saved for backward: of a residual unit its input and what each convolution gives; of a transposed convolution what it
+/// gives. With every segment recomputed, what each segment gives. The finest level costs by far the most. Segments are
+/// `encoder.level_0`, .., `bottom`, .., `decoder.level_0`.
+#[derive(Module, Debug)]
+pub struct UNet3d {
+    levels: Vec<UNetLevel>,
+    #[module(skip)]
+    config: UNet3dConfig,
+    #[module(skip)]
+    residency: ResidencyPolicy,
+}
+
+/// One level.
+#[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
+pub enum UNetLevel {
+    /// Every level but the coarsest.
+    Sides(UNetSides),
+    /// The coarsest level.
+    Bottom(UNetBottom),
+}
+
+/// The way down and the way up of a level.
+#[derive(Module, Debug)]
+pub struct UNetSides {
+    encoder: UNetUnit,
+    decoder: UNetDecoder,
+}
+
+/// The coarsest level.
+#[derive(Module, Debug)]
+pub struct UNetBottom {
+    bottom: UNetUnit,
+}
+
+impl UNet3dConfig {
+    /// Makes the model, weights distributed as PyTorch's defaults.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
+    pub fn init(&self, device: &Device) -> UNet3d {
+        panic_if_invalid("UNet3d", &self.validate());
+        let last = self.channels.len() - 1;
+        let levels = (0..=last).map(|level| {
+            let width = self.channels[level];
+            let finer = if level == 0 { self.in_channels } else { self.channels[level - 1] };
+            if level == last {
+                let bottom = UNetUnit::new([finer, width], [1; 3], self, device);
+                return UNetLevel::Bottom(UNetBottom { bottom });
+            }
+            // the levels in between give as many channels upwards as they got from above
+            let below = if level + 1 == last { self.channels[last] } else { width };
+            let channels_out = if level == 0 { self.out_channels } else { finer };
+            UNetLevel::Sides(UNetSides {
+                encoder: UNetUnit::new([finer, width], self.strides[level], self, device),
+                decoder: UNetDecoder::new([width + below, channels_out], level, self, device),
+            })
+        });
+        UNet3d { levels: levels.collect(), config: self.clone(), residency: ResidencyPolicy::default() }
+    }
+}
+
+segmented!(UNet3d, UNet3dConfig);
+
+impl UNet3d {
+    /// Names of the segments in order of execution.
+    pub fn segments(&self) -> Vec<String> {
+        let sides = 0..self.levels.len() - 1;
+        let (down, up) = (sides.clone().map(encoder_name), sides.rev().map(decoder_name));
+        down.chain([BOTTOM.to_string()]).chain(up).collect()
+    }
+
+    /// The logits of each class at each voxel.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - output: `[batch_size, out_channels, depth, height, width]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the input has other than `in_channels` channels, or an axis that is no multiple of its
+    /// [downsampling](UNet3dConfig::downsampling); [`check_input`](UNet3dConfig::check_input) says which are.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let in_channels = self.config.in_channels;
+        assert_shape!(x, [_, in_channels, ..]);
+        if let Err(error) = self.config.check_input(x.dims()) {
+            panic!("UNet3d: {error}");
+        }
+        let (mut h, mut skips) = (x, Vec::with_capacity(self.levels.len()));
+        for (index, level) in self.levels.iter().enumerate() {
+            match level {
+                UNetLevel::Sides(UNetSides { encoder, decoder }) => {
+                    h = self.residency.run(&encoder_name(index), encoder, h, UNetUnit::forward);
+                    skips.push((decoder, h.clone()));
+                }
+                UNetLevel::Bottom(UNetBottom { bottom }) => {
+                    h = self.residency.run(BOTTOM, bottom, h, UNetUnit::forward);
+                }
+            }
+        }
+        while let Some((decoder, skip)) = skips.pop() {
+            let up = |decoder: &UNetDecoder, (skip, below)| decoder.forward(skip, below);
+            h = self.residency.run(&decoder_name(skips.len()), decoder, (skip, h), up);
+        }
+        h
+    }
+}
+
+const BOTTOM: &str = "bottom";
+
+fn encoder_name(level: usize) -> String {
+    format!("encoder.level_{level}")
+}
+
+fn decoder_name(level: usize) -> String {
+    format!("decoder.level_{level}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_named_in_order_of_execution() {
+        let model = UNet3dConfig::new(1, 2, vec![2, 4, 4], vec![[2; 3]; 2]).init(&Device::flex());
+        let expected = ["encoder.level_0", "encoder.level_1", "bottom", "decoder.level_1", "decoder.level_0"];
+        assert_eq!(model.segments(), expected);
+    }
+
+    #[test]
+    #[should_panic = "pad it to [4, 4, 8] or crop it to [4, 4, 4]"]
+    fn volumes_that_do_not_fit_are_rejected() {
+        let model = UNet3dConfig::new(1, 2, vec![2, 4, 4], vec![[2; 3]; 2]).init(&Device::flex());
+        model.forward(Tensor::zeros([1, 1, 4, 4, 6], &Device::flex()));
+    }
+}

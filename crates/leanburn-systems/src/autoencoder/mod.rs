@@ -1,0 +1,14 @@
+//! The KL autoencoder: MONAI's `AutoencoderKL` in three dimensions, with patch discriminators.
+
+mod build;
+mod discriminator;
+mod objective;
+mod section;
+mod smaller;
+mod system;
+mod trained;
+
+pub use discriminator::{Discriminator, DiscriminatorSection};
+pub use objective::AutoencoderObjectiveSection;
+pub use section::AutoencoderSection;
+pub use trained::trained_model;

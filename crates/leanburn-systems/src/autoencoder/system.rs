@@ -1,0 +1,255 @@
+//! The autoencoder as a system.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor};
+use image::RgbImage;
+use leanburn_common::{Validation, ValidationError};
+use leanburn_data::{Dataset, Progress, SequenceConfig};
+use leanburn_nn::weights::{WeightsError, save_safetensors};
+use leanburn_ops::largest_attention_block;
+use leanburn_plan::Knob;
+use leanburn_train::AutoencoderWorkload;
+
+use super::build::build;
+use super::discriminator::Discriminator;
+use super::section::AutoencoderSection;
+use super::smaller::smaller;
+use crate::error::{Result, SystemError};
+use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
+use crate::picture::comparison;
+use crate::recipe::Recipe;
+use crate::shared::{
+    Context, PerceptualSection, TrainingSection, exhibit, of_section, trained_parameters, validate_volumes,
+};
+use crate::system::{ModelChange, System};
+use crate::yaml::Section;
+
+impl System for AutoencoderSection {
+    type Batch = Tensor<5>;
+    type Data = Arc<Dataset>;
+    type Workload = AutoencoderWorkload<Discriminator>;
+
+    const NAME: &'static str = "autoencoder";
+    const RECIPES: &'static [Recipe] = &[
+        Recipe {
+            name: "mni152-autoencoder",
+            about: "a small autoencoder on one public brain scan: minutes on a CPU",
+            text: include_str!("../../../../configs/mni152-autoencoder.yaml"),
+        },
+        Recipe {
+            name: "autoencoder-24gb",
+            about: "256x256x64 volumes on a 24 GB card: every memory saver on",
+            text: include_str!("../../../../configs/autoencoder-24gb.yaml"),
+        },
+        Recipe {
+            name: "autoencoder-32gb",
+            about: "256x256x64 volumes on a 32 GB card: wider, with a perceptual loss",
+            text: include_str!("../../../../configs/autoencoder-32gb.yaml"),
+        },
+        Recipe {
+            name: "autoencoder-40gb",
+            about: "256x256x64 volumes on a card of 40 GB or more: the best quality",
+            text: include_str!("../../../../configs/autoencoder-40gb.yaml"),
+        },
+    ];
+    const PICTURE: PictureLabel = PictureLabel {
+        name: "reconstruction",
+        caption: "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes",
+    };
+    const CURVES: &'static [Curves] = &[
+        Curves {
+            title: "Reconstruction",
+            y_label: "loss",
+            log_y: true,
+            train: &[("training", "reconstruction")],
+            validation: &[L1],
+        },
+        Curves {
+            title: "Perceptual",
+            y_label: "loss",
+            log_y: true,
+            train: &[("training", "perceptual")],
+            validation: &[],
+        },
+        Curves {
+            title: "Kullback-Leibler divergence",
+            y_label: "nats",
+            log_y: true,
+            train: &[("training", "kl")],
+            validation: &[],
+        },
+        Curves {
+            title: "Adversarial losses",
+            y_label: "loss",
+            log_y: false,
+            train: &[("generator", "generator"), ("discriminator", "discriminator")],
+            validation: &[],
+        },
+    ];
+    const ERRORS: &'static [&'static str] = &[L1];
+    const KNOBS: &'static [&'static str] = &[ATTENTION_BLOCK];
+
+    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+        Self::read_keys(section)
+    }
+
+    fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
+        let objective = &self.training.objective;
+        let mut validation = Validation::default();
+        validation.check_together(
+            self.in_channels == self.out_channels,
+            &["autoencoder.in_channels"],
+            "autoencoder.out_channels",
+            "as many channels as come in, since the two are compared",
+            format!("{}, where in_channels is {}", self.out_channels, self.in_channels),
+            "set both to the same number",
+        );
+        validation.check(
+            objective.discriminator.is_some() || objective.adversarial_start_step == 0,
+            "autoencoder.training.adversarial_start_step",
+            "a `discriminator` section",
+            "a start of the adversarial loss, but no `discriminator`",
+            "add `discriminator:` to the training section, or remove `adversarial_start_step`",
+        );
+        check_grid(self, context, &mut validation);
+        let discriminator = objective.discriminator.iter();
+        let discriminator = discriminator.flat_map(|section| section.validate(context, self.out_channels)).collect();
+        let model = of_section(self.model().validate(), Self::NAME, &FIELDS);
+        [model, validation.errors(), discriminator, objective.perceptual.validate(Self::NAME)].concat()
+    }
+
+    fn training(&self) -> &TrainingSection {
+        &self.training.common
+    }
+
+    fn training_mut(&mut self) -> &mut TrainingSection {
+        &mut self.training.common
+    }
+
+    fn in_channels(&self) -> usize {
+        self.in_channels
+    }
+
+    fn perceptual(&self) -> Option<&PerceptualSection> {
+        Some(&self.training.objective.perceptual)
+    }
+
+    fn start_at_once(&mut self) {
+        self.training.objective.adversarial_start_step = 0;
+    }
+
+    fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
+        build(self, context, device)
+    }
+
+    fn parameters(workload: &Self::Workload) -> usize {
+        trained_parameters(workload.autoencoder().module())
+    }
+
+    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
+        save_safetensors(&workload.autoencoder().trained(), path)?;
+        match workload.discriminator() {
+            Some(discriminator) => discriminator.trained().save(&path.with_file_name("discriminator.safetensors")),
+            None => Ok(()),
+        }
+    }
+
+    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
+        Ok(Arc::new(Dataset::open_with(context.data, context.seed, progress)?))
+    }
+
+    fn batch_shape(&self, _: &Context<'_>, micro_batch: usize, [depth, height, width]: [usize; 3]) -> [usize; 5] {
+        [micro_batch, self.in_channels, depth, height, width]
+    }
+
+    fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
+        let [channels, depth, height, width] = shape;
+        let input = [1, channels, depth, height, width];
+        self.training.objective.perceptual.check_sample(name, [depth, height, width])?;
+        if let Some(discriminator) = &self.training.objective.discriminator {
+            discriminator.check_sample(name, input)?;
+        }
+        self.model().check_input(input).map_err(|reason| SystemError::Shape { volume: name.to_string(), reason })
+    }
+
+    fn multiples(&self) -> [usize; 3] {
+        [self.model().downsampling(); 3]
+    }
+
+    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
+        validate_volumes(data, device, |volumes| workload.reconstruct(volumes), |_, _, _| Ok(Vec::new()))
+    }
+
+    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
+        let exhibit = exhibit(data, self.model().downsampling(), device, |volumes| workload.reconstruct(volumes))?;
+        Ok(comparison(&exhibit.original, &exhibit.reconstruction, exhibit.extent, exhibit.range())?)
+    }
+
+    fn smaller(&self) -> Vec<ModelChange<Self>> {
+        smaller(self)
+    }
+
+    fn knob(&self, _name: &str) -> Option<usize> {
+        self.training.objective.attention_block
+    }
+
+    fn set_knob(&mut self, _name: &str, value: Option<usize>) {
+        self.training.objective.attention_block = value;
+    }
+
+    fn knobs(&self, micro_batch: usize, extent: [usize; 3]) -> Vec<Knob> {
+        attention_block(self, micro_batch, extent).into_iter().collect()
+    }
+}
+
+/// How many positions attention takes at a time: halves of what is fastest.
+///
+/// Blocks are not made smaller than 16 positions: their scores are fewer than what else attention holds.
+fn attention_block(section: &AutoencoderSection, micro_batch: usize, extent: [usize; 3]) -> Option<Knob> {
+    const SMALLEST: usize = 16;
+    let last = section.num_channels.len() - 1;
+    let attends =
+        |level: &usize| section.attention_levels[*level] || (*level == last && section.attends_in_the_middle());
+    let block = |level: usize| {
+        let positions = extent.map(|length| length >> level).into_iter().product();
+        largest_attention_block(micro_batch, 1, positions).min(positions)
+    };
+    let fastest = (0..=last).filter(attends).map(block).max()?;
+    let fastest = section.training.objective.attention_block.map_or(fastest, |block| block.min(fastest));
+    let halves = std::iter::successors(Some(fastest.next_power_of_two() / 2), |block| Some(block / 2));
+    let values = halves.take_while(|block| *block >= SMALLEST).collect();
+    Some(Knob { name: ATTENTION_BLOCK, values, segment: "attention" })
+}
+
+/// The knob of the most positions that attention takes at a time.
+const ATTENTION_BLOCK: &str = "attention_block";
+
+const CHANNELS: &str = "autoencoder.num_channels";
+
+/// Fields of the model's configuration whose keys have other names.
+const FIELDS: [(&str, &str); 2] = [("channels", CHANNELS), ("attention_block", "autoencoder.training.attention_block")];
+
+/// Sizes that the configuration names must be multiples of what the levels divide them by.
+fn check_grid(section: &AutoencoderSection, context: &Context<'_>, validation: &mut Validation) {
+    let levels = section.num_channels.len();
+    let Some(factor) = u32::try_from(levels).ok().and_then(|levels| 1_usize.checked_shl(levels.checked_sub(1)?)) else {
+        return;
+    };
+    // the model sees patches where there are any
+    let (key, size) = match (context.data.patch_size, context.data.voxel_size) {
+        (Some(patch), _) => ("data.patch_size", patch),
+        (None, Some(grid)) => ("data.voxel_size", grid),
+        (None, None) => return,
+    };
+    let nearest = size.map(|length| length.next_multiple_of(factor));
+    validation.check_together(
+        size == nearest,
+        &[CHANNELS],
+        key,
+        &format!("multiples of {factor}, since {levels} levels halve the resolution {} times", levels - 1),
+        format!("{size:?}"),
+        format!("use {nearest:?}, or fewer levels in `num_channels`"),
+    );
+}

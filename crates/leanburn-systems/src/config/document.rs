@@ -1,0 +1,307 @@
+//! The configuration as a whole.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use leanburn_common::{Validation, ValidationError};
+use leanburn_data::{DataConfig, SequenceConfig};
+use serde::Serialize;
+
+use super::flat;
+use crate::error::Result;
+use crate::evaluation::{Curves, PictureLabel};
+use crate::shared::{Context, DeviceSection, Source, TrainingSection, read_data, read_sequence, reject};
+use crate::system::NamedSize;
+use crate::table::{NAMES, SYSTEMS, SystemSection};
+use crate::yaml::{ConfigErrors, MAX_BYTES, Mistake, MistakeKind, Node, Place, Reader, apply, too_large};
+
+/// All that a training run is configured by, defaults filled in.
+///
+/// # Example
+///
+/// ```
+/// use leanburn_data::{DataConfig, PhantomConfig};
+/// use leanburn_systems::{AutoencoderSection, Config, TrainingSection};
+///
+/// let training = TrainingSection::default().with_max_steps(20);
+/// let model = AutoencoderSection::new(vec![8, 16]).with_norm_num_groups(4).with_training(training);
+/// let data = DataConfig { phantom: Some(PhantomConfig::default()), ..DataConfig::default() };
+/// let config = Config::new(model).with_data(data);
+/// assert!(config.validate().is_empty());
+/// assert!(config.to_yaml().contains("num_channels"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Config {
+    /// The seed of all randomness. Default: 42.
+    pub seed: u64,
+    /// What is trained on. Relative paths start from the current directory.
+    #[serde(skip_serializing_if = "is_default")]
+    pub data: DataConfig,
+    /// What a forecaster is trained on, in place of `data`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<SequenceConfig>,
+    /// The model and how it is trained.
+    #[serde(flatten)]
+    pub system: SystemSection,
+    /// What computes, and in which precision.
+    pub device: DeviceSection,
+}
+
+/// The seed where none is given.
+const SEED: u64 = 42;
+
+impl Config {
+    /// A system with every default beside it, and no data yet.
+    pub fn new(system: impl Into<SystemSection>) -> Self {
+        let (system, data) = (system.into(), DataConfig::default());
+        let sequence = (system.any().source() == Source::Fields).then(SequenceConfig::default);
+        Self { seed: SEED, data, sequence, system, device: DeviceSection::default() }
+    }
+
+    /// The same on other volumes.
+    #[must_use]
+    pub fn with_data(self, data: DataConfig) -> Self {
+        Self { data, ..self }
+    }
+
+    /// The same on other fields, for systems that are trained on fields.
+    #[must_use]
+    pub fn with_sequence(self, sequence: SequenceConfig) -> Self {
+        Self { sequence: Some(sequence), ..self }
+    }
+
+    /// The same on another device, or in another precision.
+    #[must_use]
+    pub fn with_device(self, device: DeviceSection) -> Self {
+        Self { device, ..self }
+    }
+
+    /// The same with another seed.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Reads a YAML file and sets the overrides, each `section.key=value`.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes of the file and of the overrides at once.
+    pub fn load(path: &Path, overrides: &[String]) -> std::result::Result<Self, ConfigErrors> {
+        let name = path.display().to_string();
+        match read_text(path) {
+            Ok(text) => Self::parse(&text, &name, overrides),
+            Err(mistake) => Err(ConfigErrors::new(&name, "", vec![*mistake])),
+        }
+    }
+
+    /// Reads YAML text and sets the overrides; mistakes name `source_name` as the file.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes of the text and of the overrides at once.
+    pub fn parse(text: &str, source_name: &str, overrides: &[String]) -> std::result::Result<Self, ConfigErrors> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut mistakes = Vec::new();
+        let mut reader = Reader::new(NAMES);
+        let parsed = Node::parse(text);
+        let readable = parsed.is_ok();
+        let mut root = parsed.unwrap_or_else(|mistake| {
+            mistakes.push(*mistake);
+            Node::empty()
+        });
+        reader.report_duplicates(&root, "");
+        flat::settle(&mut root);
+        for text in overrides {
+            mistakes.extend(apply(&mut root, text).err().map(|mistake| *mistake));
+        }
+        flat::settle(&mut root);
+        let config = Self::read(&mut reader, &root);
+        if readable {
+            config.validate().into_iter().for_each(|error| reader.reject(error));
+            mistakes.extend(reader.finish());
+        }
+        if mistakes.is_empty() { Ok(config) } else { Err(ConfigErrors::new(source_name, text, mistakes)) }
+    }
+
+    fn read(reader: &mut Reader, root: &Node) -> Self {
+        let mut section = reader.root(root);
+        let seed = section.get("seed", SEED);
+        let entry = SYSTEMS.iter().find(|entry| section.has(entry.name)).unwrap_or(&SYSTEMS[0]);
+        let (data, sequence) = match entry.source {
+            Source::Volumes => (section.section("data", read_data), None),
+            Source::Fields => (DataConfig::default(), Some(section.section("sequence", read_sequence))),
+        };
+        let system = section.section(entry.name, |section| (entry.read)(section, sequence.as_ref()));
+        let config = Self { seed, data, sequence, system, device: section.section("device", DeviceSection::read) };
+        section.close();
+        config
+    }
+
+    /// What contradicts itself or cannot be: every error, with its key as a path such as `autoencoder.training.batch_size`.
+    ///
+    /// [`Config::parse`] and [`Config::load`] have done it. What shows only on the data or the device is not among it.
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let below = |section: &str, errors: Vec<ValidationError>| {
+            let mut validation = Validation::default();
+            validation.extend_below(section, errors);
+            validation.errors()
+        };
+        let (system, context) = (self.system.any(), self.context("the configuration"));
+        let data = match &self.sequence {
+            None => below("data", self.data.validate()),
+            Some(sequence) => below("sequence", sequence.validate()),
+        };
+        let training = below(&format!("{}.training", system.name()), system.training().validate());
+        [data, system.validate(&context), training, below("device", self.device.validate())].concat()
+    }
+
+    /// Rejects a configuration that is not [valid](Self::validate); messages call it `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Config`](crate::SystemError::Config) with every error.
+    pub fn check(&self, name: &str) -> Result<()> {
+        reject(&self.context(name), self.validate())
+    }
+
+    /// All but the system; messages call the configuration `name`.
+    pub fn context<'a>(&'a self, name: &'a str) -> Context<'a> {
+        let Self { seed, data, sequence, device, .. } = self;
+        Context { name, seed: *seed, data, sequence: sequence.as_ref(), device }
+    }
+
+    /// Names the device that is the best of this machine, where the configuration leaves that open.
+    pub fn resolve_device(&mut self) {
+        if self.device.name == "best" {
+            self.device.name = crate::device::best().to_owned();
+        }
+    }
+
+    /// How the system is trained.
+    pub fn training(&self) -> &TrainingSection {
+        self.system.any().training()
+    }
+
+    /// How the system is trained, to change.
+    pub fn training_mut(&mut self) -> &mut TrainingSection {
+        self.system.any_mut().training_mut()
+    }
+
+    /// The name of the system: that of its section.
+    pub fn system_name(&self) -> &'static str {
+        self.system.any().name()
+    }
+
+    /// What the system is trained on.
+    pub fn source(&self) -> Source {
+        self.system.any().source()
+    }
+
+    /// How the system's pictures are called.
+    pub fn picture_label(&self) -> PictureLabel {
+        self.system.any().picture_label()
+    }
+
+    /// Charts of the system's losses and metrics.
+    pub fn curves(&self) -> &'static [Curves] {
+        self.system.any().curves()
+    }
+
+    /// Whether a validation metric is the better the nearer to zero.
+    pub fn is_error(&self, metric: &str) -> bool {
+        self.system.any().errors().contains(&metric)
+    }
+
+    /// Keys of the system's `training` that change memory and time and no result.
+    pub fn knob_names(&self) -> &'static [&'static str] {
+        self.system.any().knob_names()
+    }
+
+    /// Channels of a sample.
+    pub fn in_channels(&self) -> usize {
+        self.system.any().in_channels()
+    }
+
+    /// Numbers that are trained. The models are built on the CPU for it.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the models from being built.
+    pub fn parameters(&self, name: &str) -> Result<usize> {
+        self.check(name)?;
+        self.system.any().parameters(&self.context(name))
+    }
+
+    /// Size of a training sample, read from the data: depth, height and width; of fields the days that are seen, height and
+    /// width.
+    ///
+    /// # Errors
+    ///
+    /// If the first sample cannot be read.
+    pub fn extent_of_data(&self, name: &str) -> Result<[usize; 3]> {
+        self.system.any().extent(&self.context(name))
+    }
+
+    /// The sizes of the system's model that have names, each as a configuration; empty if there are none.
+    pub fn sizes(&self) -> Vec<(String, Config)> {
+        let sized = |size: NamedSize<SystemSection>| {
+            let mut config = Self { system: size.section, ..self.clone() };
+            if let Some(precision) = size.precision {
+                (config.device.precision, config.device.mixed_precision) = (Some(precision), false);
+            }
+            (size.name, config)
+        };
+        self.system.sizes().into_iter().map(sized).collect()
+    }
+
+    /// Has everything take part from the first step: for plans and measurements.
+    pub fn start_at_once(&mut self) {
+        self.system.any_mut().start_at_once();
+    }
+
+    /// Batches that may wait.
+    pub fn prefetch(&self) -> usize {
+        self.sequence.as_ref().map_or(self.data.prefetch, |sequence| sequence.prefetch)
+    }
+
+    /// The configuration as YAML, every default written out; [`Config::parse`] reads it back.
+    pub fn to_yaml(&self) -> String {
+        // Writing plain structs to a string has nothing to fail at.
+        serde_saphyr::to_string(self).unwrap_or_else(|error| format!("# {error}\n"))
+    }
+}
+
+/// Whether nothing is said of volumes, as for a system of other data.
+fn is_default(data: &DataConfig) -> bool {
+    *data == DataConfig::default()
+}
+
+/// Reads a file of a sane size as UTF-8.
+fn read_text(path: &Path) -> std::result::Result<String, Box<Mistake>> {
+    let mistake = |found: String, expected: &str, help: &str| {
+        Mistake::without_key(MistakeKind::File, Place::Document, found, expected, help)
+    };
+    if path.is_dir() {
+        let (folder, config) = (path.display(), path.join("config.yaml"));
+        let help = match config.is_file() {
+            true => format!("name {}; to go on with that run add --out {folder} --resume", config.display()),
+            false => "name the configuration in it".into(),
+        };
+        return Err(mistake("a folder".into(), "a file", &help));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| mistake(error.to_string(), "a readable file", "check the path and its permissions"))?;
+    if bytes.len() > MAX_BYTES {
+        return Err(too_large("more".into()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let found = format!("other bytes on line {}", 1 + valid.iter().filter(|byte| **byte == b'\n').count());
+        mistake(found, "UTF-8 text", "check that this is the configuration, and save it as UTF-8")
+    })
+}

@@ -1,0 +1,14 @@
+//! The configuration of a training run, built in code or read from YAML with every mistake at once.
+//!
+//! ```text
+//! text --yaml--> nodes with places --flat--> --overrides--> nodes --read--> Config --validate--> Config
+//!                                                             \______ mistakes, all of them ______/
+//! ```
+
+mod document;
+mod flat;
+
+#[cfg(test)]
+mod tests;
+
+pub use document::Config;

@@ -1,0 +1,619 @@
+//! The reader as a whole: what it accepts, and what it says about what it does not.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use leanburn_train::Precision;
+
+use super::*;
+use crate::autoencoder::AutoencoderSection;
+use crate::forecaster::ModelType;
+use crate::shared::{LossScale, Recompute};
+use crate::table::{SystemSection, recipes};
+use crate::vae3d::VaeType;
+use crate::yaml::{ConfigErrors, Mistake, MistakeKind, Place};
+
+impl Config {
+    fn autoencoder(&self) -> Option<&AutoencoderSection> {
+        match &self.system {
+            SystemSection::Autoencoder(section) => Some(section),
+            _ => None,
+        }
+    }
+}
+
+const MINIMAL: &str = "data: {paths: [data/scans]}\nautoencoder: {num_channels: [32, 64]}\n";
+
+fn parse(text: &str) -> Result<Config, ConfigErrors> {
+    Config::parse(text, "test.yaml", &[])
+}
+
+fn parse_set(overrides: &[&str]) -> Result<Config, ConfigErrors> {
+    let overrides: Vec<String> = overrides.iter().map(|text| text.to_string()).collect();
+    Config::parse(MINIMAL, "test.yaml", &overrides)
+}
+
+/// The only mistake of a minimal configuration with one value changed.
+fn mistake_of(setting: &str) -> Mistake {
+    let errors = parse_set(&[setting]).expect_err(setting);
+    assert_eq!(errors.mistakes().len(), 1, "{errors:#}");
+    errors.mistakes()[0].clone()
+}
+
+#[test]
+fn defaults_are_those_of_the_documentation() {
+    let config = parse(MINIMAL).unwrap();
+    assert_eq!(config.seed, 42);
+    assert_eq!(config.data, leanburn_data::DataConfig { paths: vec!["data/scans".into()], ..Default::default() });
+    let autoencoder = config.autoencoder().unwrap();
+    assert_eq!(
+        (autoencoder.num_res_blocks.as_slice(), autoencoder.attention_levels.as_slice()),
+        (&[2, 2][..], &[false; 2][..])
+    );
+    assert_eq!((autoencoder.latent_channels, autoencoder.norm_num_groups, autoencoder.norm_eps), (3, 32, 1e-6));
+    let training = config.training();
+    assert_eq!((training.batch_size, training.max_steps, training.learning_rate), (1, 1000, 1e-4));
+    assert_eq!((training.betas, training.epsilon, training.keep_checkpoints), ([0.9, 0.999], 1e-8, 2));
+    assert_eq!(autoencoder.training.objective.discriminator, None);
+    assert_eq!(config.device.name, "best", "no device is looked for");
+    assert_eq!((config.device.resolved_precision(), config.device.loss_scale), (Precision::F32, LossScale::Dynamic));
+}
+
+#[test]
+fn ten_mistakes_are_reported_at_once_each_with_its_place() {
+    let text = "\
+sead: 7
+data:
+  paths: [data/scans]
+  voxel_size: [30, 32]
+  val_fraction: 1.5
+autoencoder:
+  num_channels: [16, 32, 0]
+  batch_size: 2
+  training:
+    batchsize: 2
+    learning_rate: fast
+    learning_rate: 1e-4
+    optimizer: adm
+    betas: [0.9, 1.0]
+device:
+  mixed_precision: true
+  precision: f32
+";
+    let errors = parse(text).unwrap_err();
+    let found: Vec<_> = errors
+        .mistakes()
+        .iter()
+        .map(|mistake| (mistake.position().unwrap(), mistake.key.as_str(), mistake.kind))
+        .collect();
+    use MistakeKind::*;
+    let expected = [
+        ((1, 1), "sead", UnknownKey),
+        ((4, 15), "data.voxel_size", WrongValue),
+        ((5, 17), "data.val_fraction", WrongValue),
+        ((7, 26), "autoencoder.num_channels", WrongValue),
+        ((8, 3), "autoencoder.batch_size", UnknownKey),
+        ((10, 5), "autoencoder.training.batchsize", UnknownKey),
+        ((12, 5), "autoencoder.training.learning_rate", DuplicateKey),
+        ((13, 16), "autoencoder.training.optimizer", WrongValue),
+        ((14, 18), "autoencoder.training.betas", WrongValue),
+        ((17, 3), "device.precision", Contradiction),
+    ];
+    assert_eq!(found, expected, "{errors:#}");
+    let helps: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.help.as_str()).collect();
+    assert_eq!(helps[0], "did you mean `seed`?");
+    assert_eq!(helps[4], "`batch_size` belongs in `autoencoder.training`: move it there");
+    assert_eq!(helps[5], "did you mean `batch_size`?");
+    assert_eq!(helps[7], "did you mean `adam`?");
+    assert!(errors.mistakes()[6].found.contains("line 11"));
+}
+
+#[test]
+fn plain_text_shows_every_mistake() {
+    let errors = parse("data: {paths: [a]}\nautoencoder:\n  num_chanels: [8]\n  seed: x\n").unwrap_err();
+    assert_eq!(errors.to_string(), "3 mistakes in test.yaml");
+    let plain = format!("{errors:#}");
+    let line =
+        "test.yaml:3:3: autoencoder.num_chanels: unknown key: expected a key of this section, found `num_chanels`";
+    assert!(plain.contains(line), "{plain}");
+    assert!(plain.contains("did you mean `num_channels`?"), "{plain}");
+}
+
+#[test]
+fn wrong_values_say_what_was_found_and_expected() {
+    for (setting, found, expected) in [
+        ("autoencoder.training.batch_size=0", "0", "an integer from 1 to 65536"),
+        ("autoencoder.training.batch_size=1.5", "1.5", "an integer from 1 to 65536"),
+        ("autoencoder.training.batch_size=\"2\"", "the text \"2\"", "an integer from 1 to 65536"),
+        ("autoencoder.training.batch_size=", "nothing", "an integer from 1 to 65536"),
+        ("autoencoder.training.learning_rate=0", "0", "a number above 0"),
+        ("autoencoder.training.learning_rate=.nan", "NaN", "a number above 0"),
+        ("autoencoder.training.learning_rate=1e999", "inf", "a number above 0"),
+        ("autoencoder.training.use_perceptual_loss=1", "1", "true or false"),
+        ("autoencoder.training.recompute=decoder", "the text \"decoder\"", "a list, each entry text"),
+        ("autoencoder.training.discriminator=7", "7", "a section"),
+        ("autoencoder.training.discriminator.num_scales=99", "99", "an integer from 1 to 8"),
+        ("data.normalize=median", "the text \"median\"", "one of percentile, min_max, z_score, none"),
+        ("data.percentiles=[1, 2, 3]", "a list of 3", "a list of 2, each entry a number from 0 to 100"),
+        ("data.cache_rate=-0.1", "-0.1", "a number from 0 to 1"),
+        ("data.flip=[true]", "a list of 1", "one value or a list of 3, each true or false"),
+        ("seed=-1", "-1", "an integer of at least 0"),
+        ("seed=99999999999999999999999", "1e23", "an integer of at least 0"),
+        ("device.name={a: 1}", "a section", "text"),
+        ("device.loss_scale=high", "the text \"high\"", "dynamic or a number above 0"),
+    ] {
+        let mistake = mistake_of(setting);
+        assert_eq!((mistake.found.as_str(), mistake.expected.as_str()), (found, expected), "{setting}");
+        assert_eq!(mistake.kind, MistakeKind::WrongValue);
+        assert_eq!(mistake.place, Place::Override(setting.to_owned()));
+        assert!(mistake.to_string().starts_with(&format!("--set {}", setting.escape_debug())), "{mistake}");
+    }
+}
+
+#[test]
+fn every_wrong_entry_of_a_list_is_reported() {
+    let errors = parse("data: {paths: [a]}\nautoencoder:\n  num_channels:\n    - 32\n    - x\n    - 0\n").unwrap_err();
+    let positions: Vec<_> = errors.mistakes().iter().filter_map(Mistake::position).collect();
+    assert_eq!(positions, [(5, 7), (6, 7)]);
+}
+
+#[test]
+fn unknown_keys_get_the_advice_that_fits() {
+    for (setting, help) in [
+        ("autoencoder.training.learning-rate=1", "did you mean `learning_rate`?"),
+        ("training.batch_size=1", "`training` belongs in `autoencoder`: move it there"),
+        ("patch_size=32", "`patch_size` belongs in `data`: move it there"),
+        ("num_layers_d=3", "`num_layers_d` belongs in `autoencoder.training.discriminator`: move it there"),
+        ("autoencoder.max_step=3", "did you mean `max_steps`? It belongs in `autoencoder.training`"),
+        (
+            "autoencoder.training.n_epochs=9",
+            "training is counted in optimizer steps: set max_steps in the section `training`",
+        ),
+        (
+            "device.zzz=9",
+            "remove `device.zzz`; the keys here are allocator, loss_scale, memory_limit, mixed_precision, name, precision",
+        ),
+    ] {
+        let mistake = mistake_of(setting);
+        assert_eq!((mistake.kind, mistake.help.as_str()), (MistakeKind::UnknownKey, help), "{setting}");
+    }
+    let guide = mistake_of("data.pin_memory=true");
+    assert!(guide.help.contains("PyTorch"));
+}
+
+#[test]
+fn missing_keys_are_reported_at_their_section() {
+    let errors = parse("seed: 1\nautoencoder:\n  latent_channels: 4\n").unwrap_err();
+    let found: Vec<_> =
+        errors.mistakes().iter().map(|mistake| (mistake.kind, mistake.key.as_str(), mistake.position())).collect();
+    assert_eq!(
+        found,
+        [
+            (MistakeKind::Contradiction, "data.paths", None),
+            (MistakeKind::MissingKey, "autoencoder.num_channels", Some((2, 1))),
+        ],
+    );
+    let empty = parse("").unwrap_err();
+    assert!(empty.mistakes().iter().any(|mistake| mistake.key == "autoencoder.num_channels"), "{empty:#}");
+    let list = parse("[1, 2]").unwrap_err();
+    assert_eq!((list.mistakes().len(), list.mistakes()[0].expected.as_str()), (1, "a section"), "{list:#}");
+}
+
+#[test]
+fn contradictions_are_found_and_located() {
+    for (setting, key) in [
+        ("autoencoder.norm_num_groups=24", "autoencoder.norm_num_groups"),
+        ("autoencoder.num_channels=[16, 32]", "autoencoder.norm_num_groups"),
+        ("autoencoder.num_channels=[]", "autoencoder.num_channels"),
+        ("autoencoder.attention_levels=[true]", "autoencoder.attention_levels"),
+        ("autoencoder.num_res_blocks=[1, 1, 1]", "autoencoder.num_res_blocks"),
+        ("data.patch_size=33", "data.patch_size"),
+        ("data.voxel_size=[32, 33, 32]", "data.voxel_size"),
+        ("data.percentiles=[99.5, 0.5]", "data.percentiles"),
+        ("data.phantom={count: 2}", "data.phantom"),
+        ("data.paths=[]", "data.paths"),
+        ("autoencoder.training.warmup_steps=2000", "autoencoder.training.warmup_steps"),
+        ("autoencoder.training.adversarial_start_step=5", "autoencoder.training.adversarial_start_step"),
+        ("device={mixed_precision: true, precision: f32}", "device.precision"),
+        ("device.loss_scale=512", "device.loss_scale"),
+        ("data={paths: [a], voxel_size: 32, spacing: 2}", "data.spacing"),
+        ("data.num_workers=5000", "data.num_workers"),
+    ] {
+        let mistake = mistake_of(setting);
+        assert_eq!((mistake.kind, mistake.key.as_str()), (MistakeKind::Contradiction, key), "{setting}");
+    }
+    let two = parse("autoencoder: {num_channels: [32]}\ndata:\n  voxel_size: 32\n  spacing: 2\n").unwrap_err();
+    let places: Vec<_> = two.mistakes().iter().map(|mistake| (mistake.key.as_str(), mistake.position())).collect();
+    assert_eq!(places, [("data.paths", Some((2, 1))), ("data.spacing", Some((4, 3)))]);
+    let groups = mistake_of("autoencoder.norm_num_groups=24");
+    assert_eq!(groups.help, "set `norm_num_groups` to 32 or a divisor of it");
+    let grid = mistake_of("data.voxel_size=[32, 33, 32]");
+    assert_eq!(grid.help, "use [32, 34, 32], or fewer levels in `num_channels`");
+}
+
+#[test]
+fn a_wrong_value_causes_no_second_mistake() {
+    assert_eq!(mistake_of("autoencoder.num_channels=[x, 32, 64]").kind, MistakeKind::WrongValue);
+    assert_eq!(mistake_of("autoencoder.attention_levels=[1]").kind, MistakeKind::WrongValue);
+    assert_eq!(mistake_of("data.paths=3").kind, MistakeKind::WrongValue);
+}
+
+#[test]
+fn overrides_win_and_make_sections() {
+    let config = parse_set(&[
+        "autoencoder.num_channels=[8, 16, 32]",
+        "autoencoder.norm_num_groups = 4",
+        "autoencoder.norm_num_groups=8",
+        "autoencoder.training.discriminator.num_layers_d=2",
+        "device.loss_scale=512",
+        "device.precision=f16",
+        "data.patch_size=32",
+    ])
+    .unwrap();
+    assert_eq!(config.autoencoder().unwrap().num_channels, [8, 16, 32]);
+    assert_eq!(config.autoencoder().unwrap().norm_num_groups, 8);
+    let discriminator = config.autoencoder().unwrap().training.objective.discriminator.clone();
+    assert_eq!(discriminator.unwrap().num_layers_d, 2);
+    assert_eq!(
+        (config.device.loss_scale, config.device.resolved_precision()),
+        (LossScale::Static(512.0), Precision::F16)
+    );
+    assert_eq!(config.data.patch_size, Some([32; 3]));
+    let renamed = Config::parse(
+        "data: {paths: [a]}\nautoencoder: {channels: [64]}\n",
+        "test.yaml",
+        &["autoencoder.num_channels=[32]".to_owned()],
+    );
+    assert_eq!(renamed.unwrap().autoencoder().unwrap().num_channels, [32]);
+}
+
+#[test]
+fn bad_overrides_are_mistakes_of_their_own() {
+    for setting in ["seed", "=3", "data..paths=3", "data.paths.deep=3", "data=[1", "seed=1: 2: 3"] {
+        let mistake = mistake_of(setting);
+        assert_eq!(mistake.kind, MistakeKind::Override, "{mistake}");
+        assert!(mistake.to_string().starts_with(&format!("--set {setting}: wrong override")), "{mistake}");
+    }
+}
+
+#[test]
+fn num_channels_has_a_second_name() {
+    let config = parse("data: {paths: [a]}\nautoencoder: {channels: [32, 64]}\n").unwrap();
+    assert_eq!(config.autoencoder().unwrap().num_channels, [32, 64]);
+    let errors = parse("data: {paths: [a]}\nautoencoder:\n  channels: [32]\n  num_channels: [64]\n").unwrap_err();
+    let mistake = &errors.mistakes()[0];
+    assert_eq!((mistake.kind, mistake.position()), (MistakeKind::DuplicateKey, Some((3, 3))));
+    assert_eq!(errors.mistakes().len(), 1);
+}
+
+#[test]
+fn syntax_errors_have_a_place_and_do_not_hide_bad_overrides() {
+    let text = "data:\n  paths: [a\nautoencoder: 1\n";
+    let errors = Config::parse(text, "test.yaml", &["seed".to_owned()]).unwrap_err();
+    let kinds: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.kind).collect();
+    assert_eq!(kinds, [MistakeKind::Syntax, MistakeKind::Override], "{errors:#}");
+    assert_eq!(errors.mistakes()[0].position(), Some((3, 12)));
+    let Place::Text { offset, .. } = errors.mistakes()[0].place else { panic!("no place") };
+    assert_eq!(&text[offset..offset + 1], ":");
+    let tab = parse("data:\n\tpaths: [a]\n").unwrap_err();
+    assert_eq!((tab.mistakes()[0].kind, tab.mistakes()[0].position().unwrap().0), (MistakeKind::Syntax, 2));
+}
+
+/// Every key away from its default, so that a key that is written under another name than it is
+/// read by cannot hide.
+fn all_keys_set(grid: &str) -> Config {
+    let text = "\
+seed: 18446744073709551615
+data:
+  phantom: {count: 3, shape: [16, 24, 32], noise: 0.07}
+  channels: 2
+  GRID
+  normalize: z_score
+  percentiles: [1, 99]
+  patch_size: 16
+  foreground_probability: 0.5
+  flip: [true, false, true]
+  intensity_jitter: 0.1
+  val_fraction: 0.3
+  val_patches: 4
+  cache_rate: 0
+  num_workers: 5
+  prefetch: 3
+autoencoder:
+  in_channels: 2
+  out_channels: 3
+  num_channels: [8, 16]
+  latent_channels: 4
+  num_res_blocks: [1, 3]
+  norm_num_groups: 4
+  norm_eps: 1e-5
+  attention_levels: [false, true]
+  with_encoder_nonlocal_attn: true
+  with_decoder_nonlocal_attn: true
+  use_convtranspose: true
+  include_fc: false
+  use_combined_linear: true
+  training:
+    batch_size: 2
+    gradient_accumulation_steps: 3
+    use_gradient_checkpointing: true
+    recompute: [\"decoder.*\", \"*\"]
+    use_perceptual_loss: true
+    perceptual_weight: 0.002
+    lpips: {weights: lpips_vgg.pt, network: vgg, planes: [depth, width], slice_share: 0.25}
+    learning_rate: 3e-4
+    kl_weight: 1e-7
+    adv_weight: 0.02
+    reconstruction_loss: l2
+    adversarial_loss: hinge
+    adversarial_start_step: 10
+    optimizer: adamw
+    betas: [0.5, 0.9]
+    epsilon: 1e-7
+    weight_decay: 0.01
+    lr_schedule: cosine
+    warmup_steps: 5
+    base_batch_size: 8
+    max_steps: 77
+    max_grad_norm: 1
+    ema_decay: 0.999
+    max_bad_steps: 3
+    val_interval: 11
+    visualize_interval: 12
+    checkpoint_interval: 13
+    keep_checkpoints: 4
+    discriminator: {num_layers_d: 2, num_channels: 8, kernel_size: 3, num_scales: 2, learning_rate: 5e-4}
+device:
+  name: cuda
+  mixed_precision: true
+  precision: f16
+  loss_scale: 512
+";
+    parse(&text.replace("GRID", grid)).unwrap_or_else(|errors| panic!("{errors:#}"))
+}
+
+/// Every key of the other systems away from its default.
+fn other_systems() -> [Config; 4] {
+    const TRAINING: &str =
+        "batch_size: 2, gradient_accumulation_steps: 3, recompute: [\"*\"], learning_rate: 3e-4, max_steps: 77";
+    const VOXELS: &str = "reconstruction_loss: l1, occupancy_weight: 4, occupancy_threshold: 0.2";
+    const PERCEPTUAL: &str =
+        "use_perceptual_loss: true, perceptual_weight: 0.2, lpips: {weights: w.pt, network: alex, planes: [height]}";
+    const CODEBOOK: &str = "codebook: {num_embeddings: 9, commitment_cost: 0.5, decay: 0.7, restart_below: 0.1}";
+    const RADAR: &str = "data: {radar: {count: 3, shape: [8, 16, 16], vehicles: 2, speckle: 0.1}, normalize: none}";
+    let vae = |more: &str| {
+        format!(
+            "{RADAR}\nvae3d:\n  vae_type: lightweight\n  in_channels: 3\n  latent_channels: 5\n  {more}\n  \
+             training: {{{TRAINING}, {VOXELS}, kl_weight: 0.1, {PERCEPTUAL}}}\n"
+        )
+    };
+    let vq_vae = format!(
+        "{RADAR}\nvqvae:\n  in_channels: 4\n  channels: [8, 16]\n  num_res_channels: [4, 5]\n  num_res_layers: 2\n  \
+         embedding_dim: 7\n  {CODEBOOK}\n  training: {{{TRAINING}, {VOXELS}}}\n"
+    );
+    let forecaster = format!(
+        "forecaster: {{model_type: 3dcnn_lstm_lite, in_channels: 2, hidden_channels: 8, truncate_steps: 4, training: \
+         {{{TRAINING}, forecast_loss: l1}}}}\nsequence:\n  advection: {{steps: 99, shape: 24, flow: rotating, speed: 2.5, \
+         turn_steps: 30, forcing: 0.1}}\n  input_days: 5\n  predict_days: 2\n  use_channels: [2, 1]\n  \
+         target_channel: 1\n  downsample: 2\n  normalize: min_max\n  percentiles: [1, 99]\n  val_fraction: 0.3\n  \
+         num_workers: 1\n  prefetch: 4\n"
+    );
+    [vae(CODEBOOK), vae("codebook: null"), vq_vae, forecaster]
+        .map(|text| parse(&text).unwrap_or_else(|errors| panic!("{errors:#}\n{text}")))
+}
+
+#[test]
+fn a_configuration_chooses_its_system_by_its_section() {
+    let systems = other_systems().map(|config| (config.system.name(), config.training().max_steps));
+    assert_eq!(systems, [("vae3d", 77), ("vae3d", 77), ("vqvae", 77), ("forecaster", 77)]);
+    let config = &other_systems()[3];
+    assert_eq!(config.sequence.as_ref().unwrap().advection.as_ref().unwrap().shape, [24, 24]);
+    let yaml = config.to_yaml();
+    assert!(!yaml.contains("data:") && yaml.contains("model_type: 3dcnn_lstm_lite"), "{yaml}");
+    let errors = parse("data: {paths: [a]}\nautoencoder: {num_channels: [32]}\nvqvae: {channels: [8]}\n").unwrap_err();
+    assert_eq!(errors.mistakes().len(), 1, "{errors:#}");
+    assert!(errors.mistakes()[0].help.contains("one system"), "{errors:#}");
+}
+
+#[test]
+fn mistakes_of_every_system_are_reported_at_once() {
+    let text = "\
+vae3d:
+  vae_type: ultra_light
+  training: {batch_size: 0, reconstruction_loss: l3, warmup_steps: 5, max_steps: 2}
+data: {radar: {count: 2}, speckle: 1}
+";
+    let errors = parse(text).unwrap_err();
+    let keys: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.key.as_str()).collect();
+    let expected = [
+        "vae3d.vae_type",
+        "vae3d.training.batch_size",
+        "vae3d.training.warmup_steps",
+        "vae3d.training.reconstruction_loss",
+        "data.normalize",
+        "data.speckle",
+    ];
+    assert_eq!(keys.iter().copied().collect::<std::collections::BTreeSet<_>>(), expected.into(), "{errors:#}");
+    assert!(errors.mistakes()[0].help.contains("ultra_lightweight"), "{errors:#}");
+    let errors = parse("forecaster: {model_type: gru}\nsequence: {input_days: 0}\n").unwrap_err();
+    let keys: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.key.as_str()).collect();
+    for key in ["forecaster.model_type", "sequence.input_days", "sequence.paths"] {
+        assert!(keys.contains(&key), "{errors:#}");
+    }
+}
+
+#[test]
+fn the_guides_flat_keys_are_read() {
+    let radar = "vae_type: lightweight\nuse_amp: true\ngradient_accumulation_steps: 4\n\
+        data: {radar: {count: 2}, normalize: none}\n";
+    let config = parse(radar).unwrap_or_else(|errors| panic!("{errors:#}"));
+    let SystemSection::Vae3d(section) = &config.system else { panic!("{config:?}") };
+    assert_eq!((section.vae_type, config.training().gradient_accumulation_steps), (VaeType::Lightweight, 4));
+    assert_eq!(config.device.resolved_precision(), Precision::F16);
+
+    let climate = "model_type: 3dcnn_lstm\nbatch_size: 4\ninput_days: 20\npredict_days: 3\nuse_channels: [1, 0, 2]\n\
+        sequence: {advection: {}}\n";
+    let config = parse(climate).unwrap_or_else(|errors| panic!("{errors:#}"));
+    let SystemSection::Forecaster(section) = &config.system else { panic!("{config:?}") };
+    assert_eq!((section.model_type, section.in_channels, config.training().batch_size), (ModelType::Cnn3dLstm, 3, 4));
+    let sequence = config.sequence.as_ref().unwrap();
+    assert_eq!((sequence.input_days, sequence.predict_days, sequence.target_channel), (20, 3, Some(1)));
+
+    // a mistake stands where the flat key does, an override wins over it, and a key has one place
+    let wrong = parse(&climate.replace("batch_size: 4", "batch_size: x")).unwrap_err();
+    assert_eq!(wrong.mistakes()[0].position(), Some((2, 13)), "{wrong:#}");
+    for path in ["batch_size", "forecaster.training.batch_size"] {
+        let config = Config::parse(climate, "test.yaml", &[format!("{path}=7")]).unwrap();
+        assert_eq!(config.training().batch_size, 7, "{path}");
+    }
+    let twice = parse(&format!("{climate}forecaster: {{training: {{batch_size: 2}}}}\n")).unwrap_err();
+    assert!(twice.mistakes()[0].help.contains("belongs in `forecaster.training`"), "{twice:#}");
+}
+
+#[test]
+fn yaml_that_is_written_reads_back_as_the_same() {
+    let recipes = recipes().into_iter().map(|recipe| parse(recipe.text).unwrap());
+    for config in recipes.chain(other_systems()).chain([
+        all_keys_set("voxel_size: [64, 64, 32]"),
+        all_keys_set("spacing: [1.5, 2, 2.5]"),
+        parse(MINIMAL).unwrap(),
+    ]) {
+        let yaml = config.to_yaml();
+        let again = parse(&yaml).unwrap_or_else(|errors| panic!("{errors:#}\n{yaml}"));
+        assert_eq!(again, config, "{yaml}");
+    }
+}
+
+#[test]
+fn recipes_are_those_of_the_guide() {
+    let read = |name: &str| {
+        let recipe = recipes().into_iter().find(|recipe| recipe.name == name).unwrap();
+        parse(recipe.text).unwrap_or_else(|errors| panic!("{name}: {errors:#}"))
+    };
+    for (name, channels, groups, batch, steps, recompute, perceptual) in [
+        ("autoencoder-24gb", [16, 32, 64], 8, 1, 4, true, false),
+        ("autoencoder-32gb", [24, 48, 64], 8, 2, 2, false, true),
+        ("autoencoder-40gb", [32, 64, 128], 16, 4, 1, false, true),
+    ] {
+        let config = read(name);
+        let (autoencoder, training) = (config.autoencoder().unwrap(), config.training());
+        assert_eq!((autoencoder.num_channels.as_slice(), autoencoder.norm_num_groups), (&channels[..], groups));
+        assert_eq!((training.batch_size, training.gradient_accumulation_steps), (batch, steps));
+        let uses_perceptual_loss = autoencoder.training.objective.perceptual.use_perceptual_loss;
+        assert_eq!((training.recompute == Recompute::all(), uses_perceptual_loss), (recompute, perceptual));
+        assert_eq!(config.device.resolved_precision(), Precision::F16);
+        assert_eq!(config.data.voxel_size, Some([256, 256, 64]));
+    }
+    let small = read("mni152-autoencoder");
+    assert_eq!(small.autoencoder().unwrap().num_channels, [8, 16, 32]);
+    assert_eq!(small.data.patch_size, Some([32; 3]));
+}
+
+#[test]
+fn hostile_text_is_an_error_and_soon() {
+    let bomb = (1..10).fold("a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, i| {
+        let line: Vec<String> = vec![format!("*a{}", i - 1); 9];
+        format!("{text}a{i}: &a{i} [{}]\n", line.join(", "))
+    });
+    let texts = [
+        "a: 1\n".repeat(1 << 21),
+        "[".repeat(500_000),
+        "[".repeat(9_000),
+        "[\n".repeat(100_000),
+        "[".repeat(40) + &"]".repeat(40),
+        "- ".repeat(500_000),
+        "- ".repeat(4_000),
+        format!(
+            "{{{}}}",
+            (0..2_000).map(|i| format!("k{i}: 1,{}", if i % 500 == 0 { '\n' } else { ' ' })).collect::<String>()
+        ),
+        (0..400).map(|depth| " ".repeat(depth) + "a:\n").collect(),
+        bomb,
+        "a: &a [*a]\n".into(),
+        "<<: {seed: 1}\n".into(),
+        "? [seed]\n: 1\n".into(),
+        "a: 1\n---\nb: 2\n".into(),
+        "\0\u{1}\u{7f}".into(),
+        "seed: 1\rdata\u{85}: \u{2028}[".into(),
+        "'".into(),
+        "k".repeat(1_000_000) + ": 1",
+        "k".repeat(9_000) + ": 1",
+        format!("seed: {}", "9".repeat(9_000)),
+        format!("seed: \"{}\"", "\\e[2J".repeat(1_000)),
+        (0..19_000).map(|i| format!("key_{i}: 1\n")).collect(),
+        "\u{feff}".into(),
+        "   \n# nothing\n".into(),
+    ];
+    for text in texts {
+        let start = Instant::now();
+        let errors = parse(&text).unwrap_err();
+        let shown = format!("{errors:#}");
+        let head: String = text.chars().take(30).collect();
+        assert!(start.elapsed() < Duration::from_secs(5), "{head:?}: {:?}", start.elapsed());
+        assert!(!errors.mistakes().is_empty(), "{head:?}");
+        assert!(shown.len() < 3_000_000, "{head:?}: {}", shown.len());
+    }
+}
+
+#[test]
+fn files_are_read_within_limits() {
+    let folder = std::env::temp_dir().join(format!("leanburn-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let load = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        Config::load(&path, &[])
+    };
+    assert!(load("good.yaml", MINIMAL.as_bytes()).is_ok());
+    assert!(load("bom.yaml", format!("\u{feff}{MINIMAL}").as_bytes()).is_ok());
+    assert!(load("windows.yaml", MINIMAL.replace('\n', "\r\n").as_bytes()).is_ok());
+    let kind = |result: Result<Config, ConfigErrors>| result.unwrap_err().mistakes()[0].kind;
+    assert_eq!(kind(load("binary.yaml", b"seed: 1\n\xff\xfe\x00")), MistakeKind::File);
+    assert_eq!(kind(load("large.yaml", &vec![b'#'; 10 << 20])), MistakeKind::File);
+    assert_eq!(kind(Config::load(&folder.join("none.yaml"), &[])), MistakeKind::File);
+    assert_eq!(kind(Config::load(&folder, &[])), MistakeKind::File);
+    assert_eq!(kind(Config::load(Path::new(""), &[])), MistakeKind::File);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn limits_are_named_before_the_text_is_parsed() {
+    let kind = |text: String| parse(&text).unwrap_err().mistakes()[0].kind;
+    assert_eq!(kind("#\n".repeat(1 << 20)), MistakeKind::File);
+    assert_eq!(kind(format!("seed: {}", "9".repeat(20_000))), MistakeKind::File);
+}
+
+#[test]
+fn a_byte_order_mark_shifts_nothing() {
+    let errors = Config::parse(&format!("\u{feff}sead: 1\n{MINIMAL}"), "test.yaml", &[]).unwrap_err();
+    assert!(matches!(errors.mistakes()[0].place, Place::Text { line: 1, column: 1, offset: 0, length: 4 }));
+}
+
+#[test]
+fn places_count_characters_and_bytes() {
+    let errors = parse("data: {paths: [\"größe\"], seed: 1}\nautoencoder: {num_channels: [32]}\n").unwrap_err();
+    let mistake = &errors.mistakes()[0];
+    assert_eq!(mistake.position(), Some((1, 26)));
+    assert!(matches!(mistake.place, Place::Text { offset: 27, length: 4, .. }), "{:?}", mistake.place);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "[a-z:\\[\\]{}#&*!|>'\"%@`\\-?, \n\t0-9.\u{e4}]{0,200}") {
+        if let Err(errors) = Config::parse(&text, "test.yaml", std::slice::from_ref(&text)) {
+            assert!(!format!("{errors:#}").is_empty());
+        }
+    }
+}
+
+#[test]
+fn every_key_is_documented() {
+    let documentation = include_str!("../../../../docs/configuration.md");
+    let everything = "data: {phantom: {count: 1}}\nautoencoder: {num_channels: [32], training: {discriminator: {}}}\n";
+    let yaml = parse(everything).unwrap().to_yaml() + &other_systems().map(|config| config.to_yaml()).concat();
+    let keys = yaml.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").split_once(':'));
+    let missing: Vec<&str> =
+        keys.map(|(key, _)| key).filter(|key| !documentation.contains(&format!("`{key}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(documentation.contains("`kernel_size`") && yaml.contains("kernel_size"));
+}

@@ -1,0 +1,211 @@
+//! Forecasters as a system.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use image::RgbImage;
+use leanburn_common::ValidationError;
+use leanburn_data::metrics::{mean_absolute_error, root_mean_squared_error, skill};
+use leanburn_data::{Progress, SequenceConfig, SequenceDataset, Window};
+use leanburn_nn::weights::WeightsError;
+use leanburn_train::{ForecastWorkload, Learner};
+
+use super::model::AnyForecaster;
+use super::section::{ForecasterSection, ModelType};
+use crate::error::{Result, SystemError};
+use crate::evaluation::{Curves, Metrics, PictureLabel};
+use crate::picture::fields;
+use crate::recipe::Recipe;
+use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy, trained_parameters};
+use crate::system::{FlatKey, ModelChange, NamedSize, System};
+use crate::yaml::Section;
+
+/// A key of the climate guide's file.
+const fn flat(key: &'static str, section: &'static str, is_telling: bool) -> FlatKey {
+    FlatKey { key, section, is_telling }
+}
+
+impl System for ForecasterSection {
+    type Batch = (Tensor<5>, Tensor<4>);
+    type Data = Arc<SequenceDataset>;
+    type Workload = ForecastWorkload<AnyForecaster>;
+
+    const NAME: &'static str = "forecaster";
+    const SOURCE: Source = Source::Fields;
+    const FLAT_KEYS: &'static [FlatKey] = &[
+        flat("model_type", "forecaster", true),
+        flat("hidden_channels", "forecaster", false),
+        flat("input_days", "sequence", true),
+        flat("predict_days", "sequence", false),
+        flat("use_channels", "sequence", false),
+    ];
+    const RECIPES: &'static [Recipe] = &[Recipe {
+        name: "convlstm-advection",
+        about: "a forecaster of fields that a flow carries along: minutes on a CPU",
+        text: include_str!("../../../../configs/convlstm-advection.yaml"),
+    }];
+    const PICTURE: PictureLabel = PictureLabel {
+        name: "forecast",
+        caption: "truth, forecast, last field seen, and the forecast's absolute difference",
+    };
+    const CURVES: &'static [Curves] = &[
+        Curves {
+            title: "Forecast",
+            y_label: "error",
+            log_y: true,
+            train: &[("training loss", "forecast")],
+            validation: &["rmse", "mae"],
+        },
+        Curves {
+            title: "Skill",
+            y_label: "1 is perfect, 0 is persistence",
+            log_y: false,
+            train: &[],
+            validation: &["skill"],
+        },
+    ];
+    const ERRORS: &'static [&'static str] = &["rmse", "mae"];
+    const SMALLER_EVALUATION: &'static str = "a smaller hidden_channels or input_days";
+    /// The forecasters at the size of their guide: 20 days of four channels, batches of 4.
+    const GUIDE: Option<&'static str> = Some(
+        "\
+forecaster: {training: {batch_size: 4}}
+sequence: {advection: {shape: [64, 64]}, input_days: 20}
+device: {name: flex}
+",
+    );
+
+    fn read(section: &mut Section<'_>, sequence: Option<&SequenceConfig>) -> Self {
+        Self::read_keys(section, sequence.unwrap_or(&SequenceConfig::default()))
+    }
+
+    fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
+        let errors = self.model(sequence(context).predict_days).validate();
+        of_section(errors, Self::NAME, &[("predict_days", "sequence.predict_days")])
+    }
+
+    fn training(&self) -> &TrainingSection {
+        &self.training.common
+    }
+
+    fn training_mut(&mut self) -> &mut TrainingSection {
+        &mut self.training.common
+    }
+
+    fn in_channels(&self) -> usize {
+        self.in_channels
+    }
+
+    fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
+        let training = &self.training.common;
+        let SequenceConfig { input_days, predict_days, .. } = sequence(context);
+        let model = self.model(predict_days);
+        let segments = || Ok(model.init(&Device::flex()).segments(input_days));
+        let policy = policy(context, Self::NAME, &training.recompute, |_| false, segments)?;
+        leanburn_ops::random::seed(device, context.seed);
+        let learner = learner(context, training, training.learning_rate);
+        let learner = Learner::new("forecaster", model.init(device).with_residency(policy), learner)?;
+        Ok(ForecastWorkload::new(learner, self.training.objective.forecast_loss, context.device.resolved_precision()))
+    }
+
+    fn parameters(workload: &Self::Workload) -> usize {
+        trained_parameters(workload.forecaster().module())
+    }
+
+    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
+        workload.forecaster().trained().save(path)
+    }
+
+    fn open(&self, context: &Context<'_>, _progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
+        Ok(Arc::new(SequenceDataset::open(&sequence(context), context.seed)?))
+    }
+
+    fn batch_shape(
+        &self,
+        context: &Context<'_>,
+        micro_batch: usize,
+        [days, height, width]: [usize; 3],
+    ) -> ([usize; 5], [usize; 4]) {
+        let predicted = context.sequence.map_or(1, |sequence| sequence.predict_days);
+        ([micro_batch, days, self.in_channels, height, width], [micro_batch, predicted, height, width])
+    }
+
+    fn check_sample(&self, name: &str, [channels, ..]: [usize; 4]) -> Result<()> {
+        if channels == self.in_channels {
+            return Ok(());
+        }
+        Err(SystemError::Input {
+            subject: name.to_string(),
+            expected: format!("{} channels, as forecaster.in_channels says", self.in_channels),
+            found: channels.to_string(),
+            remedy: "set forecaster.in_channels, or name the channels in sequence.use_channels".into(),
+        })
+    }
+
+    /// Errors over all windows together, and skill against the last field that is seen.
+    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
+        let (mut forecasts, mut truth, mut persistence) = (Vec::new(), Vec::new(), Vec::new());
+        for index in 0..data.val_len() {
+            let window = data.val_window(index)?;
+            forecasts.extend(forecast(workload, &window, device));
+            persistence.extend(data.persistence(&window));
+            truth.extend(window.target);
+        }
+        if truth.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(vec![
+            ("rmse", root_mean_squared_error(&forecasts, &truth)?),
+            ("mae", mean_absolute_error(&forecasts, &truth)?),
+            ("skill", skill(&forecasts, &truth, &persistence)?),
+        ])
+    }
+
+    /// The last day of a window: truth, forecast, and the last field that is seen.
+    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
+        let window = if data.val_len() > 0 { data.val_window(0)? } else { data.train_window(0)? };
+        let [.., height, width] = window.target_shape;
+        let forecast = forecast(workload, &window, device);
+        let persistence = data.persistence(&window);
+        let last = window.target.len() - height * width;
+        let columns =
+            [("truth", &window.target[last..]), ("forecast", &forecast[last..]), ("last seen", &persistence[last..])];
+        Ok(fields(columns, [height, width])?)
+    }
+
+    /// The guide's smaller forecasters.
+    fn smaller(&self) -> Vec<ModelChange<Self>> {
+        let smaller = ModelType::ALL.into_iter().skip_while(|model| *model != self.model_type).skip(1);
+        let change = |model_type: ModelType| ModelChange {
+            text: format!("forecaster.model_type = {}", model_type.name()),
+            cost: "another model",
+            section: Self { model_type, ..self.clone() },
+        };
+        smaller.map(change).collect()
+    }
+
+    /// Each forecaster, otherwise as configured.
+    fn sizes(&self) -> Vec<NamedSize<Self>> {
+        let batch_size = self.training.common.batch_size;
+        let size = |model_type: ModelType| NamedSize {
+            name: format!("{}, batch {batch_size}", model_type.name()),
+            section: Self { model_type, ..self.clone() },
+            precision: None,
+        };
+        ModelType::ALL.map(size).into()
+    }
+}
+
+/// The fields of a configuration.
+fn sequence(context: &Context<'_>) -> SequenceConfig {
+    context.sequence.cloned().unwrap_or_default()
+}
+
+/// The forecast of a window, day by day.
+fn forecast(workload: &ForecastWorkload<AnyForecaster>, window: &Window, device: &Device) -> Vec<f32> {
+    let [days, channels, height, width] = window.input_shape;
+    let input = TensorData::new(window.input.clone(), [1, days, channels, height, width]);
+    let forecast = workload.forecast(Tensor::from_data(input, device));
+    forecast.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
+}

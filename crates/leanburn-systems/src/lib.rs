@@ -1,0 +1,84 @@
+//! Systems that can be trained, from a typed configuration to a finished run.
+//!
+//! A *system* is a model with its data, its losses and its evaluation: the [KL autoencoder](autoencoder), the
+//! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster). Each is one folder that implements
+//! one trait, [`System`]; everything else works on that trait.
+//!
+//! - [`Config`] is what a run is configured by: built in code, or read from YAML with every mistake at once.
+//! - [`planning`] says what a step will need before it runs, and finds the fastest way to train within a budget.
+//! - [`session`] trains: evaluation, checkpoints, resume bit for bit, stepping down when memory runs out.
+//! - [`device`] finds devices by name.
+//!
+//! Nothing here prints; whoever wants to is an [`Observer`].
+//!
+//! # Example
+//!
+//! ```no_run
+//! use leanburn_data::{DataConfig, PhantomConfig};
+//! use leanburn_systems::{AutoencoderSection, Config, Observed, Observer, Session, TrainingSection};
+//! use leanburn_train::StepReport;
+//!
+//! struct Losses(Vec<f64>);
+//!
+//! impl Observer for Losses {
+//!     fn stepped(&mut self, report: &StepReport) -> Observed {
+//!         self.0.push(report.losses["reconstruction"]);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let training = TrainingSection::default().with_max_steps(20).with_learning_rate(1e-3);
+//! let model = AutoencoderSection::new(vec![8, 16]).with_norm_num_groups(4).with_training(training);
+//! let phantom = PhantomConfig { count: 4, shape: [32; 3], ..PhantomConfig::default() };
+//! let config = Config::new(model).with_data(DataConfig { phantom: Some(phantom), ..DataConfig::default() });
+//!
+//! let mut losses = Losses(Vec::new());
+//! let outcome = Session::new(config)?.in_folder("runs/phantoms").with_observer(&mut losses).run()?;
+//! println!("{} steps, weights in {}", outcome.steps, outcome.folder.weights().display());
+//! # Ok::<(), leanburn_systems::SystemError>(())
+//! ```
+
+mod any_system;
+pub mod autoencoder;
+mod batch;
+mod config;
+mod data;
+pub mod device;
+mod error;
+mod evaluation;
+pub mod forecaster;
+pub mod guide_config;
+pub mod measure;
+pub mod metrics;
+pub mod picture;
+pub mod planning;
+mod recipe;
+mod run;
+mod run_folder;
+pub mod session;
+mod shared;
+mod system;
+mod table;
+pub mod vae3d;
+pub mod volume;
+pub mod vq_vae;
+pub mod yaml;
+
+pub use autoencoder::{AutoencoderObjectiveSection, AutoencoderSection, DiscriminatorSection};
+pub use batch::Batch;
+pub use config::Config;
+pub use data::{Batches, Data};
+pub use error::{Result, SystemError};
+pub use evaluation::{Curves, L1, Metrics, PictureLabel};
+pub use forecaster::{ForecastObjectiveSection, ForecasterSection, ModelType};
+pub use recipe::Recipe;
+pub use run_folder::RunFolder;
+pub use session::{Observed, Observer, OnOutOfMemory, Outcome, Session};
+pub use shared::{
+    Allocator, CodebookSection, Context, DeviceSection, LossScale, LpipsSection, PerceptualSection, Recompute, Source,
+    Training, TrainingSection, VoxelObjectiveSection,
+};
+pub use system::{FlatKey, ModelChange, NamedSize, System};
+pub use table::{SystemSection, guides, recipes};
+pub use vae3d::{Vae3dObjectiveSection, Vae3dSection, VaeType};
+pub use vq_vae::VqVaeSection;

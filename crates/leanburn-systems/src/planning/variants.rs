@@ -1,0 +1,83 @@
+//! Changes of a configuration that save memory, by class.
+
+use leanburn_plan::{Class, Variant};
+use leanburn_train::Precision;
+
+use crate::config::Config;
+use crate::system::ModelChange;
+use crate::table::SystemSection;
+
+/// The configuration as it is, then with each change that can be made to it, mildest class first.
+///
+/// `half` is the half precision that the device computes in.
+pub fn variants(config: &Config, half: Option<Precision>) -> Vec<(Variant, Config)> {
+    let as_it_is = variant("", Class::Lossless, "", config, |_| {});
+    let halved = half.and_then(|half| half_precision(config, half));
+    let base = halved.as_ref().map_or(config, |(_, halved)| halved).clone();
+    [Some(as_it_is), halved].into_iter().flatten().chain(model_changes(config, &base)).collect()
+}
+
+fn variant(
+    change: impl Into<String>,
+    class: Class,
+    cost: &str,
+    config: &Config,
+    apply: impl FnOnce(&mut Config),
+) -> (Variant, Config) {
+    let mut changed = config.clone();
+    apply(&mut changed);
+    (Variant { change: change.into(), class, cost: cost.to_string() }, changed)
+}
+
+fn half_precision(config: &Config, half: Precision) -> Option<(Variant, Config)> {
+    let cost = match half {
+        Precision::F16 => {
+            "activations are rounded to 11 bits and the loss is scaled; weights, statistics and sums stay float32"
+        }
+        _ => "activations are rounded to 8 bits; weights, statistics and sums stay float32",
+    };
+    let is_wide = config.device.resolved_precision() == Precision::F32;
+    is_wide.then(|| {
+        variant(format!("device.precision = {half}"), Class::Numerics, cost, config, |config| {
+            config.device.precision = Some(half);
+            config.device.mixed_precision = false;
+        })
+    })
+}
+
+/// Changes of the model, each alone and on top of `base`.
+fn model_changes(config: &Config, base: &Config) -> Vec<(Variant, Config)> {
+    let changed = |change: ModelChange<SystemSection>| {
+        let ModelChange { text, cost, section } = change;
+        variant(text, Class::Model, cost, base, |config| config.system = section)
+    };
+    config.system.smaller().into_iter().map(changed).chain(halved_resolution(config, base)).collect()
+}
+
+fn halved_resolution(config: &Config, base: &Config) -> Option<(Variant, Config)> {
+    let multiples = config.system.any().multiples();
+    let (key, size) = match (config.data.patch_size, config.data.voxel_size) {
+        (Some(size), _) => ("data.patch_size", size),
+        (None, Some(size)) => ("data.voxel_size", size),
+        (None, None) => return None,
+    };
+    let can_be = size
+        .iter()
+        .zip(multiples)
+        .all(|(length, multiple)| length.is_multiple_of(2 * multiple) && *length >= 4 * multiple);
+    let halved = size.map(|length| length / 2);
+    // losses on slices of the volume have a smallest size of their own
+    let [depth, height, width] = halved;
+    let is_taken = |config: &Config| {
+        let system = config.system.any();
+        system.check_sample(key, [system.in_channels(), depth, height, width]).is_ok()
+    };
+    let halve = || {
+        let cost = "an eighth of the voxels: fine detail or context is lost";
+        variant(format!("{key} = {halved:?}"), Class::Model, cost, base, |config| match config.data.patch_size {
+            Some(_) => config.data.patch_size = Some(halved),
+            None => config.data.voxel_size = Some(halved),
+        })
+    };
+    can_be.then(halve).filter(|(_, config)| is_taken(config))
+}

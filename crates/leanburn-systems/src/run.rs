@@ -1,0 +1,115 @@
+//! A system in training: its trainer, its data and its batches, behind one pointer.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use image::RgbImage;
+use leanburn_common::Bytes;
+use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
+
+use crate::data::{Batches, Data};
+use crate::error::Result;
+use crate::evaluation::Metrics;
+use crate::system::System;
+
+/// A system in training, whatever its types.
+pub(crate) trait AnyRun {
+    /// Steps taken so far.
+    fn steps(&self) -> u64;
+
+    /// Takes a step.
+    fn step(&mut self) -> std::result::Result<StepReport, TrainError>;
+
+    /// Goes on from the newest checkpoint; the steps that it had taken, if there is one.
+    fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>>;
+
+    /// Saves a checkpoint, and the trained weights to a file of their own.
+    fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()>;
+
+    /// The metrics over the validation samples; what is not finite (the distance to nothing) is left out.
+    ///
+    /// The outer error says that the evaluation did not fit into memory.
+    fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError>;
+
+    /// What the models make of a sample. The outer error says that it did not fit into memory.
+    fn picture(&self) -> std::result::Result<Result<RgbImage>, TrainError>;
+
+    /// What each learner holds between steps.
+    fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)>;
+
+    /// What of the data is held in memory.
+    fn cached(&self) -> Bytes;
+
+    /// The extent of a sample.
+    fn extent(&self) -> Result<[usize; 3]>;
+}
+
+/// A system in training.
+pub(crate) struct Run<S: System> {
+    system: S,
+    data: S::Data,
+    /// Opened with the first step, when it is known where the run begins.
+    batches: Option<Batches<S::Batch>>,
+    trainer: Trainer<S::Workload>,
+    /// Where it trains.
+    device: Device,
+    /// Where it evaluates: the device without autodiff.
+    plain_device: Device,
+}
+
+impl<S: System> Run<S> {
+    /// At the position of the trainer.
+    pub fn new(system: S, data: S::Data, trainer: Trainer<S::Workload>, device: &Device) -> Self {
+        let plain_device = device.clone().inner();
+        Self { system, data, batches: None, trainer, device: device.clone(), plain_device }
+    }
+}
+
+impl<S: System> AnyRun for Run<S> {
+    fn steps(&self) -> u64 {
+        self.trainer.steps()
+    }
+
+    fn step(&mut self) -> std::result::Result<StepReport, TrainError> {
+        let (batch_size, first) = (self.system.training().batch_size, self.trainer.micro_batches());
+        let batches = self.batches.get_or_insert_with(|| self.data.batches(batch_size, first, &self.device));
+        self.trainer.step(batches)
+    }
+
+    fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>> {
+        let Some((step, checkpoint)) = store.latest() else { return Ok(None) };
+        self.trainer.resume(&checkpoint)?;
+        Ok(Some(step))
+    }
+
+    fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()> {
+        self.trainer.save(store)?;
+        S::save_weights(self.trainer.workload(), weights)?;
+        Ok(())
+    }
+
+    fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError> {
+        let evaluate = |workload: &S::Workload| {
+            let mut metrics = self.system.evaluate(workload, &self.data, &self.plain_device)?;
+            metrics.retain(|(_, value)| value.is_finite());
+            Ok(metrics)
+        };
+        self.trainer.look("validation", evaluate)
+    }
+
+    fn picture(&self) -> std::result::Result<Result<RgbImage>, TrainError> {
+        self.trainer.look("pictures", |workload| self.system.picture(workload, &self.data, &self.plain_device))
+    }
+
+    fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)> {
+        self.trainer.memory()
+    }
+
+    fn cached(&self) -> Bytes {
+        self.data.cached()
+    }
+
+    fn extent(&self) -> Result<[usize; 3]> {
+        self.data.extent()
+    }
+}

@@ -1,0 +1,254 @@
+//! A run in progress: steps, evaluations, checkpoints, and everything it writes.
+
+use std::time::Instant;
+
+use burn::tensor::Device;
+use leanburn_common::{Bytes, atomic};
+use leanburn_ops::is_gpu;
+use leanburn_train::{CheckpointStore, StepReport, TrainError};
+
+use super::account::MemoryAccount;
+use super::observer::{Beginning, Observed, Observer, Snapshot};
+use super::planned::Planned;
+use crate::config::Config;
+use crate::error::{Result, SystemError};
+use crate::metrics::{MetricsLog, PEAK, Phase, Record, read_metrics};
+use crate::picture::encode_png;
+use crate::run::AnyRun;
+use crate::run_folder::RunFolder;
+
+/// A training run up to its end, or until a step does not fit.
+pub(super) struct Attempt<'a> {
+    config: &'a Config,
+    folder: &'a RunFolder,
+    run: Box<dyn AnyRun>,
+    store: CheckpointStore,
+    observer: &'a mut (dyn Observer + 'a),
+    metrics: MetricsLog,
+    began: Instant,
+    /// Seconds of the run before this process.
+    before: f64,
+    /// Everything but the learners, which the trainer knows.
+    memory: MemoryAccount,
+    /// The most that was taken from the device.
+    reserved: Bytes,
+    planned: Planned,
+    last_step: u64,
+}
+
+/// Steps, seconds and memory of a run that has ended.
+type Finished = (u64, f64, MemoryAccount);
+
+impl<'a> Attempt<'a> {
+    /// Opens the logs; those of a run that goes on lose what lies after its checkpoint.
+    pub fn open<'o: 'a>(
+        config: &'a Config,
+        folder: &'a RunFolder,
+        run: Box<dyn AnyRun>,
+        device: &Device,
+        planned: Planned,
+        observer: &'a mut (dyn Observer + 'o),
+        last_step: u64,
+    ) -> Result<Self> {
+        let step = run.steps();
+        let continues = step > 0 || folder.metrics().exists();
+        if continues && step == 0 {
+            // nothing is kept of a run that died before its first checkpoint, the records of step 0 included
+            std::fs::remove_file(folder.metrics()).map_err(SystemError::writing(&folder.metrics()))?;
+        }
+        let metrics = MetricsLog::open(&folder.metrics(), (step > 0).then_some(step))?;
+        let records = read_metrics(&folder.metrics())?;
+        let before = records.last().map_or(0.0, |record| record.seconds);
+        let peak = records.iter().filter_map(|record| record.values.get(PEAK)).fold(0.0, |a: f64, &b| a.max(b)) as u64;
+        let store = folder.checkpoints(config.training().keep_checkpoints);
+        let memory =
+            MemoryAccount { peak: (peak > 0).then_some(Bytes(peak)), ..at_rest(config, &*run, device, &planned) };
+        let warnings = planned.warnings(planned.reserved.unwrap_or(memory.planned()), config, device);
+        let beginning = Beginning {
+            config,
+            folder,
+            step,
+            last_step,
+            continues,
+            planned: memory.planned(),
+            reserved: planned.reserved,
+            warnings: &warnings,
+        };
+        observer.began(&beginning).map_err(SystemError::Observer)?;
+        let (began, reserved) = (Instant::now(), Bytes(0));
+        Ok(Self { config, folder, run, store, observer, metrics, began, before, memory, reserved, planned, last_step })
+    }
+
+    /// Trains up to the last step.
+    pub fn run(mut self) -> Result<Finished> {
+        let training = self.config.training();
+        self.write_plan()?;
+        if self.run.steps() == 0 {
+            self.evaluate()?;
+            self.draw()?;
+        }
+        while self.run.steps() < self.last_step {
+            self.step()?;
+            let (steps, is_last) = (self.run.steps(), self.run.steps() == self.last_step);
+            let is_due = |interval: u64| steps.is_multiple_of(interval) || is_last;
+            if is_due(training.val_interval) {
+                self.evaluate()?;
+            }
+            if is_due(training.visualize_interval) {
+                self.draw()?;
+            }
+            if steps.is_multiple_of(training.checkpoint_interval) && !is_last {
+                self.save()?;
+            }
+        }
+        self.write_plan()?;
+        self.save()?; // after the last step, and for a run that was over already
+        self.tell(|observer, snapshot| observer.finished(snapshot))?;
+        let memory = self.account();
+        Ok((self.run.steps(), self.seconds(), memory))
+    }
+
+    fn seconds(&self) -> f64 {
+        self.before + self.began.elapsed().as_secs_f64()
+    }
+
+    /// Takes a step. Where it does not fit, the last good state is saved, to go on from.
+    fn step(&mut self) -> Result<()> {
+        let report = match self.run.step() {
+            Err(TrainError::OutOfMemory { state_is_intact: true, step, phase, reason }) => {
+                self.save()?;
+                self.observer.did_not_fit(step, &reason).map_err(SystemError::Observer)?;
+                return Err(TrainError::OutOfMemory { state_is_intact: true, step, phase, reason }.into());
+            }
+            report => report?,
+        };
+        self.record(&report)?;
+        self.observer.stepped(&report).map_err(SystemError::Observer)
+    }
+
+    fn log(&mut self, step: u64, phase: Phase, values: Vec<(String, f64)>) -> Result<()> {
+        let record = Record { step, phase, seconds: self.seconds(), values: values.into_iter().collect() };
+        self.metrics.append(&record)?;
+        self.observer.recorded(&record).map_err(SystemError::Observer)
+    }
+
+    fn record(&mut self, report: &StepReport) -> Result<()> {
+        let mut values: Vec<(String, f64)> = report.losses.iter().map(|(name, &loss)| (name.clone(), loss)).collect();
+        for learner in &report.learners {
+            let name = &learner.learner;
+            values.push((format!("{name}.learning_rate"), learner.learning_rate));
+            values.push((format!("{name}.gradient_norm"), learner.gradient_norm));
+            values.push((format!("{name}.loss_scale"), learner.loss_scale));
+            values.push((format!("{name}.skipped"), f64::from(u8::from(learner.skipped))));
+        }
+        if let Some(memory) = report.memory {
+            self.memory.peak = self.memory.peak.max(Some(Bytes(memory.peak)).filter(|peak| *peak > Bytes(0)));
+            values.push(("memory.live_bytes".into(), memory.live as f64));
+            values.push((PEAK.into(), memory.peak as f64));
+            values.push(("memory.padding_bytes".into(), memory.padding as f64));
+            values.push(("memory.reserved_bytes".into(), memory.reserved as f64));
+            self.reserved = self.reserved.max(Bytes(memory.reserved));
+        }
+        self.log(report.step + 1, Phase::Train, values)
+    }
+
+    /// What an evaluation gave. What does not fit ends the run, with a checkpoint to go on from.
+    fn fitted<T>(&mut self, evaluation: std::result::Result<Result<T>, TrainError>) -> Result<T> {
+        let error = match evaluation {
+            Ok(result) => return result,
+            Err(error) => error,
+        };
+        self.save()?;
+        let reason = error.to_string();
+        self.observer.did_not_fit(self.run.steps(), &reason).map_err(SystemError::Observer)?;
+        let remedy = format!(
+            "go on with --resume where there is more memory (device.memory_limit, device.name, other programs closed), or \
+             begin anew with {}",
+            self.config.system.any().smaller_evaluation()
+        );
+        Err(SystemError::OutOfMemory { reason, remedy })
+    }
+
+    /// The system's metrics over the validation samples.
+    fn evaluate(&mut self) -> Result<()> {
+        let metrics = self.run.evaluate();
+        let metrics = self.fitted(metrics)?;
+        if metrics.is_empty() {
+            return Ok(());
+        }
+        let step = self.run.steps();
+        self.log(step, Phase::Validation, metrics.iter().map(|(key, value)| (key.to_string(), *value)).collect())?;
+        let seconds = self.seconds();
+        self.observer.evaluated(step, &metrics, seconds).map_err(SystemError::Observer)
+    }
+
+    /// Draws what the run makes of a validation sample.
+    fn draw(&mut self) -> Result<()> {
+        if self.config.training().visualize_interval == 0 {
+            return Ok(());
+        }
+        let picture = self.run.picture();
+        let picture = self.fitted(picture)?;
+        let (step, png) = (self.run.steps(), encode_png(&picture)?);
+        let path = self.folder.picture(step);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(SystemError::writing(folder))?;
+        }
+        atomic::write(&path, &png).map_err(SystemError::writing(&path))?;
+        self.observer.pictured(step, self.config.picture_label(), &png).map_err(SystemError::Observer)
+    }
+
+    /// A checkpoint to go on from, and weights to use.
+    fn save(&mut self) -> Result<()> {
+        self.run.save(&self.store, &self.folder.weights())?;
+        self.tell(|observer, snapshot| observer.saved(snapshot))
+    }
+
+    /// Tells the observer of the run as it is.
+    fn tell(&mut self, tell: impl FnOnce(&mut dyn Observer, &Snapshot<'_>) -> Observed) -> Result<()> {
+        let (memory, seconds) = (self.account(), self.seconds());
+        let (config, folder, steps) = (self.config, self.folder, self.run.steps());
+        let snapshot = Snapshot { config, folder, steps, seconds, memory: &memory };
+        tell(self.observer, &snapshot).map_err(SystemError::Observer)
+    }
+
+    fn account(&mut self) -> MemoryAccount {
+        MemoryAccount { learners: self.run.memory(), ..self.memory.clone() }
+    }
+
+    /// What was planned, and what was measured so far.
+    fn write_plan(&self) -> Result<()> {
+        let plan = serde_json::json!({
+            "planned_step_bytes": self.planned.peak,
+            "planned_peak_bytes": self.memory.planned(),
+            "measured_peak_bytes": self.memory.peak,
+            "planned_reserved_bytes": self.planned.reserved,
+            "measured_reserved_bytes": Some(self.reserved).filter(|reserved| *reserved > Bytes(0)),
+        });
+        let path = self.folder.plan();
+        atomic::write(&path, format!("{plan:#}\n").as_bytes()).map_err(SystemError::writing(&path))
+    }
+}
+
+/// What a run holds besides its learners. Of a GPU's memory the data takes nothing.
+fn at_rest(config: &Config, run: &dyn AnyRun, device: &Device, planned: &Planned) -> MemoryAccount {
+    let batch_size = |extent| {
+        let context = config.context("the configuration");
+        config.system.any().batch_size_in_memory(&context, config.training().batch_size, extent)
+    };
+    let (data, batches) = match is_gpu(device) {
+        true => (Bytes(0), Bytes(0)),
+        false => {
+            let batch = run.extent().map_or(Bytes(0), batch_size);
+            (run.cached(), Bytes(batch.get() * (config.prefetch() + 1) as u64))
+        }
+    };
+    MemoryAccount {
+        learners: Vec::new(),
+        source: config.source(),
+        data,
+        batches,
+        peak: None,
+        planned_step: planned.peak,
+    }
+}

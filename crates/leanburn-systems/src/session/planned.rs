@@ -1,0 +1,63 @@
+//! What a step is planned to hold, and whether the device has it.
+
+use burn::tensor::Device;
+use leanburn_common::Bytes;
+use leanburn_ops::Gpu;
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::planning::{ConfigSpace, memory_of};
+
+/// What a step is planned to hold, without data in memory and waiting batches.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Planned {
+    /// The most at once.
+    pub peak: Bytes,
+    /// What a GPU's pool takes from the device for it.
+    pub reserved: Option<Bytes>,
+    /// Its largest tensor.
+    pub largest: Bytes,
+}
+
+impl Planned {
+    /// What the recording of a step shows; `extent` is asked for where the configuration names no size.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the configuration from being recorded.
+    pub fn of(config: &Config, name: &str, extent: impl FnOnce() -> Result<[usize; 3]>) -> Result<Self> {
+        let (target, memory) = memory_of(&config.device.name)?;
+        let space = ConfigSpace::new(config, name, target, None, extent)?;
+        let candidate = space.configured();
+        let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(memory);
+        Ok(Self {
+            peak: Bytes(timeline.peak()),
+            reserved: memory.reserved(&timeline).map(Bytes),
+            largest: Bytes(timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or(0)),
+        })
+    }
+
+    /// What of it the device has not, or may not give, where that is known. `needed` is what all of a run needs.
+    pub fn warnings(&self, needed: Bytes, config: &Config, device: &Device) -> Vec<String> {
+        let gpu = Gpu::of(device);
+        let limit = config.device.memory_limit.map(|limit| (limit, "device.memory_limit allows".to_string()));
+        let memory = gpu.as_ref().and_then(|gpu| Some((Bytes(gpu.memory?), format!("{} has", gpu.name))));
+        let least = limit.into_iter().chain(memory).min_by_key(|(size, _)| *size);
+        let short = least.filter(|(size, _)| needed > *size).map(|(size, whose)| {
+            let budget = size.to_string().replace(' ', "");
+            format!(
+                "that is more than the {size} that {whose}: `leanburn fit CONFIG --budget {budget}` finds what fits"
+            )
+        });
+        let large = gpu.filter(|gpu| self.largest > Bytes(gpu.largest_allocation)).map(|gpu| {
+            let (largest, allocation) = (self.largest, Bytes(gpu.largest_allocation));
+            format!(
+                "the largest tensor has {largest}, more than the {allocation} that {} gives at once: only a smaller volume or \
+                 fewer channels can help",
+                gpu.name
+            )
+        });
+        short.into_iter().chain(large).collect()
+    }
+}

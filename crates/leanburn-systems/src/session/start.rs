@@ -1,0 +1,198 @@
+//! What to run and where, and what it has come to.
+
+use std::path::PathBuf;
+
+use leanburn_train::TrainError;
+
+use super::account::MemoryAccount;
+use super::attempt::Attempt;
+use super::observer::Observer;
+use super::planned::Planned;
+use super::step_down::StepDown;
+use crate::config::Config;
+use crate::device::device_of;
+use crate::error::{Result, SystemError};
+use crate::metrics::{Record, read_metrics};
+use crate::run_folder::RunFolder;
+
+/// A training run.
+///
+/// # Example
+///
+/// ```no_run
+/// use leanburn_systems::{AutoencoderSection, Config, Session};
+///
+/// let config = Config::load("configs/mni152-autoencoder.yaml".as_ref(), &[])?;
+/// let outcome = Session::new(config)?.in_folder("runs/first").stop_after(100).run()?;
+/// println!("{} steps", outcome.steps);
+/// # Ok::<(), leanburn_systems::SystemError>(())
+/// ```
+pub struct Session<'a> {
+    config: Config,
+    name: String,
+    folder: RunFolder,
+    resume: bool,
+    stop_after: Option<u64>,
+    on_out_of_memory: OnOutOfMemory,
+    observer: Box<dyn Observer + 'a>,
+}
+
+/// What to do when a step does not fit into memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnOutOfMemory {
+    /// Recompute more, and go on from the last good state. Results stay the same.
+    #[default]
+    StepDown,
+    /// Stop.
+    Fail,
+}
+
+/// What a run has come to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The configuration of the last step; a step-down has changed it.
+    pub config: Config,
+    /// Where everything lies that the run has written.
+    pub folder: RunFolder,
+    /// Steps taken.
+    pub steps: u64,
+    /// Seconds of training, those before a resume included.
+    pub seconds: f64,
+    /// Where the memory went.
+    pub memory: MemoryAccount,
+    /// The metrics of every step and every evaluation.
+    pub records: Vec<Record>,
+}
+
+impl<'a> Session<'a> {
+    /// A run in the folder `runs/`*system*, from the beginning, that nobody observes.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Config`] with every error of the configuration.
+    pub fn new(config: Config) -> Result<Self> {
+        let name = "the configuration".to_string();
+        config.check(&name)?;
+        Ok(Self {
+            folder: RunFolder::new(PathBuf::from("runs").join(config.system_name())),
+            config,
+            name,
+            resume: false,
+            stop_after: None,
+            on_out_of_memory: OnOutOfMemory::default(),
+            observer: Box::new(()),
+        })
+    }
+
+    /// What messages call the configuration, such as the path of its file.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// The same in another folder.
+    #[must_use]
+    pub fn in_folder(self, folder: impl Into<PathBuf>) -> Self {
+        Self { folder: RunFolder::new(folder), ..self }
+    }
+
+    /// Whether to go on from the newest checkpoint of the folder; bit for bit as if the run had not stopped.
+    #[must_use]
+    pub fn resume(self, resume: bool) -> Self {
+        Self { resume, ..self }
+    }
+
+    /// At most this many steps in all, without a change of the learning-rate schedule.
+    #[must_use]
+    pub fn stop_after(self, steps: u64) -> Self {
+        Self { stop_after: Some(steps), ..self }
+    }
+
+    /// What to do when a step does not fit into memory.
+    #[must_use]
+    pub fn on_out_of_memory(self, on_out_of_memory: OnOutOfMemory) -> Self {
+        Self { on_out_of_memory, ..self }
+    }
+
+    /// Who hears how it goes. A `&mut` reference will do.
+    #[must_use]
+    pub fn with_observer(self, observer: impl Observer + 'a) -> Self {
+        Self { observer: Box::new(observer), ..self }
+    }
+
+    /// Trains to the end.
+    ///
+    /// # Errors
+    ///
+    /// Before anything is written: what keeps models, data or device from being used, and a folder that has another run. Later:
+    /// [`SystemError::OutOfMemory`], [`SystemError::Train`], [`SystemError::Write`], [`SystemError::Observer`].
+    pub fn run(mut self) -> Result<Outcome> {
+        self.config.resolve_device();
+        loop {
+            let error = match self.attempt() {
+                Err(SystemError::Train(error)) if error.is_out_of_memory() => error,
+                done => return done,
+            };
+            self.step_down(&error)?;
+            self.resume = true;
+        }
+    }
+
+    /// Trains, from the beginning or from the newest checkpoint, until the end or until a step does not fit.
+    fn attempt(&mut self) -> Result<Outcome> {
+        let Self { config, name, folder, observer, .. } = self;
+        let device = device_of(&config.device)?;
+        folder.check(config, self.resume)?;
+        let training_device = device.clone().autodiff();
+        let context = config.context(name);
+        let mut run =
+            config.system.any().open(&context, &training_device, &mut |progress| observer.reading(progress))?;
+        let planned = Planned::of(config, name, || run.extent())?;
+        if self.resume {
+            let step = run.resume(&folder.checkpoints(config.training().keep_checkpoints))?;
+            observer.resumed(step).map_err(SystemError::Observer)?;
+        }
+        let _lock = folder.begin(config)?;
+        let last_step = self.stop_after.unwrap_or(u64::MAX).min(config.training().max_steps);
+        let attempt = Attempt::open(config, folder, run, &device, planned, observer.as_mut(), last_step)?;
+        let finished = attempt.run();
+        // what the step has left in the pool is of no use to the next attempt
+        training_device.memory_cleanup();
+        let (steps, seconds, memory) = finished?;
+        let records = read_metrics(&folder.metrics())?;
+        Ok(Outcome { config: config.clone(), folder: folder.clone(), steps, seconds, memory, records })
+    }
+
+    /// Goes to the next smaller plan, if there is one and it is asked for.
+    fn step_down(&mut self, error: &TrainError) -> Result<()> {
+        let step_down = StepDown::of(&self.config, &self.name)?;
+        let continues = self.on_out_of_memory == OnOutOfMemory::StepDown && step_down.config.is_some();
+        self.observer.stepped_down(&error.to_string(), &step_down, continues).map_err(SystemError::Observer)?;
+        match step_down.config {
+            Some((lower, _)) if continues => {
+                self.config = lower;
+                Ok(())
+            }
+            lower => {
+                Err(SystemError::OutOfMemory { reason: error.to_string(), remedy: advice(lower.map(|(_, what)| what)) })
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { config, name, folder, resume, stop_after, on_out_of_memory, .. } = self;
+        let mut debug = out.debug_struct("Session");
+        debug.field("config", config).field("name", name).field("folder", folder).field("resume", resume);
+        debug.field("stop_after", stop_after).field("on_out_of_memory", on_out_of_memory).finish_non_exhaustive()
+    }
+}
+
+fn advice(lower: Option<String>) -> String {
+    let step = lower.map_or(String::new(), |what| format!("{what} (--on-oom step-down does that by itself), or "));
+    format!(
+        "{step}run `leanburn fit CONFIG --budget SIZE --allow model` for what would fit, or close other programs on the device"
+    )
+}

@@ -1,0 +1,57 @@
+//! The `data` section; its struct belongs to `leanburn-data`, which documents the keys.
+
+use leanburn_data::{DataConfig, LabelsConfig, PhantomConfig, RadarConfig};
+
+use crate::yaml::{MANY, POSITIVE, PerAxis, Section};
+
+pub(crate) fn read_data(section: &mut Section<'_>) -> DataConfig {
+    let default = DataConfig::default();
+    DataConfig {
+        paths: section.get("paths", default.paths),
+        phantom: section.optional("phantom", read_phantom),
+        radar: section.optional("radar", read_radar),
+        labels: section.optional("labels", read_labels),
+        channels: section.number("channels", default.channels, 1..=MANY),
+        voxel_size: section.number("voxel_size", None, 1..=MANY).map(|PerAxis(size)| size),
+        spacing: section.number("spacing", None, POSITIVE).map(|PerAxis(spacing)| spacing),
+        normalize: section.choice("normalize", default.normalize),
+        percentiles: section.number("percentiles", default.percentiles, 0..=100),
+        patch_size: section.number("patch_size", None, 1..=MANY).map(|PerAxis(size)| size),
+        foreground_probability: section.number("foreground_probability", default.foreground_probability, 0..=1),
+        flip: section.get("flip", PerAxis(default.flip)).0,
+        intensity_jitter: section.number("intensity_jitter", default.intensity_jitter, 0..=1),
+        val_fraction: section.number("val_fraction", default.val_fraction, 0..1),
+        val_patches: section.number("val_patches", default.val_patches, 0..=MANY),
+        cache_rate: section.number("cache_rate", default.cache_rate, 0..=1),
+        num_workers: section.number("num_workers", default.num_workers, 0..=MANY),
+        prefetch: section.number("prefetch", default.prefetch, 0..=MANY),
+    }
+}
+
+fn read_phantom(section: &mut Section<'_>) -> PhantomConfig {
+    let default = PhantomConfig::default();
+    PhantomConfig {
+        count: section.number("count", default.count, 1..),
+        shape: section.number("shape", PerAxis(default.shape), 1..=MANY).0,
+        noise: section.number("noise", default.noise, 0..),
+    }
+}
+
+fn read_radar(section: &mut Section<'_>) -> RadarConfig {
+    let default = RadarConfig::default();
+    RadarConfig {
+        count: section.number("count", default.count, 1..),
+        shape: section.number("shape", PerAxis(default.shape), 1..=MANY).0,
+        vehicles: section.number("vehicles", default.vehicles, 0..=MANY),
+        speckle: section.number("speckle", default.speckle, 0..=1),
+    }
+}
+
+fn read_labels(section: &mut Section<'_>) -> LabelsConfig {
+    let default = LabelsConfig::default();
+    LabelsConfig {
+        label_maps: section.get("label_maps", default.label_maps),
+        class_maps: section.get("class_maps", default.class_maps),
+        num_classes: section.number("num_classes", default.num_classes, 2..=256),
+    }
+}

@@ -1,0 +1,111 @@
+//! What all systems share: learners, the trainer, which segments are recomputed.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor};
+use leanburn_common::ValidationError;
+use leanburn_nn::weights::moved;
+use leanburn_ops::{Residency, ResidencyPolicy, is_gpu};
+use leanburn_train::{LearnerConfig, LossScale, OptimizerConfig, Precision, ScheduleConfig, TrainerConfig};
+
+use super::device_section::{self, DeviceSection};
+use super::recompute::Recompute;
+use super::source::Context;
+use super::training::TrainingSection;
+use super::validation::reject;
+use crate::error::Result;
+
+/// A model whose weights the CPU has drawn: a seed gives the same weights on every device.
+pub(crate) fn drawn<M: Module>(device: &Device, init: impl FnOnce(&Device) -> M) -> M {
+    match is_gpu(device) {
+        true => moved(init(&Device::flex().autodiff()), device),
+        false => init(device),
+    }
+}
+
+/// How the trainer runs the workload.
+pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> TrainerConfig {
+    TrainerConfig::default()
+        .with_seed(context.seed)
+        .with_accumulation_steps(training.gradient_accumulation_steps as u64)
+        .with_max_bad_steps(training.max_bad_steps)
+        .with_memory_limit(context.device.memory_limit.map(u64::from))
+}
+
+/// Which segments of the system `system` are recomputed; a pattern that names none is rejected.
+///
+/// To know their names, `segments` builds models that are thrown away: call it before the weights' seed is set. `is_known`
+/// says which patterns name segments that are not listed.
+///
+/// # Errors
+///
+/// [`SystemError::Config`](crate::SystemError::Config), and those of `segments`.
+pub(crate) fn policy(
+    context: &Context<'_>,
+    system: &str,
+    recompute: &Recompute,
+    is_known: impl Fn(&str) -> bool,
+    segments: impl FnOnce() -> Result<Vec<String>>,
+) -> Result<ResidencyPolicy> {
+    let policy = recompute.policy();
+    if policy.rules.is_empty() {
+        return Ok(policy);
+    }
+    let segments = segments()?;
+    let names_none = |pattern: &&String| {
+        let alone = Recompute::segments([pattern.as_str()]).policy();
+        !is_known(pattern) && segments.iter().all(|name| alone.of(name) == Residency::Keep)
+    };
+    let error = |pattern: &String| ValidationError {
+        key: format!("{system}.training.recompute"),
+        with: Vec::new(),
+        expected: format!("names of segments: {}", segments.join(", ")),
+        found: format!("`{pattern}`, which names no segment"),
+        help: "`*` stands for any text, as in `decoder.*`".into(),
+    };
+    reject(context, recompute.patterns().iter().filter(names_none).map(error).collect())?;
+    Ok(policy)
+}
+
+/// Numbers of a module that take a gradient; running statistics and codebooks do not.
+pub(crate) fn trained_parameters<M: Module>(module: &M) -> usize {
+    struct Count(usize);
+    impl ModuleVisitor for Count {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let tensor = param.val();
+            self.0 += if tensor.is_require_grad() { tensor.shape().num_elements() } else { 0 };
+        }
+    }
+    let mut count = Count(0);
+    module.visit(&mut count);
+    count.0
+}
+
+/// How a learner learns, at a rate before any scaling.
+pub(crate) fn learner(context: &Context<'_>, training: &TrainingSection, learning_rate: f64) -> LearnerConfig {
+    let schedule = ScheduleConfig::new(learning_rate)
+        .with_kind(training.lr_schedule)
+        .with_warmup_steps(training.warmup_steps)
+        .with_max_steps(training.max_steps);
+    let effective_batch = training.batch_size * training.gradient_accumulation_steps;
+    let schedule = match training.base_batch_size {
+        Some(base) => schedule.scaled_to_batch(effective_batch, base),
+        None => schedule,
+    };
+    let optimizer = OptimizerConfig::new(training.optimizer)
+        .with_betas(training.betas)
+        .with_epsilon(training.epsilon)
+        .with_weight_decay(training.weight_decay);
+    LearnerConfig::new(schedule)
+        .with_optimizer(optimizer)
+        .with_loss_scale(loss_scale(context.device))
+        .with_max_grad_norm(training.max_grad_norm)
+        .with_average_decay(training.ema_decay)
+}
+
+fn loss_scale(section: &DeviceSection) -> LossScale {
+    match (section.resolved_precision(), section.loss_scale) {
+        (Precision::F16, device_section::LossScale::Dynamic) => LossScale::DYNAMIC,
+        (Precision::F16, device_section::LossScale::Static(scale)) => LossScale::Static(scale),
+        _ => LossScale::NONE,
+    }
+}

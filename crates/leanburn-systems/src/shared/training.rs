@@ -1,0 +1,182 @@
+//! The `training` section of a system: what all systems share.
+
+use leanburn_common::{Validation, ValidationError};
+use leanburn_train::{OptimizerKind, ScheduleKind};
+use serde::Serialize;
+
+use super::builders::with_methods;
+use super::recompute::Recompute;
+use crate::yaml::{MANY, POSITIVE, Section};
+
+/// How a system is trained, and what for: one section, as both are in the guides.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Training<O> {
+    /// What all systems share.
+    #[serde(flatten)]
+    pub common: TrainingSection,
+    /// The system's own objective.
+    #[serde(flatten)]
+    pub objective: O,
+}
+
+impl<O> Training<O> {
+    pub(crate) fn read(section: &mut Section<'_>, objective: impl FnOnce(&mut Section<'_>) -> O) -> Self {
+        Self { common: TrainingSection::read(section), objective: objective(section) }
+    }
+}
+
+/// How a system is trained, whichever it is. A step is one update of the weights.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TrainingSection {
+    /// Items (volumes, patches or windows) of one micro-batch. Default: 1.
+    pub batch_size: usize,
+    /// Micro-batches whose gradients make one step. Default: 1.
+    pub gradient_accumulation_steps: usize,
+    /// Which segments are recomputed in the backward pass: in YAML `use_gradient_checkpointing` for all of them, or
+    /// `recompute` with names, `*` for any text, as in `decoder.level_0.*`. Default: none.
+    #[serde(flatten)]
+    pub recompute: Recompute,
+    /// Learning rate, before any scaling. Default: 1e-4.
+    pub learning_rate: f64,
+    /// Default: adam.
+    pub optimizer: OptimizerKind,
+    /// Decay of the optimizer's first and second moments. Default: [0.9, 0.999].
+    pub betas: [f64; 2],
+    /// Added to the denominator of the optimizer's update. Default: 1e-8.
+    pub epsilon: f64,
+    /// Weight decay. Default: 0.
+    pub weight_decay: f64,
+    /// The learning rate after the warm-up. Default: constant.
+    pub lr_schedule: ScheduleKind,
+    /// Steps over which the learning rate rises from zero. Default: 0.
+    pub warmup_steps: u64,
+    /// Scales the learning rate by effective batch / this, the linear scaling rule
+    /// ([Goyal et al.](https://arxiv.org/abs/1706.02677)). Default: no scaling.
+    pub base_batch_size: Option<usize>,
+    /// Steps to train for. Default: 1000.
+    pub max_steps: u64,
+    /// Clips the gradients' global norm to this. Default: no clipping.
+    pub max_grad_norm: Option<f64>,
+    /// Decay of the exponential moving average of the weights. Default: no average.
+    pub ema_decay: Option<f64>,
+    /// Stops after this many steps in a row were skipped for gradients that are not finite.
+    /// Default: 20.
+    pub max_bad_steps: u64,
+    /// Steps between validations. Default: 50.
+    pub val_interval: u64,
+    /// Steps between pictures. Default: 50.
+    pub visualize_interval: u64,
+    /// Steps between checkpoints. Default: 100.
+    pub checkpoint_interval: u64,
+    /// Checkpoints to keep; older ones are deleted. Default: 2.
+    pub keep_checkpoints: usize,
+}
+
+impl Default for TrainingSection {
+    fn default() -> Self {
+        Self {
+            batch_size: 1,
+            gradient_accumulation_steps: 1,
+            recompute: Recompute::none(),
+            learning_rate: 1e-4,
+            optimizer: OptimizerKind::Adam,
+            betas: [0.9, 0.999],
+            epsilon: 1e-8,
+            weight_decay: 0.0,
+            lr_schedule: ScheduleKind::Constant,
+            warmup_steps: 0,
+            base_batch_size: None,
+            max_steps: 1000,
+            max_grad_norm: None,
+            ema_decay: None,
+            max_bad_steps: 20,
+            val_interval: 50,
+            visualize_interval: 50,
+            checkpoint_interval: 100,
+            keep_checkpoints: 2,
+        }
+    }
+}
+
+with_methods! { TrainingSection {
+    with_batch_size => batch_size: usize,
+    with_gradient_accumulation_steps => gradient_accumulation_steps: usize,
+    with_recompute => recompute: Recompute,
+    with_learning_rate => learning_rate: f64,
+    with_optimizer => optimizer: OptimizerKind,
+    with_betas => betas: [f64; 2],
+    with_epsilon => epsilon: f64,
+    with_weight_decay => weight_decay: f64,
+    with_lr_schedule => lr_schedule: ScheduleKind,
+    with_warmup_steps => warmup_steps: u64,
+    with_base_batch_size => base_batch_size: Option<usize>,
+    with_max_steps => max_steps: u64,
+    with_max_grad_norm => max_grad_norm: Option<f64>,
+    with_ema_decay => ema_decay: Option<f64>,
+    with_max_bad_steps => max_bad_steps: u64,
+    with_val_interval => val_interval: u64,
+    with_visualize_interval => visualize_interval: u64,
+    with_checkpoint_interval => checkpoint_interval: u64,
+    with_keep_checkpoints => keep_checkpoints: usize,
+} }
+
+impl TrainingSection {
+    fn read(section: &mut Section<'_>) -> Self {
+        let default = Self::default();
+        Self {
+            batch_size: section.number("batch_size", default.batch_size, 1..=MANY),
+            gradient_accumulation_steps: section.number(
+                "gradient_accumulation_steps",
+                default.gradient_accumulation_steps,
+                1..=MANY,
+            ),
+            recompute: Recompute::read(section),
+            learning_rate: section.number("learning_rate", default.learning_rate, POSITIVE),
+            optimizer: section.choice("optimizer", default.optimizer),
+            betas: section.number("betas", default.betas, 0..1),
+            epsilon: section.number("epsilon", default.epsilon, POSITIVE),
+            weight_decay: section.number("weight_decay", default.weight_decay, 0..),
+            lr_schedule: section.choice("lr_schedule", default.lr_schedule),
+            warmup_steps: section.get("warmup_steps", default.warmup_steps),
+            base_batch_size: section.number("base_batch_size", default.base_batch_size, 1..=MANY),
+            max_steps: section.number("max_steps", default.max_steps, 1..),
+            max_grad_norm: section.number("max_grad_norm", default.max_grad_norm, POSITIVE),
+            ema_decay: section.number("ema_decay", default.ema_decay, 0..1),
+            max_bad_steps: section.number("max_bad_steps", default.max_bad_steps, 1..),
+            val_interval: section.number("val_interval", default.val_interval, 1..),
+            visualize_interval: section.number("visualize_interval", default.visualize_interval, 0..),
+            checkpoint_interval: section.number("checkpoint_interval", default.checkpoint_interval, 1..),
+            keep_checkpoints: section.number("keep_checkpoints", default.keep_checkpoints, 1..=MANY),
+        }
+    }
+
+    /// What is wrong with the values: keys of this section.
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        let counts = [
+            ("batch_size", self.batch_size as u64),
+            ("gradient_accumulation_steps", self.gradient_accumulation_steps as u64),
+            ("max_steps", self.max_steps),
+            ("max_bad_steps", self.max_bad_steps),
+            ("val_interval", self.val_interval),
+            ("checkpoint_interval", self.checkpoint_interval),
+            ("keep_checkpoints", self.keep_checkpoints as u64),
+        ];
+        for (key, count) in counts {
+            validation.check(count > 0, key, "an integer of at least 1", count, "write at least 1");
+        }
+        for (key, rate) in [("learning_rate", self.learning_rate), ("epsilon", self.epsilon)] {
+            validation.check(rate.is_finite() && rate > 0.0, key, "a number above 0", rate, "write a number above 0");
+        }
+        validation.check_together(
+            self.warmup_steps <= self.max_steps,
+            &[],
+            "warmup_steps",
+            "a warm-up no longer than the training",
+            format!("{} warm-up steps of {}", self.warmup_steps, self.max_steps),
+            "lower `warmup_steps` or raise `max_steps`",
+        );
+        validation.errors()
+    }
+}

@@ -1,0 +1,222 @@
+//! What a system is: the one trait that a contributor implements.
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use burn::tensor::Device;
+use image::RgbImage;
+use leanburn_common::ValidationError;
+use leanburn_data::{Progress, SequenceConfig};
+use leanburn_nn::weights::WeightsError;
+use leanburn_plan::Knob;
+use leanburn_train::{Precision, Workload};
+use serde::Serialize;
+
+use crate::batch::Batch;
+use crate::data::Data;
+use crate::error::Result;
+use crate::evaluation::{Curves, Metrics, PictureLabel};
+use crate::recipe::Recipe;
+use crate::shared::{Context, PerceptualSection, Source, TrainingSection};
+use crate::yaml::Section;
+
+/// Something that can be trained: a model with its data, its losses and its evaluation.
+///
+/// The type that implements it is the system's section of a configuration, a plain struct. Everything else (planning,
+/// sessions, checkpoints, resume, the command) works on this trait and on nothing else of a system.
+///
+/// # Adding a system
+///
+/// 1. A folder of this crate with the section, its `impl System`, its recipes and its pictures.
+/// 2. A line in the table of `table.rs`.
+/// 3. Recipes in `configs/`, keys in `docs/configuration.md`.
+///
+/// The existing ones are the examples: [`vq_vae`](crate::vq_vae) is the smallest, [`autoencoder`](crate::autoencoder) has two
+/// learners, [`forecaster`](crate::forecaster) has batches and data of its own kind.
+pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static {
+    /// A micro-batch.
+    type Batch: Batch;
+    /// The opened data.
+    type Data: Data<Self::Batch>;
+    /// The models with their optimizers, and their losses.
+    type Workload: Workload<Batch = Self::Batch>;
+
+    /// The name of the section in YAML.
+    const NAME: &'static str;
+    /// What it is trained on.
+    const SOURCE: Source = Source::Volumes;
+    /// Keys that a guide writes at the top of its file, and where they belong here.
+    const FLAT_KEYS: &'static [FlatKey] = &[];
+    /// Configurations to start from, smallest memory first.
+    const RECIPES: &'static [Recipe];
+    /// How its pictures are called.
+    const PICTURE: PictureLabel;
+    /// Charts of its losses and metrics.
+    const CURVES: &'static [Curves];
+    /// Validation metrics that are the better the nearer to zero.
+    const ERRORS: &'static [&'static str];
+    /// Names of the [knobs](Self::knobs), which are keys of the section `training`: they change memory and time and no result.
+    const KNOBS: &'static [&'static str] = &[];
+    /// What to change where an evaluation does not fit into memory, in words that follow "with".
+    const SMALLER_EVALUATION: &'static str =
+        "a smaller data.patch_size: validation and pictures take one patch of it at a time";
+    /// The configuration of a guide whose [sizes](Self::sizes) are worth a table, as YAML.
+    const GUIDE: Option<&'static str> = None;
+
+    /// Reads the section; `sequence` is there for systems of [fields](Source::Fields).
+    fn read(section: &mut Section<'_>, sequence: Option<&SequenceConfig>) -> Self;
+
+    /// What is wrong with the section, alone and with the rest of the configuration. Keys are full paths.
+    fn validate(&self, context: &Context<'_>) -> Vec<ValidationError>;
+
+    /// How it is trained.
+    fn training(&self) -> &TrainingSection;
+
+    /// How it is trained, to change.
+    fn training_mut(&mut self) -> &mut TrainingSection;
+
+    /// Channels of a sample.
+    fn in_channels(&self) -> usize;
+
+    /// Its perceptual loss, if it can have one.
+    fn perceptual(&self) -> Option<&PerceptualSection> {
+        None
+    }
+
+    /// Has everything take part from the first step, for plans and measurements.
+    fn start_at_once(&mut self) {}
+
+    /// Builds models and learners of a [valid](Self::validate) section, with weights drawn from the seed.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Config`](crate::SystemError::Config) where a segment to recompute is not there, and what a file that is
+    /// needed cannot give.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the errors of a section that is not valid.
+    fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload>;
+
+    /// Numbers that are trained.
+    fn parameters(workload: &Self::Workload) -> usize;
+
+    /// Writes the trained weights to `path`, and those of other models beside it.
+    ///
+    /// # Errors
+    ///
+    /// As [`save_safetensors`](leanburn_nn::weights::save_safetensors).
+    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError>;
+
+    /// Opens the data, with a call of `progress` after each sample.
+    ///
+    /// # Errors
+    ///
+    /// If a sample cannot be read.
+    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data>;
+
+    /// The shapes of a micro-batch, for samples of an extent: depth, height and width, of fields the days that are seen,
+    /// height and width.
+    fn batch_shape(
+        &self,
+        context: &Context<'_>,
+        micro_batch: usize,
+        extent: [usize; 3],
+    ) -> <Self::Batch as Batch>::Shape;
+
+    /// Checks that the models can take a sample, `[channels, depth, height, width]`; `name` is the sample's.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Shape`](crate::SystemError::Shape), [`SystemError::Input`](crate::SystemError::Input).
+    fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()>;
+
+    /// By how much depth, height and width are divided: sizes of samples must be multiples of it.
+    fn multiples(&self) -> [usize; 3] {
+        [1; 3]
+    }
+
+    /// Means over the validation samples; empty if there are none.
+    ///
+    /// # Errors
+    ///
+    /// If a sample cannot be read.
+    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics>;
+
+    /// Truth beside what the models make of it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no sample, or it cannot be drawn.
+    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage>;
+
+    /// Changes of the model that save memory, each alone.
+    fn smaller(&self) -> Vec<ModelChange<Self>> {
+        Vec::new()
+    }
+
+    /// The sizes of the model that have names, the largest first, for a table side by side.
+    fn sizes(&self) -> Vec<NamedSize<Self>> {
+        Vec::new()
+    }
+
+    /// What a knob is set to; none where it is as fast as it goes.
+    fn knob(&self, _name: &str) -> Option<usize> {
+        None
+    }
+
+    /// Sets a knob, or has it as fast as it goes.
+    fn set_knob(&mut self, _name: &str, _value: Option<usize>) {}
+
+    /// The knobs that this model has, with the values that the planner may set for a micro-batch of an extent.
+    fn knobs(&self, _micro_batch: usize, _extent: [usize; 3]) -> Vec<Knob> {
+        Vec::new()
+    }
+}
+
+/// A key that a guide writes at the top of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlatKey {
+    /// The key.
+    pub key: &'static str,
+    /// The section that it belongs in.
+    pub section: &'static str,
+    /// Whether its presence says that the system is the one that is meant.
+    pub is_telling: bool,
+}
+
+/// A change of the model that saves memory.
+#[derive(Debug, Clone)]
+pub struct ModelChange<S> {
+    /// What is changed, such as `vae3d.vae_type = lightweight`.
+    pub text: String,
+    /// What it costs, in words.
+    pub cost: &'static str,
+    /// The section with the change.
+    pub section: S,
+}
+
+/// A size of the model that has a name.
+#[derive(Debug, Clone)]
+pub struct NamedSize<S> {
+    /// The name.
+    pub name: String,
+    /// The section with that size.
+    pub section: S,
+    /// The precision, where that is part of it.
+    pub precision: Option<Precision>,
+}
+
+impl<S> ModelChange<S> {
+    /// The same of another type of section.
+    pub(crate) fn into<T: From<S>>(self) -> ModelChange<T> {
+        ModelChange { text: self.text, cost: self.cost, section: self.section.into() }
+    }
+}
+
+impl<S> NamedSize<S> {
+    /// The same of another type of section.
+    pub(crate) fn into<T: From<S>>(self) -> NamedSize<T> {
+        NamedSize { name: self.name, section: self.section.into(), precision: self.precision }
+    }
+}

@@ -1,0 +1,241 @@
+//! The voxel autoencoder as a system.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor};
+use image::RgbImage;
+use leanburn_common::ValidationError;
+use leanburn_data::{Dataset, Progress, SequenceConfig};
+use leanburn_nn::losses::voxel_loss;
+use leanburn_nn::weights::{WeightsError, save_safetensors};
+use leanburn_train::{Learner, Precision, VaeWorkload};
+
+use super::section::{Vae3dSection, VaeType};
+use crate::error::{Result, SystemError};
+use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
+use crate::picture::fields;
+use crate::recipe::Recipe;
+use crate::shared::{
+    CodeUse, Context, PerceptualSection, Recompute, TrainingSection, drawn, exhibit, learner, of_section, policy,
+    trained_parameters, validate_volumes,
+};
+use crate::system::{FlatKey, ModelChange, NamedSize, System};
+use crate::volume::values;
+use crate::yaml::Section;
+
+impl System for Vae3dSection {
+    type Batch = Tensor<5>;
+    type Data = Arc<Dataset>;
+    type Workload = VaeWorkload;
+
+    const NAME: &'static str = "vae3d";
+    const FLAT_KEYS: &'static [FlatKey] = &[FlatKey { key: "vae_type", section: "vae3d", is_telling: true }];
+    const RECIPES: &'static [Recipe] = &[Recipe {
+        name: "radar-vae",
+        about: "a small autoencoder of synthetic radar scenes, gradients accumulated: minutes on a CPU",
+        text: include_str!("../../../../configs/radar-vae.yaml"),
+    }];
+    const PICTURE: PictureLabel = PictureLabel {
+        name: "reconstruction",
+        caption: "scene and reconstruction from above, and their absolute difference",
+    };
+    const CURVES: &'static [Curves] = &[
+        Curves {
+            title: "Reconstruction",
+            y_label: "loss",
+            log_y: true,
+            train: &[("training", "reconstruction")],
+            validation: &["reconstruction", L1],
+        },
+        Curves {
+            title: "Occupancy",
+            y_label: "intersection over union",
+            log_y: false,
+            train: &[],
+            validation: &["iou"],
+        },
+        Curves {
+            title: "Codebook",
+            y_label: "share of codes used",
+            log_y: false,
+            train: &[],
+            validation: &["codes_used"],
+        },
+        Curves {
+            title: "Commitment",
+            y_label: "loss",
+            log_y: true,
+            train: &[("training", "commitment")],
+            validation: &[],
+        },
+        Curves {
+            title: "Perceptual",
+            y_label: "loss",
+            log_y: true,
+            train: &[("training", "perceptual")],
+            validation: &[],
+        },
+        Curves {
+            title: "Kullback-Leibler divergence",
+            y_label: "nats",
+            log_y: true,
+            train: &[("training", "kl")],
+            validation: &[],
+        },
+    ];
+    const ERRORS: &'static [&'static str] = &[L1, "reconstruction", "chamfer_voxels"];
+    /// Radar scenes at the size of their guide.
+    const GUIDE: Option<&'static str> = Some(
+        "\
+vae3d: {}
+data: {radar: {shape: [32, 128, 128]}, voxel_size: [32, 128, 128], normalize: none}
+device: {name: flex}
+",
+    );
+
+    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+        Self::read_keys(section)
+    }
+
+    fn validate(&self, _context: &Context<'_>) -> Vec<ValidationError> {
+        let model = of_section(self.model().validate(), Self::NAME, &[]);
+        [model, self.training.objective.perceptual.validate(Self::NAME)].concat()
+    }
+
+    fn training(&self) -> &TrainingSection {
+        &self.training.common
+    }
+
+    fn training_mut(&mut self) -> &mut TrainingSection {
+        &mut self.training.common
+    }
+
+    fn in_channels(&self) -> usize {
+        self.in_channels
+    }
+
+    fn perceptual(&self) -> Option<&PerceptualSection> {
+        Some(&self.training.objective.perceptual)
+    }
+
+    fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
+        let (model, training) = (self.model(), &self.training.common);
+        let perceptual = &self.training.objective.perceptual;
+        let is_known = |pattern: &str| perceptual.is_segment(pattern);
+        let segments = || Ok([model.init(&Device::flex()).segments(), perceptual.segments()].concat());
+        let policy = policy(context, Self::NAME, &training.recompute, is_known, segments)?;
+        leanburn_ops::random::seed(device, context.seed);
+        let model = drawn(device, |device| model.init(device)).with_residency(policy);
+        let vae = Learner::new("vae", model, learner(context, training, training.learning_rate))?;
+        let perceptual = perceptual.build(Self::NAME, device)?;
+        let precision = context.device.resolved_precision();
+        Ok(VaeWorkload::new(vae, self.training.objective.loss(), perceptual, precision))
+    }
+
+    fn parameters(workload: &Self::Workload) -> usize {
+        trained_parameters(workload.vae().module())
+    }
+
+    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
+        save_safetensors(&workload.vae().trained(), path)
+    }
+
+    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
+        Ok(Arc::new(Dataset::open_with(context.data, context.seed, progress)?))
+    }
+
+    fn batch_shape(&self, _: &Context<'_>, micro_batch: usize, [depth, height, width]: [usize; 3]) -> [usize; 5] {
+        [micro_batch, self.in_channels, depth, height, width]
+    }
+
+    fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
+        let [channels, depth, height, width] = shape;
+        self.training.objective.perceptual.check_sample(name, [depth, height, width])?;
+        let input = [1, channels, depth, height, width];
+        self.model().check_input(input).map_err(|reason| SystemError::Shape { volume: name.to_string(), reason })
+    }
+
+    fn multiples(&self) -> [usize; 3] {
+        self.model().downsampling().unwrap_or([1; 3])
+    }
+
+    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
+        let (section, mut codes) = (&self.training.objective.voxels, CodeUse::default());
+        let reconstruct = |volumes| workload.reconstruct(volumes);
+        let mut metrics = validate_volumes(data, device, reconstruct, |sample, volume, reconstruction| {
+            let (difference, occupancy) = (section.reconstruction_loss, section.occupancy());
+            let loss = voxel_loss(reconstruction.clone(), volume.clone(), difference, occupancy);
+            let mut metrics = vec![("reconstruction", f64::from(loss.into_scalar::<f32>()))];
+            let [_, extent @ ..] = sample.shape;
+            metrics.extend(section.metrics(&values(reconstruction), &sample.data, extent)?);
+            workload.codes(volume).into_iter().for_each(|latent| codes.add(latent));
+            Ok(metrics)
+        })?;
+        metrics.extend(self.codebook.iter().flat_map(|codebook| codes.metrics(codebook.num_embeddings)));
+        Ok(metrics)
+    }
+
+    /// From above: the scene is sparse and shallow, a plane through the middle would miss most of it.
+    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
+        let multiple = self.multiples().into_iter().max().unwrap_or(1);
+        let exhibit = exhibit(data, multiple, device, |volumes| workload.reconstruct(volumes))?;
+        let [_, height, width] = exhibit.extent;
+        let [scene, made] =
+            [&exhibit.original, &exhibit.reconstruction].map(|voxels| from_above(voxels, exhibit.extent));
+        Ok(fields([("from above", &scene), ("reconstruction", &made)], [height, width])?)
+    }
+
+    /// The guide's smaller voxel autoencoders.
+    fn smaller(&self) -> Vec<ModelChange<Self>> {
+        let smaller = VaeType::ALL.into_iter().skip_while(|size| *size != self.vae_type).skip(1);
+        let change = |vae_type: VaeType| ModelChange {
+            text: format!("vae3d.vae_type = {}", vae_type.name()),
+            cost: "a smaller model",
+            section: Self { vae_type, ..self.clone() },
+        };
+        smaller.map(change).collect()
+    }
+
+    /// The radar guide's levels: smaller models and batches, then half precision, then recomputation.
+    fn sizes(&self) -> Vec<NamedSize<Self>> {
+        let sized = |vae_type: VaeType, batch_size: usize| {
+            let mut section = Self { vae_type, ..self.clone() };
+            let training = &mut section.training.common;
+            (training.batch_size, training.gradient_accumulation_steps) = (batch_size, 1);
+            training.recompute = Recompute::none();
+            section
+        };
+        let smallest = sized(VaeType::UltraLightweight, 1);
+        let mut recomputed = smallest.clone();
+        recomputed.training.common.recompute = Recompute::all();
+        [
+            ("standard, batch 8", sized(VaeType::Standard, 8), Precision::F32),
+            ("lightweight, batch 2", sized(VaeType::Lightweight, 2), Precision::F32),
+            ("ultra_lightweight, batch 1", smallest.clone(), Precision::F32),
+            ("  + bf16", smallest, Precision::Bf16),
+            ("  + recomputation", recomputed, Precision::Bf16),
+        ]
+        .map(|(name, section, precision)| NamedSize { name: name.into(), section, precision: Some(precision) })
+        .into()
+    }
+}
+
+/// The largest value of each column of voxels along the depth, `[height, width]`.
+fn from_above(voxels: &[f32], [_, height, width]: [usize; 3]) -> Vec<f32> {
+    let mut seen = vec![f32::MIN; height * width];
+    for plane in voxels.chunks_exact(height * width) {
+        seen.iter_mut().zip(plane).for_each(|(seen, value)| *seen = seen.max(*value));
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scene_from_above_shows_what_is_highest_in_value() {
+        assert_eq!(from_above(&[0.0, 1.0, 5.0, 0.5], [2, 1, 2]), [5.0, 1.0]);
+    }
+}

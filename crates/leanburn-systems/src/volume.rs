@@ -1,0 +1,78 @@
+//! Values of a whole volume, as a model takes them and gives them.
+
+use burn::tensor::{Device, Tensor, TensorData};
+
+/// Values `[channels, depth, height, width]` as a batch of one.
+pub fn tensor(data: &[f32], shape: [usize; 4], device: &Device) -> Tensor<5> {
+    let [channels, depth, height, width] = shape;
+    Tensor::from_data(TensorData::new(data.to_vec(), [1, channels, depth, height, width]), device)
+}
+
+/// What `model` makes of values of any extent: padded to a multiple of what it takes, and cropped again.
+pub fn through(
+    data: &[f32],
+    shape: [usize; 4],
+    multiple: usize,
+    model: impl FnOnce(&[f32], [usize; 4]) -> Tensor<5>,
+) -> Vec<f32> {
+    let (padded, padded_shape) = pad(data, shape, multiple);
+    let output = model(&padded, padded_shape);
+    let [_, channels, depth, height, width] = output.dims();
+    crop(&values(output), [channels, depth, height, width], [shape[1], shape[2], shape[3]])
+}
+
+/// The values of a volume in memory.
+pub fn values(tensor: Tensor<5>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
+}
+
+/// The volume with its edge repeated until each axis is a multiple of `multiple`.
+pub fn pad(data: &[f32], shape: [usize; 4], multiple: usize) -> (Vec<f32>, [usize; 4]) {
+    let [channels, from @ ..] = shape;
+    let to = from.map(|size| size.div_ceil(multiple) * multiple);
+    if from == to {
+        return (data.to_vec(), shape);
+    }
+    let mut padded = Vec::with_capacity(channels * to.iter().product::<usize>());
+    for channel in 0..channels {
+        for x in 0..to[0] {
+            for y in 0..to[1] {
+                let (x, y) = (x.min(from[0] - 1), y.min(from[1] - 1));
+                let start = ((channel * from[0] + x) * from[1] + y) * from[2];
+                let row = &data[start..start + from[2]];
+                padded.extend_from_slice(row);
+                padded.extend(std::iter::repeat_n(row[from[2] - 1], to[2] - from[2]));
+            }
+        }
+    }
+    (padded, [channels, to[0], to[1], to[2]])
+}
+
+/// The first `to` voxels of each axis.
+fn crop(data: &[f32], shape: [usize; 4], to: [usize; 3]) -> Vec<f32> {
+    let [channels, from @ ..] = shape;
+    let mut cropped = Vec::with_capacity(channels * to.iter().product::<usize>());
+    for channel in 0..channels {
+        for x in 0..to[0] {
+            for y in 0..to[1] {
+                let start = ((channel * from[0] + x) * from[1] + y) * from[2];
+                cropped.extend_from_slice(&data[start..start + to[2]]);
+            }
+        }
+    }
+    cropped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_repeats_the_edge_and_cropping_undoes_it() {
+        let data: Vec<f32> = (0..2 * 3 * 2 * 5).map(|value| value as f32).collect();
+        let (padded, shape) = pad(&data, [2, 3, 2, 5], 4);
+        assert_eq!(shape, [2, 4, 4, 8]);
+        assert_eq!(padded[4..8], [4.0; 4]);
+        assert_eq!(crop(&padded, shape, [3, 2, 5]), data);
+    }
+}

@@ -1,0 +1,80 @@
+//! The key that was probably meant.
+
+use std::collections::BTreeSet;
+
+/// How alike two names must be, of 1, to be taken for a slip of the pen.
+const ALIKE: f64 = 0.7;
+
+/// The candidate nearest to a name, if any is near. Letter case, `-` and blanks do not count.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
+    // Names are short; a long one is no slip, and comparing it would be slow.
+    let name = plain(name.get(..name.len().min(64)).unwrap_or(""));
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(&name, &plain(candidate)), candidate))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// What to do about an unknown `key` of `section`, given all paths that the schema knows and the sections of the systems.
+pub(crate) fn for_key(section: &str, key: &str, known: &BTreeSet<String>, systems: &[&str]) -> String {
+    let path = join(section, key);
+    if section.is_empty() && systems.contains(&key) {
+        return format!("a run trains one system: keep one of the sections {}", systems.join(", "));
+    }
+    if section.is_empty() && key == "sequence" {
+        return "it is what a forecaster is trained on: add `forecaster:`, or use `data:` for volumes".to_owned();
+    }
+    if let Some(advice) = foreign(key) {
+        return advice.to_owned();
+    }
+    let homes: Vec<&str> = known.iter().filter(|path| leaf(path) == key).map(|path| parent(path)).collect();
+    if !homes.is_empty() {
+        let homes: Vec<String> = homes.into_iter().map(place_name).collect();
+        return format!("`{key}` belongs in {}: move it there", homes.join(" or "));
+    }
+    let siblings = || known.iter().filter(|path| parent(path) == section).map(|path| leaf(path));
+    if let Some(near) = nearest(key, siblings()) {
+        return format!("did you mean `{near}`?");
+    }
+    let near =
+        nearest(key, known.iter().map(|path| leaf(path))).and_then(|near| known.iter().find(|path| leaf(path) == near));
+    match near {
+        Some(near) => format!("did you mean `{}`? It belongs in {}", leaf(near), place_name(parent(near))),
+        None => format!("remove `{path}`; the keys here are {}", siblings().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Keys of PyTorch training scripts that have no meaning here, and what to do instead.
+fn foreign(key: &str) -> Option<&'static str> {
+    match key {
+        "pin_memory" => Some("remove it: it belongs to PyTorch's data loader, and transfers need no such setting here"),
+        "n_epochs" | "num_epochs" | "epochs" | "max_epochs" => {
+            Some("training is counted in optimizer steps: set max_steps in the section `training`")
+        }
+        "spatial_dims" => Some("remove it: models here have three spatial dimensions"),
+        _ => None,
+    }
+}
+
+/// `section.key`, or the key alone at the top.
+pub(crate) fn join(section: &str, key: &str) -> String {
+    if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") }
+}
+
+/// The path of the section that a key stands in.
+pub(crate) fn parent(path: &str) -> &str {
+    path.rsplit_once('.').map_or("", |(parent, _)| parent)
+}
+
+/// The key at the end of a path.
+fn leaf(path: &str) -> &str {
+    path.rsplit_once('.').map_or(path, |(_, leaf)| leaf)
+}
+
+/// A section in words.
+fn place_name(section: &str) -> String {
+    if section.is_empty() { "the top level".into() } else { format!("`{section}`") }
+}
