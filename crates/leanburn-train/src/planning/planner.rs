@@ -252,3 +252,28 @@ impl Planner {
         StepPlan { timeline, needed, seconds, budget: self.budget }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planner_knows_its_device() {
+        let cpu = Planner::on(&Device::flex());
+        assert_eq!((cpu.name(), cpu.target(), cpu.budget()), ("the CPU", Target::Cpu, None));
+        assert_eq!((cpu.half_precision(), cpu.other_bytes()), (Some(Precision::Bf16), Bytes(0)));
+        let card = Planner::card("t4").unwrap();
+        assert_eq!((card.target(), card.half_precision(), card.warning()), (Target::Gpu, Some(Precision::F16), None));
+        assert!(card.budget() > Some(Bytes::gib(14)) && card.other_bytes() > Bytes(0));
+        assert_eq!(card.largest_allocation(), card.budget().map(|memory| memory.share(0.25)));
+        assert!(Planner::card("4091").unwrap_err().to_string().contains("rtx-4090"));
+    }
+
+    #[test]
+    fn of_an_unlisted_card_is_said_what_is_assumed() {
+        let card = Planner::unlisted("Some GPU", None, None);
+        assert_eq!((card.target(), card.budget()), (Target::Gpu, None));
+        assert!(card.warning().unwrap().contains("Some GPU is not in the catalogue: its memory is not known"));
+        assert_eq!(card.rates(), Planner::card("rtx-4090").unwrap().rates());
+    }
+}
