@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use leanburn_common::{Bytes, ValidationError};
 use leanburn_data::Progress;
 use leanburn_plan::{Knob, Recording, Target};
-use leanburn_train::planning::{Measured, measure};
+use leanburn_train::planning::{Measured, Planner, StepPlan, measure};
 use leanburn_train::{RecordStepError, Trainer, record_step};
 
 use crate::batch::Batch;
@@ -47,6 +47,8 @@ pub(crate) trait AnySystem {
         micro_batch: usize,
         extent: [usize; 3],
     ) -> Result<Recording>;
+    /// The plan of a step on samples of an extent.
+    fn plan(&self, context: &Context<'_>, planner: &Planner, extent: [usize; 3]) -> Result<StepPlan>;
     /// A run on the configured data, at its beginning.
     fn open(
         &self,
@@ -151,16 +153,15 @@ impl<S: System> AnySystem for S {
         System::check_sample(self, &format!("a volume of {depth}x{height}x{width}"), shape)?;
         let shape = self.batch_shape(context, micro_batch, extent);
         let build = |device: &Device| trainer_of(self, context, device);
-        record_step(target, build, |device| S::Batch::zeros(&shape, device)).map_err(|error| match error {
-            RecordStepError::Build(error) => error,
-            RecordStepError::Step(error) => error.into(),
-            error => SystemError::Input {
-                subject: context.name.to_string(),
-                expected: "a training step that can be recorded".into(),
-                found: error.to_string(),
-                remedy: "this is a defect of leanburn: please report it with the configuration".into(),
-            },
-        })
+        let zeros = |device: &Device| S::Batch::zeros(&shape, device);
+        record_step(target, build, zeros).map_err(|error| not_recorded(context, error))
+    }
+
+    fn plan(&self, context: &Context<'_>, planner: &Planner, extent: [usize; 3]) -> Result<StepPlan> {
+        let shape = self.batch_shape(context, System::training(self).batch_size, extent);
+        let build = |device: &Device| trainer_of(self, context, device);
+        let zeros = |device: &Device| S::Batch::zeros(&shape, device);
+        planner.plan(build, zeros).map_err(|error| not_recorded(context, error))
     }
 
     fn open(
@@ -188,4 +189,18 @@ impl<S: System> AnySystem for S {
 fn trainer_of<S: System>(system: &S, context: &Context<'_>, device: &Device) -> Result<Trainer<S::Workload>> {
     let workload = system.build(context, device)?;
     Ok(Trainer::new(workload, trainer(context, system.training()), device))
+}
+
+/// Why a step of a configuration could not be recorded.
+fn not_recorded(context: &Context<'_>, error: RecordStepError<SystemError>) -> SystemError {
+    match error {
+        RecordStepError::Build(error) => error,
+        RecordStepError::Step(error) => error.into(),
+        error => SystemError::Input {
+            subject: context.name.to_string(),
+            expected: "a training step that can be recorded".into(),
+            found: error.to_string(),
+            remedy: "this is a defect of leanburn: please report it with the configuration".into(),
+        },
+    }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use leanburn_common::Bytes;
 use leanburn_data::DataError;
 use leanburn_nn::losses::LpipsError;
 use leanburn_nn::models::ShapeError;
@@ -84,6 +85,14 @@ pub enum SystemError {
         /// What to do.
         remedy: String,
     },
+    /// Even the smallest way to train needs more than there is.
+    #[error("{budget} is less than the {smallest} of the smallest way to train")]
+    OverBudget {
+        /// What there is.
+        budget: Bytes,
+        /// What the smallest way needs.
+        smallest: Bytes,
+    },
     /// Training cannot go on.
     #[error(transparent)]
     Train(#[from] TrainError),
@@ -120,6 +129,9 @@ impl SystemError {
             | Self::OutOfMemory { remedy, .. } => Some(Cow::Borrowed(remedy)),
             Self::Shape { .. } => {
                 Some("data.voxel_size resizes the volumes, data.patch_size cuts patches out of them".into())
+            }
+            Self::OverBudget { .. } => {
+                Some("allow other precisions or models (`Planner::allow`), or train on smaller samples".into())
             }
             Self::Metrics(_) | Self::Picture(_) => {
                 Some("check the file and the free space of its disk; `--resume` then continues the run".into())
