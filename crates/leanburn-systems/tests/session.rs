@@ -66,8 +66,11 @@ fn autoencoder() -> Config {
     Config::new(model).with_data(data).with_device(DeviceSection::new("flex"))
 }
 
+/// Step, phase, and values by name.
+type Computed = (u64, Phase, Vec<(String, f64)>);
+
 /// The losses of every step and the metrics of every evaluation.
-fn computed(records: &[Record]) -> Vec<(u64, Phase, Vec<(String, f64)>)> {
+fn computed(records: &[Record]) -> Vec<Computed> {
     let values = |record: &Record| {
         let values = record.values.iter().filter(|(name, _)| !name.starts_with("memory."));
         values.map(|(name, value)| (name.clone(), *value)).collect()

@@ -282,6 +282,7 @@ pub(super) mod tests {
 
     #[test]
     fn units_follow_the_size() {
+        use bytesize::{GIB, KIB, MIB};
         let unit = |bytes| Drawing::new(&of_heights(&[bytes]), None).unit;
         assert_eq!([0, KIB, MIB, 3 * GIB].map(unit), ["bytes", "KiB", "MiB", "GiB"]);
         let ticks: Vec<_> =
