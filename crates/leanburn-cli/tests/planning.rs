@@ -324,7 +324,7 @@ fn mistakes_in_the_configuration_and_the_arguments_are_told_at_once() {
         refuse(
             &place,
             &[&[command, "tiny.yaml"], &odd[..]].concat(),
-            &["[9, 16, 16]", "multiple of 2", "[10, 16, 16]", "data.voxel_size"],
+            &["[9, 16, 16]", "multiples of [2, 2, 2]", "[10, 16, 16]", "data.voxel_size"],
         );
     }
 }

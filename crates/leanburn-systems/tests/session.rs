@@ -1,5 +1,7 @@
 //! Sessions from configurations that are written in code.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use leanburn_data::{AdvectionConfig, DataConfig, PhantomConfig, SequenceConfig};
 use leanburn_systems::metrics::{Phase, Record};
 use leanburn_systems::session::{Beginning, Snapshot};
@@ -80,7 +82,7 @@ fn computed(records: &[Record]) -> Vec<Computed> {
 
 #[test]
 fn a_run_that_stops_goes_on_bit_for_bit() {
-    let folder = tempfile::tempdir().unwrap();
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let straight = Session::new(autoencoder()).unwrap().in_folder(folder.path().join("straight")).run().unwrap();
     assert_eq!(straight.steps, 4);
 
@@ -101,7 +103,7 @@ fn a_run_that_stops_goes_on_bit_for_bit() {
 
 #[test]
 fn an_observer_can_stop_a_run() {
-    let folder = tempfile::tempdir().unwrap();
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let observer = Heard { stop_at: Some(1), ..Heard::default() };
     let error =
         Session::new(autoencoder()).unwrap().in_folder(folder.path()).with_observer(observer).run().unwrap_err();
@@ -110,7 +112,7 @@ fn an_observer_can_stop_a_run() {
 
 #[test]
 fn a_forecaster_is_trained_on_fields() {
-    let folder = tempfile::tempdir().unwrap();
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let advection = AdvectionConfig { steps: 40, shape: [8, 10], ..AdvectionConfig::default() };
     let sequence = SequenceConfig { advection: Some(advection), input_days: 4, num_workers: 1, ..Default::default() };
     let model = ForecasterSection::new(ModelType::Cnn3dLstmMicro).with_training(training());
