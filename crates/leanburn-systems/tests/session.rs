@@ -71,6 +71,13 @@ fn autoencoder() -> Config {
 /// Step, phase, and values by name.
 type Computed = (u64, Phase, Vec<(String, f64)>);
 
+/// Weights are drawn from the process's generator: one run at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The losses of every step and the metrics of every evaluation.
 fn computed(records: &[Record]) -> Vec<Computed> {
     let values = |record: &Record| {

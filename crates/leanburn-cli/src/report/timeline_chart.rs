@@ -212,7 +212,6 @@ impl Hover {
 pub(super) mod tests {
     use super::super::moments::tests::{handmade, moment};
     use super::*;
-    use bytesize::{GIB, KIB, MIB};
     use proptest::prelude::*;
 
     pub fn of_heights(heights: &[u64]) -> Timeline {
