@@ -111,7 +111,7 @@ mod tests {
             });
             assert_eq!(backward(y.sum()).take_module(&layers).len(), 2 * LAYERS);
         });
-        recording.unwrap().0.timeline(&FlexMemory).peak()
+        recording.unwrap().0.timeline(&FlexMemory).peak().get()
     }
 
     #[test]
