@@ -130,7 +130,7 @@ fn stays_within<W: Workload>(
         let measured = measured[options.all.iter().position(|other| other == fitted).unwrap()];
         println!("budget {budget}: measured {measured}, {fitted}");
         assert!(measured <= budget, "{measured} in a budget of {budget}: {fitted}");
-        assert!(measured > fitted.peak.share(0.9), "the plan is that of what was run: {measured}, {fitted}");
+        assert!(measured > fitted.peak.share(0.8), "the plan is that of what was run: {measured}, {fitted}");
         assert!(fitted.seconds <= before, "a larger budget is slower: {fitted}");
         before = fitted.seconds;
     }

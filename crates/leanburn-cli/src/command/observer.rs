@@ -1,6 +1,6 @@
 //! What people see of a run: progress on the terminal, TensorBoard events, and the report.
 
-use leanburn_common::{Bytes, atomic};
+use leanburn_common::atomic;
 use leanburn_systems::metrics::{Phase, Record};
 use leanburn_systems::session::{Beginning, Snapshot, StepDown};
 use leanburn_systems::{L1, Metrics, Observed, Observer, PictureLabel};
@@ -141,8 +141,8 @@ impl Observer for Terminal {
 fn headline(report: &StepReport) -> String {
     let losses: Vec<String> = report.losses.iter().map(|(name, loss)| format!("{name} {loss:.4}")).collect();
     let memory = report.memory.map(|memory| {
-        let reserved = (memory.reserved != memory.live).then(|| format!(" of {}", Bytes(memory.reserved)));
-        format!("peak {}{}", Bytes(memory.peak), reserved.unwrap_or_default())
+        let reserved = (memory.reserved != memory.live).then(|| format!(" of {}", memory.reserved));
+        format!("peak {}{}", memory.peak, reserved.unwrap_or_default())
     });
     let skipped = report.learners.iter().filter(|learner| learner.skipped);
     let skipped = skipped.map(|learner| format!("{} skipped, scale {}", learner.learner, learner.loss_scale));

@@ -47,7 +47,7 @@ impl Config {
         let space = self.space(planner)?;
         let candidate = space.configured();
         let recording = space.record(&candidate)?;
-        let planner = planner.clone().with_more_bytes(Bytes(space.beside(&candidate)));
+        let planner = planner.clone().with_more_bytes(space.other_bytes(&candidate));
         Ok(planner.plan_recorded(&recording, candidate.accumulation, candidate.recorded()))
     }
 
@@ -61,14 +61,14 @@ impl Config {
         let Some(budget) = planner.budget() else { return Err(SystemError::NoBudget) };
         let space = self.space(planner)?;
         let frontier = planner.search(&space)?;
-        let Some(plan) = frontier.within(budget.get()) else {
-            let smallest = frontier.smallest().map_or(Bytes(0), |plan| Bytes(plan.peak));
+        let Some(plan) = frontier.within(budget) else {
+            let smallest = frontier.smallest().map_or(Bytes(0), |plan| plan.peak);
             return Err(SystemError::DoesNotFit { budget, smallest, allowed: planner.allowed() });
         };
         Ok(FittedConfig {
             config: space.config(&plan.candidate),
             class: plan.class,
-            peak: Bytes(plan.peak),
+            peak: plan.peak,
             seconds: plan.seconds,
         })
     }

@@ -175,7 +175,7 @@ impl Planner {
         let fitted = |plan: Plan| Fitted {
             setup: space.setup(&plan.candidate),
             class: plan.class,
-            peak: Bytes(plan.peak),
+            peak: plan.peak,
             seconds: plan.seconds,
         };
         let all = self.search(&space)?.plans.into_iter().map(fitted).collect();

@@ -81,7 +81,7 @@ impl Planner {
 
     /// For a card of the [catalogue](leanburn_plan::catalogue).
     pub fn of_card(card: &Card) -> Self {
-        let memory = Bytes(card.memory_bytes);
+        let memory = card.memory_bytes;
         Self {
             name: card.full_name.to_string(),
             target: Target::Gpu,
@@ -89,7 +89,7 @@ impl Planner {
             rates: Rates::of_card(card),
             half: card.bf16_rate.map(|_| Precision::Bf16).or(card.f16_rate.map(|_| Precision::F16)),
             budget: Some(memory),
-            context: Bytes(card.context_bytes),
+            context: card.context_bytes,
             largest_allocation: Some(memory.share(LARGEST_ALLOCATION)),
             ..Self::cpu()
         }
@@ -104,7 +104,7 @@ impl Planner {
         let halves = [Precision::Bf16, Precision::F16];
         let half = halves.into_iter().find(|half| half.is_supported_by(device));
         let Some(gpu) = Gpu::of(device) else { return Self { half, ..Self::cpu() } };
-        let listed = gpu.memory.and_then(|memory| Card::of_driver(&gpu.name, memory)).map(Self::of_card);
+        let listed = gpu.memory.and_then(|memory| Card::of_driver(&gpu.name, Bytes(memory))).map(Self::of_card);
         Self { half, ..listed.unwrap_or_else(|| Self::unlisted(&gpu.name, gpu.memory, Some(gpu.largest_allocation))) }
     }
 
@@ -209,7 +209,7 @@ impl Planner {
 
     /// What a search of the planner's crate measures plans against.
     pub fn machine(&self) -> Machine<'static> {
-        Machine { memory: self.memory, rates: self.rates, beside: self.other_bytes().get() }
+        Machine { memory: self.memory, rates: self.rates, other_bytes: self.other_bytes() }
     }
 
     /// The best plans of a space of one's own, with the changes that are allowed.
@@ -247,7 +247,7 @@ impl Planner {
     /// What a step of so many micro-batches will need, of which `recorded` are in the recording.
     pub fn plan_recorded(&self, recording: &Recording, micro_batches: u64, recorded: u64) -> StepPlan {
         let timeline = recording.timeline(self.memory);
-        let needed = Bytes(self.memory.needed(&timeline)) + self.other_bytes();
+        let needed = self.memory.needed(&timeline) + self.other_bytes();
         let seconds = self.rates.seconds(&timeline, micro_batches, recorded);
         StepPlan { timeline, needed, seconds, budget: self.budget }
     }
