@@ -17,6 +17,7 @@ use leanburn::ops::recording::step_begins;
 use leanburn::plan::{
     Candidate, Class, FlexMemory, Machine, Rates, RecordError, Recording, Space, Target, frontier, record,
 };
+use leanburn::prelude::Bytes;
 
 /// The guide's autoencoder on volumes of one size, two of them to a step.
 struct Autoencoder {
@@ -63,7 +64,7 @@ fn plan(criterion: &mut Criterion) {
     }
     group.sampling_mode(SamplingMode::Flat).sample_size(10);
     let rates = Rates { flops: 1e11, half_flops: 1e11, bandwidth: 1e10, overhead: 1e-6 };
-    let machine = Machine { memory: &FlexMemory, rates, beside: 0 };
+    let machine = Machine { memory: &FlexMemory, rates, other_bytes: Bytes(0) };
     for extent in sizes {
         let space = Autoencoder { extent };
         group.bench_function(BenchmarkId::new("fit", name(extent)), |bencher| {

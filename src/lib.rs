@@ -32,23 +32,26 @@
 //!
 //! The models of [`nn`] take a [`ResidencyPolicy`](ops::ResidencyPolicy), which says the same of their named segments.
 //!
-//! # Planning a step
+//! # Planning and fitting a model of your own
 //!
-//! What a step will need is read off a recording of it; nothing is computed, and the size of the volumes costs nothing.
+//! What a step will need is read off a recording of it; nothing is computed, and the size of the volumes costs nothing. From
+//! whatever builds a [`Trainer`](train::Trainer), [`train::planning`] says what its step will need, on this processor or on a
+//! card of the catalogue, and the fastest way to train it within a budget; see its example.
+//!
+//! # Training a system
+//!
+//! What the command `leanburn` does is a call: a typed [`Config`](systems::Config), its plan and its fit, and a
+//! [`Session`](systems::Session) with evaluation, checkpoints and resume.
 //!
 //! ```
-//! use burn::nn::conv::Conv3dConfig;
-//! use burn::prelude::*;
 //! use leanburn::prelude::*;
 //!
-//! let (recording, ()) = record(Target::Cpu, |device| {
-//!     let layer = Conv3dConfig::new([1, 8], [3, 3, 3]).init(device);
-//!     let scans = Tensor::<5>::zeros([1, 1, 256, 256, 256], device);
-//!     let _ = backward(layer.forward(scans).mean()).take_module(&layer);
-//! })?;
-//! let timeline = recording.timeline(&FlexMemory);
-//! assert!(timeline.peak() > 8 * 254 * 254 * 254 * 4);
-//! # Ok::<(), RecordError>(())
+//! let model = AutoencoderSection::new(vec![32, 64, 64]);
+//! let data = DataConfig { voxel_size: Some([128, 128, 64]), paths: vec!["scans".into()], ..DataConfig::default() };
+//! let config = Config::new(model).with_data(data);
+//! let plan = config.plan(&Planner::card("rtx-4090")?)?;
+//! assert_eq!(plan.fits(), Some(true));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Where things are
@@ -59,19 +62,28 @@
 //! | [`nn`] | blocks, models and losses: plain Burn modules on [`ops`] |
 //! | [`plan`] | from a recorded training step to the memory it will take |
 //! | [`data`] | volumes in, batches out |
-//! | [`train`] | precision, accumulation, checkpoints, the trainer, an honest account of memory |
+//! | [`train`] | precision, accumulation, checkpoints, the trainer, plans and fits of any model |
+//! | [`systems`] | what can be trained by a configuration, and sessions that train it |
+//! | [`burn`] | the Burn that all of it is built on, so that versions match |
 //!
 //! The CPU needs nothing. The features `vulkan`, `wgpu`, `cuda`, `metal` and `rocm` add graphics cards.
 
+pub use burn;
+pub use leanburn_common as common;
 pub use leanburn_data as data;
 pub use leanburn_nn as nn;
 pub use leanburn_ops as ops;
 pub use leanburn_plan as plan;
+pub use leanburn_systems as systems;
 pub use leanburn_train as train;
 
 /// What a program that trains a model needs; goes together with `burn::prelude`.
 pub mod prelude {
-    pub use crate::data::{Batch, DataConfig, Dataset, Loader, PhantomConfig, Volume};
+    pub use crate::common::{Bytes, ValidationError};
+    pub use crate::data::{
+        AdvectionConfig, Batch, DataConfig, Dataset, LabelsConfig, Loader, PhantomConfig, RadarConfig, SequenceConfig,
+        Volume,
+    };
     pub use crate::nn::models::{
         AutoencoderKl, AutoencoderKlConfig, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig,
         PatchDiscriminator, PatchDiscriminatorConfig,
@@ -81,11 +93,14 @@ pub mod prelude {
         Candidate, Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Plan, Rates, RecordError, Recording,
         Space, Target, Timeline, Variant, frontier, record,
     };
+    pub use crate::systems::{
+        AutoencoderSection, Config, DeviceSection, ForecasterSection, Observed, Observer, OnOutOfMemory, Outcome,
+        Recompute, Session, SystemError, TrainingSection, Vae3dSection, VqVaeSection,
+    };
+    pub use crate::train::planning::{Planner, StepPlan, StepSetup};
     pub use crate::train::{
         AnyLearner, AutoencoderObjective, AutoencoderWorkload, CheckpointStore, CountingAllocator, Learner,
         LearnerConfig, LossScale, Losses, MemoryMonitor, Moment, OptimizerConfig, Precision, ScheduleConfig,
-        ScheduleKind, TrainError, Trainer, TrainerConfig, Workload, planning::Planner, planning::StepSetup,
-        record_step, volumes,
+        ScheduleKind, StepReport, TrainError, Trainer, TrainerConfig, Workload, record_step, volumes,
     };
-    pub use leanburn_common::Bytes;
 }

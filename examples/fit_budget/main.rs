@@ -1,5 +1,4 @@
-//! The fastest way to train six residual blocks of plain Burn layers, four volumes a step, in each of five budgets: found
-//! without running anything, then run and measured: `cargo run --release --example fit_budget`
+//! The fastest way to train a model of plain Burn layers in each of five budgets: found without running it, then measured.
 use burn::nn::{GroupNorm, GroupNormConfig, PaddingConfig3d, conv::*};
 use burn::{prelude::*, tensor::activation::silu};
 use leanburn::{prelude::*, train::planning::measure};

@@ -74,13 +74,13 @@ fn train<M: Forecaster>(
     let mut trainer = Trainer::new(workload, config, device);
     let batches = Loader::windows(dataset.clone(), 4, 0);
     let mut batches = batches.map(|batch| batch.map(|batch| windows(batch, device)));
-    let mut peak = 0;
+    let mut peak = Bytes(0);
     while trainer.steps() < STEPS {
         let report = trainer.step(&mut batches)?;
-        peak = peak.max(report.memory.map_or(0, |memory| memory.peak));
+        peak = peak.max(report.memory.map_or(Bytes(0), |memory| memory.peak));
     }
     let ((error, skill), seconds) = (score(trainer.workload(), dataset, device)?, begin.elapsed().as_secs_f64());
-    let peak = peak as f64 / 1048576.0;
+    let peak = peak.as_mib();
     println!("{name:<16} {parameters:>10} {error:>6.3} {skill:>6.2} {peak:>9.1} MiB {seconds:>6.1} s");
     Ok(())
 }

@@ -101,7 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let plan = |size: usize| {
             let shape = [1, 1, size, size, size];
             record_step(Target::Cpu, |device| trainer(make, device), |device| Tensor::zeros(shape, device))
-                .map(|recording| recording.timeline(&FlexMemory).peak() as f64 / 1048576.0)
+                .map(|recording| recording.timeline(&FlexMemory).peak().as_mib())
         };
         println!("{name:<24} {:>8.1} MiB {:>8.1} MiB", plan(64)?, plan(128)?);
     }

@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan = cpu.plan(trainer, batch(64))?;
     println!("two cubes of 64 on {}: {plan}", cpu.name());
     for (cause, bytes) in plan.timeline.causes_at(plan.timeline.peak_index()) {
-        println!("  {cause:<20} {:>10}", Bytes(bytes).to_string());
+        println!("  {:<20} {bytes:>10}", cause.to_string());
     }
 
     println!("\n  cube      planned     measured   difference");

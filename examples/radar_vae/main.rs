@@ -66,7 +66,7 @@ fn train(
     let config = TrainerConfig::default().with_seed(SEED).with_max_bad_steps(3);
     let mut trainer = Trainer::new(workload(weight, device)?, config, device);
     let mut batches = Loader::new(dataset.clone(), 1, 0).map(|batch| batch.map(|batch| volumes(batch, device)));
-    let (begin, mut peak) = (Instant::now(), 0);
+    let (begin, mut peak) = (Instant::now(), Bytes(0));
     loop {
         if trainer.steps().is_multiple_of(40) {
             let (mut overlap, mut distance) = (0.0, 0.0);
@@ -83,9 +83,9 @@ fn train(
             break;
         }
         let report = trainer.step(&mut batches)?;
-        peak = peak.max(report.memory.map_or(0, |memory| memory.peak));
+        peak = peak.max(report.memory.map_or(Bytes(0), |memory| memory.peak));
     }
-    println!("peak of the heap: {:.1} MiB\n", peak as f64 / 1048576.0);
+    println!("peak of the heap: {:.1} MiB\n", peak.as_mib());
     Ok(held_out.iter().map(|truth| trainer.workload().reconstruct(truth.clone())).collect())
 }
 

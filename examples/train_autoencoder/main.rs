@@ -84,10 +84,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut trainer = Trainer::new(workload(autoencoder(&device))?, config, &device);
     let before = trainer.workload().reconstruct(held_out.clone());
 
-    let (begin, mut printed, mut peak) = (Instant::now(), None::<Instant>, 0);
+    let (begin, mut printed, mut peak) = (Instant::now(), None::<Instant>, Bytes(0));
     while trainer.steps() < STEPS {
         let report = trainer.step(&mut batches)?;
-        peak = peak.max(report.memory.map_or(0, |memory| memory.peak));
+        peak = peak.max(report.memory.map_or(Bytes(0), |memory| memory.peak));
         if printed.is_none_or(|at| at.elapsed() >= Duration::from_secs(2)) || trainer.steps() == STEPS {
             let (distance, kl) = (report.losses["reconstruction"], report.losses["kl"]);
             let seconds = begin.elapsed().as_secs_f64();
@@ -99,7 +99,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let after = trainer.workload().reconstruct(held_out.clone());
     let distance = |volume: &Tensor<5>| (volume.clone() - held_out.clone()).abs().mean().into_scalar::<f32>();
     println!("held-out L1: {:.4} before, {:.4} after", distance(&before), distance(&after));
-    println!("peak of the heap: {:.1} MiB", peak as f64 / 1048576.0);
+    println!("peak of the heap: {:.1} MiB", peak.as_mib());
     if let Some(path) = std::env::args().nth(1) {
         side_by_side(&[&held_out, &before, &after].map(slice)).save(&path)?;
         println!("{path}: a held-out slice, its reconstruction before and after");

@@ -74,10 +74,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = TrainerConfig::default().with_seed(SEED).with_max_bad_steps(3);
     let mut trainer = Trainer::new(workload(&device)?, config, &device);
 
-    let (begin, mut peak) = (Instant::now(), 0);
+    let (begin, mut peak) = (Instant::now(), Bytes(0));
     while trainer.steps() < STEPS {
         let report = trainer.step(&mut batches)?;
-        peak = peak.max(report.memory.map_or(0, |memory| memory.peak));
+        peak = peak.max(report.memory.map_or(Bytes(0), |memory| memory.peak));
         if trainer.steps() == 1 || trainer.steps().is_multiple_of(75) {
             let reconstruction = trainer.workload().reconstruct(held_out.clone());
             let distance = (reconstruction - held_out.clone()).abs().mean().into_scalar::<f32>();
@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("  {used:2} of {CODES} codes, perplexity {perplexity:4.1}");
         }
     }
-    println!("peak of the heap: {:.1} MiB", peak as f64 / 1048576.0);
+    println!("peak of the heap: {:.1} MiB", peak.as_mib());
     let (voxels, positions) = (held_out.shape().num_elements(), trainer.workload().codes(held_out.clone()));
     let positions = positions.shape().num_elements();
     let bytes = positions * CODES.ilog2() as usize / 8;

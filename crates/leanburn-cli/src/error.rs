@@ -65,6 +65,7 @@ impl CommandError {
             SystemError::Data(DataError::Io { action: "write", .. })
             | SystemError::Weights(WeightsError::NotWritten { .. })
             | SystemError::OutOfMemory { .. }
+            | SystemError::DoesNotFit { .. }
             | SystemError::Train(_)
             | SystemError::Metrics(_)
             | SystemError::Picture(_)

@@ -97,11 +97,11 @@ fn configurations() {
             setting(&["autoencoder.out_channels=2"], &["tiny.yaml", "autoencoder.out_channels", "in_channels is 1"]),
             setting(
                 &[&training("recompute=[nothing.*]")],
-                &["tiny.yaml", "training.recompute", "`nothing.*` names no segment", "encoder."],
+                &["tiny.yaml", "training.recompute", "`nothing.*`, which names no segment", "encoder."],
             ),
             setting(
                 &[&training("recompute=[discriminator.nothing]")],
-                &["training.recompute", "`discriminator.nothing` names no segment", "discriminator.layer_0"],
+                &["training.recompute", "`discriminator.nothing`, which names no segment", "discriminator.layer_0"],
             ),
             setting(&[&training("learning_rate=3")], &["learning rate 3", "at most 1"]),
             setting(
@@ -110,7 +110,7 @@ fn configurations() {
             ),
             setting(
                 &[&training("discriminator.num_scales=5"), &training("discriminator.num_layers_d=4")],
-                &["tiny.yaml", "num_scales", "20 layers, 16 are the most"],
+                &["tiny.yaml", "num_scales", "at most 16 layers at the last scale, found 20 layers"],
             ),
             case("train tiny.yaml --device vulcan", 2, &["device `vulcan`", "did you mean `vulkan`"]),
             case("train tiny.yaml --device flex:3", 2, &["device `flex:3`", "one device", "write `flex`"]),
@@ -232,7 +232,7 @@ fn volumes_to_train_on() {
             data("three.npy", &["three.npy", "3 channels", "takes 1", "in_channels"]),
             setting(
                 &["data.phantom=null", "data.paths=[odd.npy]", "data.patch_size=null", "data.val_fraction=0"],
-                &["odd.npy", "[9, 16, 16]", "multiple of 2", "[10, 16, 16]", "data.voxel_size"],
+                &["odd.npy", "[9, 16, 16]", "multiples of [2, 2, 2]", "[10, 16, 16]", "data.voxel_size"],
             ),
         ],
     );

@@ -95,7 +95,7 @@ fn the_plan_of_slices_is_what_is_measured() {
 #[test]
 fn slices_that_are_too_small_are_refused_and_no_such_plan_is_proposed() {
     let small = CONFIG.replace("[depth]", "[depth, width]");
-    is_refused(&place(&small, LpipsNetwork::Squeeze), &["slices of 25 x 25", "set lpips.planes to [depth]"]);
+    is_refused(&place(&small, LpipsNetwork::Squeeze), &["slices of at least 25 x 25", "set `planes` to [depth]"]);
     let smaller = small.replace("28", "16");
     is_refused(&place(&smaller, LpipsNetwork::Squeeze), &["vgg is content with 16"]);
     // Halving the volume would leave no slices; fit must not stumble over it.

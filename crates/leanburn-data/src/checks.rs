@@ -1,7 +1,7 @@
 //! Rules that several configurations share.
 
 use crate::volumes::count;
-use leanburn_common::{Validation, ValidationError};
+use leanburn_common::Validation;
 use std::path::PathBuf;
 
 /// More threads than this are taken for a typing error.
@@ -57,10 +57,4 @@ pub(crate) fn synthetic(validation: &mut Validation, count: usize) {
 pub(crate) fn paths(validation: &mut Validation, key: &str, paths: &[PathBuf]) {
     let sound = paths.iter().all(|path| !path.as_os_str().is_empty());
     validation.check(sound, key, "files or folders", "an empty name", "drop the empty name");
-}
-
-/// Validation errors as pairs of key and text.
-pub(crate) fn texts(errors: Vec<ValidationError>) -> Vec<(String, String)> {
-    let text = |error: &ValidationError| format!("expected {}, found {}; {}", error.expected, error.found, error.help);
-    errors.into_iter().map(|error| (error.key.clone(), text(&error))).collect()
 }

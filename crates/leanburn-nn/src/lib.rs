@@ -1,9 +1,11 @@
 //! Blocks, models and losses for volumetric deep learning, plain Burn modules on leanburn-ops.
 //!
 //! - [`blocks`]: convolutions, norms, attention, resampling; what the models are made of.
-//! - [`models`]: [`AutoencoderKl`](models::AutoencoderKl), [`PatchDiscriminator`](models::PatchDiscriminator) and
-//!   [`MultiScalePatchDiscriminator`](models::MultiScalePatchDiscriminator), equal to MONAI's.
-//! - [`losses`]: reconstruction, Kullback-Leibler and adversarial losses.
+//! - [`models`]: [`AutoencoderKl`](models::AutoencoderKl), [`VqVae3d`](models::VqVae3d), [`UNet3d`](models::UNet3d),
+//!   [`PatchDiscriminator`](models::PatchDiscriminator) and
+//!   [`MultiScalePatchDiscriminator`](models::MultiScalePatchDiscriminator), equal to MONAI's; [`Vae3d`](models::Vae3d),
+//!   [`ConvLstm`](models::ConvLstm), [`Cnn3dLstm`](models::Cnn3dLstm).
+//! - [`losses`]: of reconstructions, latents, adversaries and classes.
 //! - [`weights`]: MONAI's weight files in and out.
 //!
 //! # Mixed precision
@@ -14,7 +16,6 @@
 
 pub mod blocks;
 pub mod losses;
-mod mistakes;
 pub mod models;
 mod segmented;
 mod validation;

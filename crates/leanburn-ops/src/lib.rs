@@ -1,11 +1,13 @@
 //! Operations with a backward of their own: what autodiff saves between forward and backward is decided here.
 //!
 //! - Operations on volumes that save their inputs and nothing else: [`norm_act_conv3d`], [`conv3d`], [`conv_transpose3d`],
-//!   [`upsample_conv3d`], [`group_norm_act`], [`activate`], [`attention3d`], [`interpolate3d`], [`avg_pool3d`],
-//!   [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`]. On the CPU they run on kernels of our own
-//!   (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's convolutions and products of matrices.
+//!   [`upsample_conv3d`], [`group_norm_act`], [`activate`], [`norm_prelu`], [`norm_prelu_conv3d`], [`attention3d`],
+//!   [`interpolate3d`], [`avg_pool3d`], [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`]. On the CPU they run
+//!   on kernels of our own (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's convolutions and products
+//!   of matrices.
 //! - [`recompute`]: run part of a model without saving its intermediate results, and run it again in backward.
-//! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model keep their intermediate results, and which are recomputed.
+//! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model keep their intermediate results, and which are
+//!   recomputed.
 //! - [`random`]: the random stream that makes the second run draw the same numbers as the first.
 //! - [`numerics`]: the dtype of the activation decides, the one rule of mixed precision.
 //! - [`probe`]: samples of memory in the middle of a step.
@@ -20,6 +22,7 @@ mod gradients;
 pub mod numerics;
 mod operations;
 pub mod probe;
+mod products;
 pub mod random;
 mod recompute;
 pub mod recording;
@@ -30,10 +33,11 @@ pub use gradients::{Gradients, backward};
 pub use leanburn_kernels::{Activation, keep_freed_memory};
 pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
 pub use operations::conv_transpose3d::conv_transpose3d;
-pub use operations::conv3d::{Convolution, conv3d, norm_act_conv3d};
+pub use operations::conv3d::{Convolution, conv3d, norm_act_conv3d, norm_prelu_conv3d};
 pub use operations::max_pool3d::{MaxPool3d, adaptive_max_pool3d, max_pool3d};
-pub use operations::norm_act::{Norm, activate, group_norm_act};
+pub use operations::norm_act::{Norm, activate, group_norm_act, norm_prelu};
 pub use operations::resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, avg_pool3d, interpolate3d};
 pub use operations::upsample_conv3d::upsample_conv3d;
+pub use products::{WrongProducts, check_products};
 pub use recompute::{Tensors, recompute};
 pub use residency::{Residency, ResidencyPolicy, ResidencyRule};

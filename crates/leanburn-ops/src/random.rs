@@ -76,7 +76,8 @@ fn seed_generator(device: &Device, seed: u64) {
     }
 }
 
-/// Standard normal numbers in float32, of shape `dims`. The CPU draws them also for a GPU: a seed gives the same numbers on every device.
+/// Standard normal numbers in float32, of shape `dims`. The CPU draws them also for a GPU: a seed gives the same numbers on
+/// every device.
 #[must_use]
 pub fn normal<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
     let draw = |device: &Device| Tensor::random(dims, Distribution::Normal(0.0, 1.0), (device, DType::F32));

@@ -140,7 +140,7 @@ fn a_captured_tensor_with_a_gradient_is_rejected() {
     let device = device();
     let x = volume(&device).require_grad();
     let captured = x.clone() * 2.0;
-    recompute(&Vec::<Linear>::new(), x, move |_, x: Tensor<5>| x * captured.clone());
+    let _ = recompute(&Vec::<Linear>::new(), x, move |_, x: Tensor<5>| x * captured.clone());
 }
 
 /// As a constant it may be.

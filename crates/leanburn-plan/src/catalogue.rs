@@ -16,9 +16,8 @@
 
 use std::fmt;
 
+use leanburn_common::Bytes;
 use serde::Serialize;
-
-const MIB: u64 = 1 << 20;
 
 /// A device of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -28,10 +27,10 @@ pub struct Device {
     pub name: &'static str,
     /// The name on its box.
     pub full_name: &'static str,
-    /// Memory that programs can have together, in bytes.
-    pub memory_bytes: u64,
-    /// What the driver and the runtime hold of it in a process, in bytes.
-    pub context_bytes: u64,
+    /// Memory that programs can have together.
+    pub memory_bytes: Bytes,
+    /// What the driver and the runtime hold of it in a process.
+    pub context_bytes: Bytes,
     /// Memory bandwidth, in bytes per second.
     pub bandwidth: f64,
     /// Peak rate in f32, in floating-point operations per second.
@@ -44,8 +43,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Memory that is left for tensors, in bytes.
-    pub fn available_bytes(&self) -> u64 {
+    /// Memory that is left for tensors.
+    pub fn available_bytes(&self) -> Bytes {
         self.memory_bytes - self.context_bytes
     }
 
@@ -80,10 +79,11 @@ impl Device {
     }
 
     /// The device that a driver calls so, such as `NVIDIA A100-SXM4-80GB`, with that memory.
-    pub fn of_driver(name: &str, memory_bytes: u64) -> Option<&'static Self> {
+    pub fn of_driver(name: &str, memory_bytes: Bytes) -> Option<&'static Self> {
         let (wanted, is_pcie) = (chip(name), name.to_ascii_lowercase().contains("pcie"));
         let is_like = |device: &&Self| {
-            chip(device.name) == wanted && (0.94..1.06).contains(&(memory_bytes as f64 / device.memory_bytes as f64))
+            chip(device.name) == wanted
+                && (0.94..1.06).contains(&(memory_bytes.as_gib() / device.memory_bytes.as_gib()))
         };
         let of_the_form = |device: &&Self| device.name.contains("pcie") == is_pcie;
         let all = || DEVICES.iter().filter(is_like);
@@ -93,7 +93,7 @@ impl Device {
     /// What [`plain`] makes of its names.
     fn keys(&self) -> [String; 2] {
         let name = plain(self.name);
-        let gigabytes = (self.memory_bytes as f64 / (1024 * MIB) as f64).round();
+        let gigabytes = self.memory_bytes.as_gib().round();
         let sized = format!("{name}{gigabytes}");
         [name, sized]
     }
@@ -176,8 +176,8 @@ const fn device(
     Device {
         name,
         full_name,
-        memory_bytes: memory * MIB,
-        context_bytes: context * MIB,
+        memory_bytes: Bytes::mib(memory),
+        context_bytes: Bytes::mib(context),
         bandwidth: bandwidth * 1e9,
         f32_rate: f32_rate * 1e12,
         f16_rate: rate(f16_rate),
@@ -283,7 +283,7 @@ mod tests {
             ("AMD Radeon RX 7900 XTX (RADV NAVI31)", 24, "rx-7900-xtx"),
         ];
         for (name, gibibytes, expected) in names {
-            let found = Device::of_driver(name, gibibytes << 30).map(|device| device.name);
+            let found = Device::of_driver(name, Bytes::gib(gibibytes)).map(|device| device.name);
             assert_eq!(found, Some(expected), "{name}");
         }
         for (name, gibibytes) in [
@@ -292,7 +292,7 @@ mod tests {
             ("llvmpipe (LLVM 15.0.6)", 24),
             ("", 24),
         ] {
-            assert_eq!(Device::of_driver(name, gibibytes << 30), None, "{name}");
+            assert_eq!(Device::of_driver(name, Bytes::gib(gibibytes)), None, "{name}");
         }
     }
 
@@ -319,17 +319,17 @@ mod tests {
     fn figures_are_plausible() {
         for device in Device::all() {
             let name = device.name;
-            let gibibytes = device.memory_bytes as f64 / (1u64 << 30) as f64;
+            let gibibytes = device.memory_bytes.as_gib();
             assert!((7.0..145.0).contains(&gibibytes), "{name}: {gibibytes} GiB");
             assert!((50e9..5e12).contains(&device.bandwidth), "{name}");
             assert!((2e12..2e14).contains(&device.f32_rate), "{name}");
-            assert!(device.context_bytes * 10 < device.memory_bytes, "{name}");
+            assert!(device.context_bytes < device.memory_bytes.share(0.1), "{name}");
             assert_eq!(device.available_bytes() + device.context_bytes, device.memory_bytes);
             let f16 = device.f16_rate.unwrap();
             assert!((1.0..17.0).contains(&(f16 / device.f32_rate)), "{name}: f16 is {f16:e}");
             assert!(device.bf16_rate.is_none_or(|bf16| bf16 == f16), "{name}");
             // a card reads its memory in 5 ms to a quarter of a second, and computes 9 to 150 operations a byte
-            assert!((5e-3..0.25).contains(&(device.memory_bytes as f64 / device.bandwidth)), "{name}");
+            assert!((5e-3..0.25).contains(&(device.memory_bytes.get() as f64 / device.bandwidth)), "{name}");
             assert!((9.0..150.0).contains(&(device.f32_rate / device.bandwidth)), "{name}");
         }
     }
@@ -340,7 +340,7 @@ mod tests {
             let is_apple = device.full_name.starts_with("Apple");
             let size = device.full_name.strip_suffix(" GB").filter(|_| !is_apple);
             let Some(size) = size.and_then(|name| name.rsplit(' ').next()) else { continue };
-            let (named, gibibytes) = (size.parse::<f64>().unwrap(), device.memory_bytes as f64 / (1u64 << 30) as f64);
+            let (named, gibibytes) = (size.parse::<f64>().unwrap(), device.memory_bytes.as_gib());
             assert!((0.99..1.005).contains(&(gibibytes / named)), "{}: {gibibytes} GiB", device.full_name);
         }
     }
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn known_cards() {
         let card = |name| *Device::find(name).unwrap();
-        assert_eq!(card("4090").memory_bytes, 24_564 << 20);
+        assert_eq!(card("4090").memory_bytes, Bytes::mib(24_564));
         assert_eq!(card("a100-80gb").bf16_rate, Some(312e12));
         assert_eq!(card("h200").bandwidth, 4.8e12);
         assert!(card("5090").f32_rate > card("4090").f32_rate);

@@ -3,6 +3,7 @@
 mod pages;
 
 use burn::backend::ir::{ModuleOperationIr, OperationIr};
+use leanburn_common::Bytes;
 
 use crate::memory_model::{Effect, MemoryModel, Operand, Place, written_over};
 use crate::operation::bytes_of;
@@ -26,21 +27,27 @@ impl MemoryModel for CubeMemory {
             OperationIr::Module(ModuleOperationIr::Conv3d(convolution)) => {
                 let has_channels = |dims: &[usize]| dims[1] > 1;
                 let is_first = operands[0].is_contiguous && has_channels(&convolution.x.shape);
-                let workspace = if is_first { bytes_of(&convolution.x) } else { 0 };
+                let workspace = if is_first { bytes_of(&convolution.x) } else { Bytes(0) };
                 Effect { outputs: vec![(Place::New, !has_channels(&convolution.out.shape))], workspace }
             }
-            _ => Effect { workspace: 0, ..FlexMemory.effect(operation, operands) },
+            _ => Effect { workspace: Bytes(0), ..FlexMemory.effect(operation, operands) },
         }
     }
 
     /// A kernel takes its first volume as it lies, gives what it makes in the same order, and copies others that lie
     /// otherwise.
-    fn kernel(&self, operation: &OperationIr, operands: &[Operand<'_>], workspace: u64, over: Option<usize>) -> Effect {
+    fn kernel(
+        &self,
+        operation: &OperationIr,
+        operands: &[Operand<'_>],
+        workspace: Bytes,
+        over: Option<usize>,
+    ) -> Effect {
         let Some(first) = operands.first() else { return Effect::new_outputs(operation) };
         let is_volume = |operand: &&Operand<'_>| operand.tensor.shape.len() == first.tensor.shape.len();
         let others = operands.iter().filter(is_volume);
         let copied = others.filter(|operand| operand.is_contiguous != first.is_contiguous);
-        let workspace = workspace + copied.map(|operand| bytes_of(operand.tensor)).sum::<u64>();
+        let workspace = workspace + copied.map(|operand| bytes_of(operand.tensor)).sum::<Bytes>();
         let mut effect = Effect { workspace, ..written_over(operation, operands, over) };
         for (output, tensor) in effect.outputs.iter_mut().zip(operation.outputs()) {
             output.1 = first.is_contiguous || tensor.shape.len() != first.tensor.shape.len();
@@ -48,11 +55,11 @@ impl MemoryModel for CubeMemory {
         effect
     }
 
-    fn allocated(&self, bytes: u64) -> u64 {
-        bytes.next_multiple_of(ALIGNMENT)
+    fn allocated(&self, bytes: Bytes) -> Bytes {
+        Bytes(bytes.get().next_multiple_of(ALIGNMENT))
     }
 
-    fn reserved(&self, timeline: &Timeline) -> Option<u64> {
-        Some(pages::reserved(timeline, ALIGNMENT))
+    fn reserved(&self, timeline: &Timeline) -> Option<Bytes> {
+        Some(Bytes(pages::reserved(timeline, ALIGNMENT)))
     }
 }

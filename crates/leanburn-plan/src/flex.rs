@@ -19,11 +19,12 @@ use burn::backend::ir::{
     NumericOperationIr, OperationIr, TensorIr,
 };
 use burn::tensor::DType;
+use leanburn_common::Bytes;
 
 use crate::graphs::Books;
 use crate::memory_model::{Effect, MemoryModel, Operand};
 use elementwise::{binary, mask_where, over_first, scalar, unary};
-use inputs::{Inputs, bytes, elements, fresh, is_half};
+use inputs::{Inputs, bytes, elements, is_half, new_output};
 
 /// The heap of Burn's CPU backend.
 ///
@@ -71,7 +72,7 @@ impl MemoryModel for FlexMemory {
         };
         match effect {
             Some(effect) => effect,
-            None => Effect { workspace: 0, ..Effect::new_outputs(operation) },
+            None => Effect { workspace: Bytes(0), ..Effect::new_outputs(operation) },
         }
     }
 
@@ -92,7 +93,7 @@ fn base_effect(operation: &BaseOperationIr, inputs: &Inputs<'_>) -> Option<Effec
         Slice(slice) => view::same_or_strided(inputs, &slice.out),
         SliceAssign(_) => index::assign(inputs, inputs.copy(1), 0),
         Cat(_) => index::cat(inputs),
-        Select(_) | Gather(_) => fresh(inputs.copies() + inputs.as_index(1)),
+        Select(_) | Gather(_) => new_output(inputs.copies() + inputs.as_index(1)),
         SelectAssign(_) | Scatter(_) => {
             index::assign(inputs, inputs.copy(1) + inputs.copy(2) + inputs.as_index(1), inputs.copy(0))
         }
@@ -100,10 +101,10 @@ fn base_effect(operation: &BaseOperationIr, inputs: &Inputs<'_>) -> Option<Effec
         MaskFill(mask) => over_first(inputs, &mask.out),
         RepeatDim(repeat) if repeat.times == 1 => view::same(inputs),
         Cast(cast) if cast.input.dtype == cast.out.dtype => view::same(inputs),
-        RepeatDim(repeat) => fresh(inputs.copies() + bytes(&repeat.out)),
-        Cast(_) => fresh(inputs.copies()),
+        RepeatDim(repeat) => new_output(inputs.copies() + bytes(&repeat.out)),
+        Cast(_) => new_output(inputs.copies()),
         // Zeros are made as bytes and copied to where numbers may lie.
-        Zeros(op) | Empty(op) => fresh(bytes(&op.out)),
+        Zeros(op) | Empty(op) => new_output(bytes(&op.out)),
         _ => return None,
     })
 }
@@ -114,15 +115,15 @@ fn numeric_effect(operation: &NumericOperationIr, inputs: &Inputs<'_>) -> Option
         Add(op) | Sub(op) | Mul(op) | Div(op) | Rem(op) => binary(inputs, &op.out),
         AddScalar(_) | SubScalar(_) | MulScalar(_) | DivScalar(_) | RemScalar(_) | PowiScalar(_) => scalar(inputs),
         Abs(_) | Neg(_) | Sign(_) | Clamp(_) | ClampMin(_) | ClampMax(_) => unary(inputs),
-        Mean(_) => fresh(reduce::mean(inputs)),
-        SumDim(op) => fresh(reduce::sum_dim(inputs, op.axis, &op.out)),
-        MeanDim(op) => fresh(reduce::mean_dim(inputs, op.axis, &op.out)),
-        SumDims(op) => fresh(reduce::sum_dims(inputs, &op.axes, &op.out)),
-        MaxDim(_) | MinDim(_) | CumSum(_) | CumProd(_) | CumMin(_) | CumMax(_) | Pad(_) => fresh(inputs.copies()),
-        MaxAbs(_) | MaxAbsDim(_) => fresh(scalar_workspace(inputs)),
+        Mean(_) => new_output(reduce::mean(inputs)),
+        SumDim(op) => new_output(reduce::sum_dim(inputs, op.axis, &op.out)),
+        MeanDim(op) => new_output(reduce::mean_dim(inputs, op.axis, &op.out)),
+        SumDims(op) => new_output(reduce::sum_dims(inputs, &op.axes, &op.out)),
+        MaxDim(_) | MinDim(_) | CumSum(_) | CumProd(_) | CumMin(_) | CumMax(_) | Pad(_) => new_output(inputs.copies()),
+        MaxAbs(_) | MaxAbsDim(_) => new_output(scalar_workspace(inputs)),
         MaxDimWithIndices(op) => reduce::with_indices(inputs, &op.out_indices),
         MinDimWithIndices(op) => reduce::with_indices(inputs, &op.out_indices),
-        ArgMax(op) | ArgMin(op) => fresh(reduce::arg(inputs, op.axis, &op.out)),
+        ArgMax(op) | ArgMin(op) => new_output(reduce::arg(inputs, op.axis, &op.out)),
         _ => return None,
     })
 }
@@ -136,8 +137,8 @@ fn float_effect(operation: &FloatOperationIr, inputs: &Inputs<'_>) -> Option<Eff
         Round(_) | Floor(_) | Ceil(_) | Trunc(_) => unary(inputs),
         PowfScalar(_) => scalar(inputs),
         Powf(op) | Hypot(op) | ArcTan2(op) => binary(inputs, &op.out),
-        Matmul(_) => fresh(matmul::matmul(inputs)),
-        IntoInt(_) | IsNan(_) | IsInf(_) => fresh(inputs.copies()),
+        Matmul(_) => new_output(matmul::matmul(inputs)),
+        IntoInt(_) | IsNan(_) | IsInf(_) => new_output(inputs.copies()),
         _ => return None,
     })
 }
@@ -145,7 +146,7 @@ fn float_effect(operation: &FloatOperationIr, inputs: &Inputs<'_>) -> Option<Eff
 fn int_effect(operation: &IntOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
     use IntOperationIr::*;
     Some(match operation {
-        IntoFloat(_) => fresh(inputs.copies()),
+        IntoFloat(_) => new_output(inputs.copies()),
         BitwiseAnd(op) | BitwiseOr(op) | BitwiseXor(op) => binary(inputs, &op.out),
         BitwiseAndScalar(_) | BitwiseOrScalar(_) | BitwiseXorScalar(_) => scalar(inputs),
         _ => return None,
@@ -155,7 +156,7 @@ fn int_effect(operation: &IntOperationIr, inputs: &Inputs<'_>) -> Option<Effect>
 fn bool_effect(operation: &BoolOperationIr, inputs: &Inputs<'_>) -> Option<Effect> {
     use BoolOperationIr::*;
     Some(match operation {
-        IntoFloat(_) | IntoInt(_) => fresh(inputs.copies()),
+        IntoFloat(_) | IntoInt(_) => new_output(inputs.copies()),
         Not(_) => scalar(inputs),
         And(op) | Or(op) | Xor(op) => binary(inputs, &op.out),
     })
@@ -170,7 +171,7 @@ fn activation_effect(operation: &ActivationOperationIr, inputs: &Inputs<'_>) -> 
         }
         Softmax(op) => elementwise::softmax(inputs, op.axis),
         LogSoftmax(_) => elementwise::log_softmax(inputs),
-        Softmin(op) if op.axis + 1 == op.input.shape.num_dims() => fresh(scalar_workspace(inputs)),
+        Softmin(op) if op.axis + 1 == op.input.shape.num_dims() => new_output(scalar_workspace(inputs)),
         _ => return None,
     })
 }
@@ -184,16 +185,16 @@ fn module_effect(operation: &ModuleOperationIr, inputs: &Inputs<'_>) -> Option<E
     use ModuleOperationIr::*;
     Some(match operation {
         BatchNorm(op) => over_first(inputs, &op.out),
-        Embedding(_) => fresh(inputs.copies() + inputs.as_index(1)),
-        EmbeddingBackward(op) => fresh(bytes(&op.out).max(inputs.copies() + inputs.as_index(2))),
-        Linear(_) => fresh(matmul::linear(inputs)),
-        LinearXBackward(_) => fresh(matmul::linear_x_backward(inputs)),
-        LinearWeightBackward(_) => fresh(matmul::linear_weight_backward(inputs)),
-        LinearBiasBackward(op) => fresh(matmul::linear_bias_backward(inputs, &op.out)),
-        LayerNorm(op) if is_half(op.out.dtype) => fresh(widened(inputs, &op.out)),
-        AdaptiveAvgPool2d(op) if op.out.dtype == DType::BF16 => fresh(widened(inputs, &op.out)),
-        AdaptiveAvgPool3d(op) if op.out.dtype == DType::BF16 => fresh(widened(inputs, &op.out)),
-        LayerNorm(_) | AdaptiveAvgPool2d(_) | AdaptiveAvgPool3d(_) => fresh(inputs.copies()),
+        Embedding(_) => new_output(inputs.copies() + inputs.as_index(1)),
+        EmbeddingBackward(op) => new_output(bytes(&op.out).max(inputs.copies() + inputs.as_index(2))),
+        Linear(_) => new_output(matmul::linear(inputs)),
+        LinearXBackward(_) => new_output(matmul::linear_x_backward(inputs)),
+        LinearWeightBackward(_) => new_output(matmul::linear_weight_backward(inputs)),
+        LinearBiasBackward(op) => new_output(matmul::linear_bias_backward(inputs, &op.out)),
+        LayerNorm(op) if is_half(op.out.dtype) => new_output(widened(inputs, &op.out)),
+        AdaptiveAvgPool2d(op) if op.out.dtype == DType::BF16 => new_output(widened(inputs, &op.out)),
+        AdaptiveAvgPool3d(op) if op.out.dtype == DType::BF16 => new_output(widened(inputs, &op.out)),
+        LayerNorm(_) | AdaptiveAvgPool2d(_) | AdaptiveAvgPool3d(_) => new_output(inputs.copies()),
         _ => return convolution::effect(operation, inputs),
     })
 }

@@ -27,6 +27,8 @@ impl Knob {
 
 #[cfg(test)]
 mod tests {
+    use leanburn_common::Bytes;
+
     use super::*;
     use crate::timeline::{Moment, Phase};
 
@@ -39,11 +41,11 @@ mod tests {
             flops: 0,
             repeats: 1.0,
             is_half: false,
-            bytes_moved: 0,
-            during: 1,
-            after: 0,
-            workspace: 0,
-            books: 0,
+            bytes_moved: Bytes(0),
+            during: Bytes(1),
+            after: Bytes(0),
+            workspace: Bytes(0),
+            books: Bytes(0),
         };
         Timeline { moments: vec![moment], segments: vec![segment.into()], parents: vec![None], ..Timeline::default() }
     }

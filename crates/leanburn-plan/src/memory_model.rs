@@ -3,6 +3,7 @@
 use std::fmt;
 
 use burn::backend::ir::{OperationIr, TensorIr};
+use leanburn_common::Bytes;
 
 use crate::graphs::Books;
 use crate::operation::bytes_of;
@@ -33,14 +34,14 @@ pub enum Place {
 pub struct Effect {
     /// Where each output goes and whether it is contiguous, in the order of [`OperationIr::outputs`].
     pub outputs: Vec<(Place, bool)>,
-    /// Bytes that are there only while the operation runs.
-    pub workspace: u64,
+    /// What is there only while the operation runs.
+    pub workspace: Bytes,
 }
 
 impl Effect {
     /// One new contiguous output for each of the operation's, and no workspace.
     pub fn new_outputs(operation: &OperationIr) -> Self {
-        Self { outputs: operation.outputs().map(|_| (Place::New, true)).collect(), workspace: 0 }
+        Self { outputs: operation.outputs().map(|_| (Place::New, true)).collect(), workspace: Bytes(0) }
     }
 }
 
@@ -53,31 +54,37 @@ pub trait MemoryModel: fmt::Debug {
     /// output is written where nobody else holds it.
     ///
     /// Here as on the CPU: inputs that are not contiguous are copied.
-    fn kernel(&self, operation: &OperationIr, operands: &[Operand<'_>], workspace: u64, over: Option<usize>) -> Effect {
+    fn kernel(
+        &self,
+        operation: &OperationIr,
+        operands: &[Operand<'_>],
+        workspace: Bytes,
+        over: Option<usize>,
+    ) -> Effect {
         let copies = operands.iter().filter(|operand| !operand.is_contiguous).map(|operand| bytes_of(operand.tensor));
-        let workspace = workspace + copies.sum::<u64>();
+        let workspace = workspace + copies.sum::<Bytes>();
         Effect { workspace, ..written_over(operation, operands, over) }
     }
 
-    /// Bytes that an allocation of `bytes` takes.
-    fn allocated(&self, bytes: u64) -> u64 {
+    /// What an allocation of `bytes` takes.
+    fn allocated(&self, bytes: Bytes) -> Bytes {
         bytes
     }
 
-    /// Bytes that the allocator takes from the device for a step, free gaps and padding included; `None` where it takes
+    /// What the allocator takes from the device for a step, free gaps and padding included; `None` where it takes
     /// what is asked for.
-    fn reserved(&self, _timeline: &Timeline) -> Option<u64> {
+    fn reserved(&self, _timeline: &Timeline) -> Option<Bytes> {
         None
     }
 
-    /// Bytes that the device must have for a step, gaps and padding of a pool included, with a plan's [margin](bound).
-    fn needed(&self, timeline: &Timeline) -> u64 {
+    /// What the device must have for a step, gaps and padding of a pool included, with a plan's [margin](bound).
+    fn needed(&self, timeline: &Timeline) -> Bytes {
         bound(self.taken(timeline))
     }
 
     /// The same without the margin.
-    fn taken(&self, timeline: &Timeline) -> u64 {
-        self.reserved(timeline).unwrap_or(0).max(timeline.peak())
+    fn taken(&self, timeline: &Timeline) -> Bytes {
+        self.reserved(timeline).unwrap_or_default().max(timeline.peak())
     }
 
     /// The overhead of autodiff in the same memory; nothing where tensors are on another device than it.

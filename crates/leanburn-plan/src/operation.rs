@@ -4,11 +4,12 @@ use std::fmt::{self, Write};
 
 use burn::backend::ir::{ModuleOperationIr, NumericOperationIr, OperationIr, TensorIr};
 use burn::tensor::DType;
+use leanburn_common::Bytes;
 use leanburn_ops::recording::Note;
 
-/// Bytes of a tensor's values.
-pub(crate) fn bytes_of(tensor: &TensorIr) -> u64 {
-    (tensor.shape.num_elements() * tensor.dtype.size()) as u64
+/// Size of a tensor's values.
+pub(crate) fn bytes_of(tensor: &TensorIr) -> Bytes {
+    Bytes((tensor.shape.num_elements() * tensor.dtype.size()) as u64)
 }
 
 /// Whether the largest tensor of an operation is in half precision.

@@ -3,6 +3,7 @@
 //! The plans to choose from do not depend on the budget, each is verified on its own recording, and the fastest one that
 //! fits is taken: a larger budget never gets a slower plan.
 
+use leanburn_common::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Candidate;
@@ -18,7 +19,7 @@ pub struct Machine<'a> {
     /// How fast it is.
     pub rates: Rates,
     /// Other bytes than those of the step: volumes in memory, a driver's context.
-    pub beside: u64,
+    pub other_bytes: Bytes,
 }
 
 /// A candidate and what it needs.
@@ -28,8 +29,8 @@ pub struct Plan {
     pub candidate: Candidate,
     /// Class of its changes.
     pub class: Class,
-    /// Peak in bytes, read off its own recording, with its [margin](crate::bound), and other bytes.
-    pub peak: u64,
+    /// Peak, read off its own recording, with its [margin](crate::bound), and other bytes.
+    pub peak: Bytes,
     /// Seconds of a step, by the device's rates.
     pub seconds: f64,
 }
@@ -43,7 +44,7 @@ pub struct Frontier {
 
 impl Frontier {
     /// The fastest plan within the budget.
-    pub fn within(&self, budget: u64) -> Option<&Plan> {
+    pub fn within(&self, budget: Bytes) -> Option<&Plan> {
         self.plans.iter().rev().find(|plan| plan.peak <= budget)
     }
 

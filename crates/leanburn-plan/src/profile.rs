@@ -21,8 +21,8 @@ impl Profile {
         let mut kept = vec![vec![0i64; moments + 1]; tops.len()];
         for block in timeline.blocks.iter().filter(|block| block.cause == Cause::Kept) {
             if let Some(segment) = block.segment.and_then(place) {
-                kept[segment][block.born.min(moments)] += block.bytes as i64;
-                kept[segment][(block.last + 1).min(moments)] -= block.bytes as i64;
+                kept[segment][block.born.min(moments)] += block.bytes.get() as i64;
+                kept[segment][(block.last + 1).min(moments)] -= block.bytes.get() as i64;
             }
         }
         for changes in &mut kept {
@@ -38,7 +38,7 @@ impl Profile {
             let running = moment.segment.and_then(place);
             let others = |segment: &usize| Some(*segment) != running;
             let around: i64 = (0..tops.len()).filter(others).map(|segment| kept[segment][at]).sum();
-            let own = moment.during.saturating_sub(around as u64);
+            let own = moment.during.get().saturating_sub(around as u64);
             match running {
                 None => outside = outside.max(own),
                 Some(segment) => {

@@ -44,7 +44,7 @@ impl Rates {
     /// ([Williams et al.](https://doi.org/10.1145/1498765.1498785), the roofline), as often as it runs.
     pub fn seconds_of(&self, moment: &Moment) -> f64 {
         let flops = if moment.is_half { self.half_flops } else { self.flops };
-        let once = (moment.flops as f64 / flops).max(moment.bytes_moved as f64 / self.bandwidth) + self.overhead;
+        let once = (moment.flops as f64 / flops).max(moment.bytes_moved.get() as f64 / self.bandwidth) + self.overhead;
         moment.repeats * once
     }
 

@@ -128,8 +128,8 @@ impl<S: Space> Search<'_, S> {
     fn verify(&self, candidate: Candidate) -> Result<(Timeline, Plan), S::Error> {
         let timeline = self.space.record(&candidate)?.timeline(self.machine.memory);
         let seconds = self.machine.rates.seconds(&timeline, candidate.accumulation, candidate.recorded());
-        let beside = self.machine.beside + self.space.beside(&candidate);
-        let peak = self.machine.memory.needed(&timeline) + beside;
+        let other_bytes = self.machine.other_bytes + self.space.other_bytes(&candidate);
+        let peak = self.machine.memory.needed(&timeline) + other_bytes;
         let plan = Plan { class: self.class, peak, seconds, candidate };
         Ok((timeline, plan))
     }

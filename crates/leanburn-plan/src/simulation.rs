@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use burn::backend::ir::{OperationIr, TensorId, TensorIr, TensorStatus};
+use leanburn_common::Bytes;
 use leanburn_ops::recording::{Note, Purpose};
 
 use crate::graphs::Graphs;
@@ -46,7 +47,7 @@ struct Account<'a> {
     last_mention: HashMap<TensorId, usize>,
     tensors: HashMap<TensorId, Holder>,
     held: Vec<Held>,
-    live: u64,
+    live: Bytes,
     moments: Vec<Moment>,
     segments: Vec<String>,
     parents: Vec<Option<usize>>,
@@ -70,7 +71,7 @@ impl<'a> Account<'a> {
             last_mention,
             tensors: HashMap::new(),
             held: Vec::new(),
-            live: 0,
+            live: Bytes(0),
             moments: Vec::new(),
             segments: Vec::new(),
             parents: Vec::new(),
@@ -109,9 +110,9 @@ impl<'a> Account<'a> {
         self.graphs.phase()
     }
 
-    /// Bytes that are not values of tensors.
-    fn overhead(&self) -> u64 {
-        self.memory.books().tensor * self.temporaries + self.graphs.bytes()
+    /// What is not values of tensors.
+    fn overhead(&self) -> Bytes {
+        Bytes(self.memory.books().tensor * self.temporaries + self.graphs.bytes())
     }
 
     /// A tensor that no operation has made (a constant, a loaded weight) is there from its first mention on.
@@ -165,7 +166,7 @@ impl<'a> Account<'a> {
         for (place, mut held) in held.into_iter().enumerate().filter(|(_, held)| held.tensors > 0) {
             places.insert(place, self.held.len());
             if !held.is_lasting {
-                held.block.bytes += self.memory.books().lasting;
+                held.block.bytes += Bytes(self.memory.books().lasting);
             }
             (held.is_lasting, held.made_in, held.block.born) = (true, None, 0);
             if matches!(held.block.cause, Cause::Passing | Cause::Kept | Cause::Gradients) {
@@ -183,7 +184,9 @@ impl<'a> Account<'a> {
     fn run(&mut self, index: usize, operation: &OperationIr, marker: Option<Note<'_>>) {
         let operands: Vec<Operand<'_>> = operation.inputs().map(|tensor| self.operand(index, tensor)).collect();
         let effect = match &marker {
-            Some(Note::Kernel { workspace, over, .. }) => self.memory.kernel(operation, &operands, *workspace, *over),
+            Some(Note::Kernel { workspace, over, .. }) => {
+                self.memory.kernel(operation, &operands, Bytes(*workspace), *over)
+            }
             _ => self.memory.effect(operation, &operands),
         };
         let segment = self.within.last().copied().or_else(|| self.segment_before());
@@ -225,7 +228,7 @@ impl<'a> Account<'a> {
         self.moments.last().filter(|moment| moment.phase == Phase::Backward && self.phase() == Phase::Backward)?.segment
     }
 
-    fn allocate(&mut self, bytes: u64, segment: Option<usize>) -> usize {
+    fn allocate(&mut self, bytes: Bytes, segment: Option<usize>) -> usize {
         let bytes = self.memory.allocated(bytes);
         self.live += bytes;
         let now = self.moments.len();
@@ -247,7 +250,7 @@ impl<'a> Account<'a> {
         if held.made_in == Some(Phase::Forward) && phase != Phase::Forward && held.block.cause == Cause::Passing {
             held.block.cause = Cause::Kept;
         }
-        self.live -= held.block.bytes;
+        self.live = self.live - held.block.bytes;
         self.temporaries -= 1;
     }
 

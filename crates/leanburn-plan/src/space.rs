@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use leanburn_common::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Candidate;
@@ -74,8 +75,8 @@ pub trait Space {
     }
 
     /// Other bytes than those of a candidate's step, such as batches that wait; by default none.
-    fn beside(&self, _candidate: &Candidate) -> u64 {
-        0
+    fn other_bytes(&self, _candidate: &Candidate) -> Bytes {
+        Bytes(0)
     }
 }
 

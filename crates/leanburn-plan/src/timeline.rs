@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use leanburn_common::Bytes;
+
 /// What a block of memory is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -79,7 +81,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// An operation event: one operation of the step and the memory around it, in bytes.
+/// An operation event: one operation of the step and the memory around it.
 #[derive(Clone, Debug)]
 pub struct Moment {
     /// Name of the operation, such as `conv3d` or `matmul`.
@@ -94,23 +96,23 @@ pub struct Moment {
     pub repeats: f64,
     /// Whether its largest tensor is in half precision.
     pub is_half: bool,
-    /// Bytes read and written.
-    pub bytes_moved: u64,
+    /// Read and written.
+    pub bytes_moved: Bytes,
     /// Held while it runs: what was there, its outputs, its workspace.
-    pub during: u64,
+    pub during: Bytes,
     /// Held after it, when what was used for the last time is gone.
-    pub after: u64,
+    pub after: Bytes,
     /// Part of `during` that is workspace.
-    pub workspace: u64,
+    pub workspace: Bytes,
     /// Part of `during` that is autodiff overhead.
-    pub books: u64,
+    pub books: Bytes,
 }
 
 /// A piece of memory that tensors share.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Size as allocated.
-    pub bytes: u64,
+    pub bytes: Bytes,
     /// What it is there for.
     pub cause: Cause,
     /// Segment that made it: an index into [`Timeline::segments`].
@@ -141,9 +143,9 @@ impl Timeline {
         self.moments.iter().enumerate().max_by(order).map_or(0, |(index, _)| index)
     }
 
-    /// The most that is held at once, in bytes.
-    pub fn peak(&self) -> u64 {
-        self.moments.get(self.peak_index()).map_or(0, |moment| moment.during)
+    /// The most that is held at once.
+    pub fn peak(&self) -> Bytes {
+        self.moments.get(self.peak_index()).map_or(Bytes(0), |moment| moment.during)
     }
 
     /// The blocks that are there at an operation event.
@@ -153,22 +155,22 @@ impl Timeline {
 
     /// Bytes by cause at an operation event, workspace and autodiff overhead included, in the order of [`Cause::ALL`], without
     /// those that are nothing.
-    pub fn causes_at(&self, index: usize) -> Vec<(Cause, u64)> {
+    pub fn causes_at(&self, index: usize) -> Vec<(Cause, Bytes)> {
         let other = |cause| match (self.moments.get(index), cause) {
             (Some(moment), Cause::Workspace) => moment.workspace,
             (Some(moment), Cause::Books) => moment.books,
-            _ => 0,
+            _ => Bytes(0),
         };
         let sum = |cause| {
             let blocks = self.blocks_at(index).filter(|block| block.cause == cause).map(|block| block.bytes);
-            blocks.sum::<u64>() + other(cause)
+            blocks.sum::<Bytes>() + other(cause)
         };
-        Cause::ALL.map(|cause| (cause, sum(cause))).into_iter().filter(|(_, bytes)| *bytes > 0).collect()
+        Cause::ALL.map(|cause| (cause, sum(cause))).into_iter().filter(|(_, bytes)| *bytes > Bytes(0)).collect()
     }
 
-    /// The most that blocks of one cause hold together at any operation event, in bytes.
-    pub fn most(&self, cause: Cause) -> u64 {
-        let mut made = vec![0; self.moments.len()];
+    /// The most that blocks of one cause hold together at any operation event.
+    pub fn most(&self, cause: Cause) -> Bytes {
+        let mut made = vec![Bytes(0); self.moments.len()];
         let mut gone = made.clone();
         for block in self.blocks.iter().filter(|block| block.cause == cause) {
             if let (Some(made), Some(gone)) = (made.get_mut(block.born), gone.get_mut(block.last)) {
@@ -176,12 +178,11 @@ impl Timeline {
                 *gone += block.bytes;
             }
         }
-        let mut held = 0;
-        let mut most = 0;
+        let (mut held, mut most) = (Bytes(0), Bytes(0));
         for (made, gone) in made.into_iter().zip(gone) {
             held += made;
             most = most.max(held);
-            held -= gone;
+            held = held - gone;
         }
         most
     }
@@ -192,24 +193,24 @@ impl Timeline {
     }
 
     /// Bytes by segment at an operation event, largest first; blocks that belong to no segment are left out.
-    pub fn segments_at(&self, index: usize) -> Vec<(&str, u64)> {
-        let mut sums = vec![0; self.segments.len()];
+    pub fn segments_at(&self, index: usize) -> Vec<(&str, Bytes)> {
+        let mut sums = vec![Bytes(0); self.segments.len()];
         for block in self.blocks_at(index) {
             if let Some(segment) = block.segment {
                 sums[segment] += block.bytes;
             }
         }
         let mut named: Vec<_> =
-            self.segments.iter().map(String::as_str).zip(sums).filter(|(_, sum)| *sum > 0).collect();
+            self.segments.iter().map(String::as_str).zip(sums).filter(|(_, sum)| *sum > Bytes(0)).collect();
         named.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
         named
     }
 }
 
-/// The most that a step planned to hold `peak` bytes may hold: what fit checks compare with a budget.
+/// The most that a step planned to hold `peak` may hold: what fit checks compare with a budget.
 ///
 /// 3 % and 256 KiB more. Plans are checked against measured peaks (`tests/planned_peak.rs` of `leanburn-train`); the constant covers
 /// what the overhead of autodiff is planned wrong by, which shows in steps of a few MiB only.
-pub fn bound(peak: u64) -> u64 {
-    peak + 3 * peak / 100 + (256 << 10)
+pub fn bound(peak: Bytes) -> Bytes {
+    Bytes(peak.get() + 3 * peak.get() / 100) + Bytes::kib(256)
 }

@@ -49,7 +49,7 @@ fn the_composition_takes_what_its_recording_says() {
     };
     let planned = |block| {
         let timeline = timeline(Target::Cpu, &FlexMemory, |device| attend(DIMS, DType::F64, block, device));
-        timeline.peak() as f64
+        timeline.peak().get() as f64
     };
     pool.install(|| {
         measured(Some(1)); // what is allocated once for all

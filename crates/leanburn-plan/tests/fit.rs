@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use burn::module::{Module, Param};
 use burn::prelude::*;
 use burn::tensor::ops::ConvOptions;
+use leanburn_common::Bytes;
 use leanburn_ops::{Activation, Convolution, Norm, backward, norm_act_conv3d, recording::step_begins};
 use leanburn_plan::{
     Candidate, Class, FlexMemory, Frontier, Machine, Plans, Rates, RecordError, Recording, Space, Target, Variant,
@@ -67,7 +68,7 @@ impl Space for Chain {
 const MACHINE: Machine<'_> = Machine {
     memory: &FlexMemory,
     rates: Rates { flops: 1e11, half_flops: 1e11, bandwidth: 1e10, overhead: 1e-6 },
-    beside: 1 << 20,
+    other_bytes: Bytes::mib(1),
 };
 
 fn plans(chain: &Chain) -> Frontier {
@@ -75,30 +76,34 @@ fn plans(chain: &Chain) -> Frontier {
 }
 
 /// Peak and seconds of every assignment.
-fn every_assignment(chain: &Chain) -> Vec<(u64, f64)> {
+fn every_assignment(chain: &Chain) -> Vec<(Bytes, f64)> {
     let assignment = |bits: u32, (micro_batch, accumulation): (usize, u64)| {
         let is_chosen = |index: &usize| bits >> index & 1 == 1;
         let recompute = (0..chain.inside.len()).filter(is_chosen).map(|index| format!("block_{index}")).collect();
         let candidate = Candidate { recompute, ..Candidate::new(micro_batch, accumulation) };
         let timeline = chain.record(&candidate).unwrap().timeline(MACHINE.memory);
-        (bound(timeline.peak()) + MACHINE.beside, MACHINE.rates.seconds(&timeline, accumulation, candidate.recorded()))
+        (
+            bound(timeline.peak()) + MACHINE.other_bytes,
+            MACHINE.rates.seconds(&timeline, accumulation, candidate.recorded()),
+        )
     };
     let bits = 0..1 << chain.inside.len();
     bits.flat_map(|bits| chain.splits().into_iter().map(move |split| assignment(bits, split))).collect()
 }
 
 /// The fastest of all assignments within a budget.
-fn fastest(assignments: &[(u64, f64)], budget: u64) -> Option<f64> {
+fn fastest(assignments: &[(Bytes, f64)], budget: Bytes) -> Option<f64> {
     let within = assignments.iter().filter(|(peak, _)| *peak <= budget);
     within.map(|(_, seconds)| *seconds).min_by(f64::total_cmp)
 }
 
 /// Budgets from less than anything needs to plenty.
-fn budgets(assignments: &[(u64, f64)]) -> Vec<u64> {
+fn budgets(assignments: &[(Bytes, f64)]) -> Vec<Bytes> {
     let (low, high) =
         (assignments.iter().map(|(peak, _)| *peak).min(), assignments.iter().map(|(peak, _)| *peak).max());
-    let (low, high) = (low.unwrap(), high.unwrap());
-    [low - 1, low].into_iter().chain((1..=30).map(|index| low + (high - low) / 30 * index)).chain([2 * high]).collect()
+    let (low, high) = (low.unwrap().get(), high.unwrap().get());
+    let between = (1..=30).map(|index| low + (high - low) / 30 * index);
+    [low - 1, low].into_iter().chain(between).chain([2 * high]).map(Bytes).collect()
 }
 
 #[test]
@@ -138,13 +143,13 @@ fn a_larger_budget_is_never_slower_and_never_exceeded() {
     let chain = Chain { inside: vec![8, 2, 16, 4, 8, 24, 2, 8, 4, 12] };
     let plans = plans(&chain);
     let smallest = plans.smallest().unwrap().peak;
-    assert!(plans.within(smallest - 1).is_none());
+    assert!(plans.within(smallest - Bytes(1)).is_none());
     let mut before = f64::INFINITY;
-    for budget in (0..300).map(|index| smallest + index * smallest / 50) {
+    for budget in (0..300).map(|index| smallest.share(1.0 + f64::from(index) / 50.0)) {
         let plan = plans.within(budget).unwrap();
         assert!(plan.peak <= budget && plan.seconds <= before, "budget {budget}: {plan:?}");
         let again = chain.record(&plan.candidate).unwrap().timeline(MACHINE.memory);
-        assert_eq!(bound(again.peak()) + MACHINE.beside, plan.peak, "a plan's peak is that of its recording");
+        assert_eq!(bound(again.peak()) + MACHINE.other_bytes, plan.peak, "a plan's peak is that of its recording");
         before = plan.seconds;
     }
     let fastest = plans.plans.iter().map(|plan| plan.seconds).min_by(f64::total_cmp);

@@ -164,7 +164,7 @@ impl Case {
             .filter(|(index, operand)| operand.is_unique && places().all(|place| place != Place::Input(*index)));
         let freed: i64 = freed.map(|(_, operand)| bytes(operand.tensor)).sum();
         let is_contiguous = effect.outputs[0].1;
-        Measured { after: new - freed, peak: new + effect.workspace as i64, is_contiguous }
+        Measured { after: new - freed, peak: new + effect.workspace.get() as i64, is_contiguous }
     }
 }
 

@@ -3,6 +3,7 @@
 use burn::backend::ir::OperationIr;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
+use leanburn_common::Bytes;
 use leanburn_ops::recording::{Purpose, serves, step_begins};
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
 use leanburn_plan::{Books, Effect, FlexMemory, MemoryModel, Operand, Phase, Recording, Target, record};
@@ -16,8 +17,8 @@ impl MemoryModel for Only {
         FlexMemory.effect(operation, operands)
     }
 
-    fn allocated(&self, _bytes: u64) -> u64 {
-        0
+    fn allocated(&self, _bytes: Bytes) -> Bytes {
+        Bytes(0)
     }
 
     fn books(&self) -> Books {
@@ -42,7 +43,7 @@ fn step(device: &Device, residency: Residency, micro_batches: usize) {
             let y = layers.iter().fold(x, |x, layer| {
                 policy.run("layer", layer, x, |layer: &Linear, x: Tensor<2>| layer.forward(x).tanh())
             });
-            backward(y.sum());
+            let _ = backward(y.sum());
         }
     }
 }
@@ -54,7 +55,7 @@ fn recorded(residency: Residency, micro_batches: usize) -> Recording {
 /// Books after each operation of the second step, with its phase.
 fn counted(recording: &Recording, books: Books) -> Vec<(Phase, u64)> {
     let moments = recording.timeline(&Only(books)).moments;
-    moments.iter().map(|moment| (moment.phase, moment.books)).collect()
+    moments.iter().map(|moment| (moment.phase, moment.books.get())).collect()
 }
 
 /// Of those, the ones of the last forward pass.

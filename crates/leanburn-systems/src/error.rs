@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use leanburn_common::Bytes;
 use leanburn_data::DataError;
 use leanburn_nn::losses::LpipsError;
 use leanburn_nn::models::ShapeError;
 use leanburn_nn::weights::WeightsError;
+use leanburn_plan::Class;
 use leanburn_train::TrainError;
 
 use crate::metrics::MetricsError;
@@ -84,6 +86,19 @@ pub enum SystemError {
         /// What to do.
         remedy: String,
     },
+    /// Even the smallest way to train needs more than there is.
+    #[error("{budget} is less than the {smallest} of the smallest way to train with {allowed} changes")]
+    DoesNotFit {
+        /// What there is.
+        budget: Bytes,
+        /// What the smallest way needs.
+        smallest: Bytes,
+        /// What might be changed.
+        allowed: Class,
+    },
+    /// There is no budget to fit into.
+    #[error("there is no budget to fit into")]
+    NoBudget,
     /// Training cannot go on.
     #[error(transparent)]
     Train(#[from] TrainError),
@@ -127,6 +142,10 @@ impl SystemError {
             Self::Write { .. } => {
                 Some("check that the folder is there and may be written to, and that the disk has space".into())
             }
+            Self::DoesNotFit { .. } => {
+                Some("allow half precision or a smaller model (`Planner::allow`), or train on smaller patches".into())
+            }
+            Self::NoBudget => Some("give one with `Planner::within`".into()),
             _ => None,
         }
     }

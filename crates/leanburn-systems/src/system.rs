@@ -17,7 +17,7 @@ use crate::data::Data;
 use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::recipe::Recipe;
-use crate::shared::{Context, PerceptualSection, Source, TrainingSection};
+use crate::shared::{Context, Source, TrainingSection};
 use crate::yaml::Section;
 
 /// Something that can be trained: a model with its data, its losses and its evaluation.
@@ -77,11 +77,6 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
 
     /// Channels of a sample.
     fn in_channels(&self) -> usize;
-
-    /// Its perceptual loss, if it can have one.
-    fn perceptual(&self) -> Option<&PerceptualSection> {
-        None
-    }
 
     /// Has everything take part from the first step, for plans and measurements.
     fn start_at_once(&mut self) {}

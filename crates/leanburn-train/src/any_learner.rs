@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Tensor;
+use leanburn_common::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -12,13 +13,13 @@ use crate::prepared_step::PreparedStep;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnerMemory {
     /// Weights and buffers.
-    pub weights: u64,
+    pub weights: Bytes,
     /// Gradients while they are accumulated.
-    pub gradients: u64,
+    pub gradients: Bytes,
     /// States of the optimizer.
-    pub optimizer: u64,
+    pub optimizer: Bytes,
     /// Average of the weights.
-    pub average: u64,
+    pub average: Bytes,
 }
 
 /// Puts in place what was read from a checkpoint, so that several learners change all or none.

@@ -6,6 +6,7 @@ use burn::backend::DispatchTensor;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
+use leanburn_common::Bytes;
 use leanburn_ops::recording::{self, Purpose, is_recording};
 
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
@@ -152,7 +153,7 @@ impl<M: Module> AnyLearner for Learner<M> {
             weights,
             gradients: weights,
             optimizer: self.config.optimizer.state_bytes(weights),
-            average: if self.average.is_some() { weights } else { 0 },
+            average: if self.average.is_some() { weights } else { Bytes(0) },
         }
     }
 
@@ -208,7 +209,7 @@ fn tag_gradients<M: Module>(module: &M, gradients: &GradientsParams) {
 }
 
 /// Size of a module's parameters and buffers.
-fn parameter_bytes<M: Module>(module: &M) -> u64 {
+fn parameter_bytes<M: Module>(module: &M) -> Bytes {
     struct Count(u64);
     impl ModuleVisitor for Count {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -218,5 +219,5 @@ fn parameter_bytes<M: Module>(module: &M) -> u64 {
     }
     let mut count = Count(0);
     module.visit(&mut count);
-    count.0
+    Bytes(count.0)
 }

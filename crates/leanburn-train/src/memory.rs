@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::Device;
+use leanburn_common::Bytes;
 use leanburn_ops::probe;
 use peak_alloc::PeakAlloc;
 use serde::{Deserialize, Serialize};
@@ -16,29 +17,29 @@ use serde::{Deserialize, Serialize};
 /// ```
 pub use peak_alloc::PeakAlloc as CountingAllocator;
 
-/// What is in use, in bytes.
+/// What is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
     /// Held now.
-    pub live: u64,
+    pub live: Bytes,
     /// The most held since the last [`MemoryMonitor::start`].
-    pub peak: u64,
+    pub peak: Bytes,
     /// What the allocator adds to what was asked for; nothing on the CPU.
     #[serde(default)]
-    pub padding: u64,
+    pub padding: Bytes,
     /// Taken from the device, padding and free pages included; on the CPU the same as `live`.
-    pub reserved: u64,
+    pub reserved: Bytes,
 }
 
-/// The most that each part of a step held, in bytes.
+/// The most that each part of a step held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhasePeaks {
     /// From batches to losses.
-    pub forward: u64,
+    pub forward: Bytes,
     /// From losses to gradients.
-    pub backward: u64,
+    pub backward: Bytes,
     /// From gradients to new weights.
-    pub update: u64,
+    pub update: Bytes,
 }
 
 /// Reads the memory of a device: the counted heap on the CPU, the allocator's pool on a GPU.
@@ -46,9 +47,9 @@ pub struct PhasePeaks {
 pub struct MemoryMonitor {
     device: Device,
     /// The largest of the readings of a pool, and of the laps of the heap.
-    peak: Mutex<u64>,
+    peak: Mutex<Bytes>,
     /// The largest reading of a pool since the last lap.
-    lap: Arc<Mutex<u64>>,
+    lap: Arc<Mutex<Bytes>>,
     /// Whether a pool is read after each operation.
     is_watching: bool,
 }
@@ -56,7 +57,7 @@ pub struct MemoryMonitor {
 impl MemoryMonitor {
     /// A monitor of `device`.
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), peak: Mutex::new(0), lap: Arc::default(), is_watching: false }
+        Self { device: device.clone(), peak: Mutex::default(), lap: Arc::default(), is_watching: false }
     }
 
     /// Reads the pool of a GPU after each operation, for a peak that is seen: it takes a moment each time, and the device
@@ -71,25 +72,25 @@ impl MemoryMonitor {
             return part();
         }
         let (device, lap) = (self.device.clone(), self.lap.clone());
-        let look = move || {
-            let live = device.memory_pool_usage().map_or(0, |pool| pool.bytes_in_use);
+        let sample = move || {
+            let live = Bytes(device.memory_pool_usage().map_or(0, |pool| pool.bytes_in_use));
             let mut lap = lock(&lap);
             *lap = (*lap).max(live);
         };
-        probe::watched(Rc::new(look), part)
+        probe::watched(Rc::new(sample), part)
     }
 
     /// Starts a new peak from what is live now.
     pub fn start(&self) {
-        *lock(&self.peak) = self.pool().map_or(0, |pool| pool.live);
+        *lock(&self.peak) = self.pool().map_or(Bytes(0), |pool| pool.live);
         PeakAlloc.reset_peak_usage();
     }
 
     /// The most held since the start or the last lap; 0 where nothing counts.
-    pub fn lap(&self) -> u64 {
+    pub fn lap(&self) -> Bytes {
         let lap = match self.pool() {
             Some(pool) => pool.live.max(std::mem::take(&mut *lock(&self.lap))),
-            None => PeakAlloc.peak_usage() as u64,
+            None => Bytes(PeakAlloc.peak_usage() as u64),
         };
         let mut peak = lock(&self.peak);
         *peak = (*peak).max(lap);
@@ -107,14 +108,14 @@ impl MemoryMonitor {
             *peak = (*peak).max(pool.live);
             return Some(MemoryUse { peak: *peak, ..pool });
         }
-        let live = PeakAlloc.current_usage() as u64;
-        let peak = (*lock(&self.peak)).max(PeakAlloc.peak_usage() as u64);
-        (live > 0).then_some(MemoryUse { live, peak, padding: 0, reserved: live })
+        let live = Bytes(PeakAlloc.current_usage() as u64);
+        let peak = (*lock(&self.peak)).max(Bytes(PeakAlloc.peak_usage() as u64));
+        (live > Bytes(0)).then_some(MemoryUse { live, peak, padding: Bytes(0), reserved: live })
     }
 
     /// What is held of the device, if that is more than `limit`: on a GPU what its pool has reserved, when what it can give
     /// back is given back; on the CPU `lap`, the most that was held since the last lap.
-    pub fn excess(&self, limit: u64, lap: u64) -> Option<u64> {
+    pub fn excess(&self, limit: Bytes, lap: Bytes) -> Option<Bytes> {
         let held = match self.pool() {
             Some(pool) if pool.reserved > limit => {
                 self.device.memory_cleanup();
@@ -128,11 +129,11 @@ impl MemoryMonitor {
 
     fn pool(&self) -> Option<MemoryUse> {
         let pool = self.device.memory_pool_usage()?;
-        let (live, padding, reserved) = (pool.bytes_in_use, pool.bytes_padding, pool.bytes_reserved);
-        Some(MemoryUse { live, peak: 0, padding, reserved })
+        let [live, padding, reserved] = [pool.bytes_in_use, pool.bytes_padding, pool.bytes_reserved].map(Bytes);
+        Some(MemoryUse { live, peak: Bytes(0), padding, reserved })
     }
 }
 
-fn lock(value: &Mutex<u64>) -> MutexGuard<'_, u64> {
+fn lock(value: &Mutex<Bytes>) -> MutexGuard<'_, Bytes> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
 //! Which of Burn's optimizers, and what its states cost.
 
 use burn::optim::{AdamConfig, AdamWConfig, DynOptimizer, ModuleOptimizer, decay::WeightDecayConfig};
+use leanburn_common::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// An optimizer of Burn.
@@ -91,8 +92,8 @@ impl OptimizerConfig {
         config.with_weight_decay(self.weight_decay as f32)
     }
 
-    /// Bytes of the states for this many bytes of weights: two moments.
-    pub fn state_bytes(&self, weight_bytes: u64) -> u64 {
-        2 * weight_bytes
+    /// Size of the states for weights of this size: two moments.
+    pub fn state_bytes(&self, weight_bytes: Bytes) -> Bytes {
+        weight_bytes + weight_bytes
     }
 }

@@ -216,15 +216,15 @@ impl<W: Workload> Trainer<W> {
     }
 
     /// The most held since the last lap, if that is not more than the run may hold.
-    fn lap(&self, step: u64, phase: &'static str) -> Result<u64, TrainError> {
+    fn lap(&self, step: u64, phase: &'static str) -> Result<Bytes, TrainError> {
         let lap = self.monitor.lap();
         self.excess(lap).map_or(Ok(lap), |reason| Err(out_of_memory(step, phase, reason)))
     }
 
     /// What was held and may be held, if it was too much.
-    fn excess(&self, lap: u64) -> Option<String> {
+    fn excess(&self, lap: Bytes) -> Option<String> {
         let limit = self.config.memory_limit?;
-        let [held, limit] = [self.monitor.excess(limit, lap)?, limit].map(Bytes);
+        let held = self.monitor.excess(limit, lap)?;
         Some(format!("it held {held}, and may hold {limit}"))
     }
 

@@ -1,5 +1,6 @@
 //! How a workload is trained, as a value.
 
+use leanburn_common::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// How a workload is trained.
@@ -14,7 +15,7 @@ pub struct TrainerConfig {
     pub max_bad_steps: u64,
     /// The most that the run may hold, if that is less than the device has.
     #[serde(default)]
-    pub memory_limit: Option<u64>,
+    pub memory_limit: Option<Bytes>,
 }
 
 /// Seed 0, one micro-batch a step; the run gives up after 20 bad steps in a row.
@@ -48,7 +49,7 @@ impl TrainerConfig {
 
     /// With a limit of what the run may hold.
     #[must_use]
-    pub fn with_memory_limit(mut self, memory_limit: Option<u64>) -> Self {
+    pub fn with_memory_limit(mut self, memory_limit: Option<Bytes>) -> Self {
         self.memory_limit = memory_limit;
         self
     }

@@ -6,6 +6,7 @@ use burn::module::Module;
 use burn::nn::conv::{Conv3d, Conv3dConfig};
 use burn::nn::{GroupNorm, GroupNormConfig, Linear, LinearConfig, PaddingConfig3d};
 use burn::tensor::{Device, Tensor, TensorData, activation::silu};
+use leanburn_common::Bytes;
 use leanburn_nn::losses::AdversarialCriterion;
 use leanburn_nn::models::{AutoencoderKlConfig, PatchDiscriminatorConfig};
 use leanburn_ops::{Residency, ResidencyPolicy};
@@ -152,11 +153,11 @@ fn planned_and_measured<W: Workload<Batch = Tensor<5>>>(
     build: impl Fn(&Device) -> Result<Trainer<W>, TrainError>,
     batch: impl Fn(&Device) -> Tensor<5>,
     small_batch: impl Fn(&Device) -> Tensor<5>,
-) -> (u64, u64) {
+) -> (Bytes, Bytes) {
     let planned = record_step(Target::Cpu, &build, &batch).unwrap().timeline(&FlexMemory).peak();
     let device = Device::flex().autodiff();
     forget_graphs(&device);
-    let before = HEAP.current_usage() as u64;
+    let before = Bytes(HEAP.current_usage() as u64);
     let mut trainer = build(&device).unwrap();
     let mut step = |batch: &dyn Fn(&Device) -> Tensor<5>| {
         let report = trainer.step(&mut std::iter::from_fn(|| Some(Ok::<_, TrainError>(batch(&device))))).unwrap();
@@ -244,9 +245,8 @@ fn the_predicted_peak_is_the_measured_one() {
     });
     let (mut errors, mut exceeded) = (Vec::new(), Vec::new());
     for (case, (planned, measured)) in [("plain Burn layers".to_string(), plain)].into_iter().chain(drawn) {
-        let error = planned as f64 / measured as f64 - 1.0;
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        println!("{:8.2} planned {:8.2} measured {:6.2} % {case}", mib(planned), mib(measured), 100.0 * error);
+        let error = planned.as_mib() / measured.as_mib() - 1.0;
+        println!("{:8.2} planned {:8.2} measured {:6.2} % {case}", planned.as_mib(), measured.as_mib(), 100.0 * error);
         exceeded.extend((bound(planned) < measured).then_some(case));
         errors.push(error.abs());
     }

@@ -6,6 +6,7 @@ mod common;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use common::{alone, bits, schedule};
+use leanburn_common::Bytes;
 use leanburn_nn::blocks::VectorQuantizerConfig;
 use leanburn_nn::losses::{Difference, FeatureLoss3dConfig, LpipsConfig, OccupancyWeight, VaeLoss};
 use leanburn_nn::models::{Cnn3dLstmConfig, ConvLstmConfig, Vae3dConfig, VqVae3dConfig};
@@ -266,7 +267,7 @@ fn is_planned<S: System>(name: &str, system: &S, precision: Precision) {
         let run = || {
             // Autodiff looks for graphs that nobody needs, those of the run before, at the end of the next backward.
             drop(Tensor::<1>::ones([1], &device).require_grad().backward());
-            let before = HEAP.current_usage() as u64;
+            let before = Bytes(HEAP.current_usage() as u64);
             let mut trainer = system.trainer(&setup, &device);
             let mut batches = (0..).map(|index| Ok::<_, TrainError>(system.batch(2, index, &device)));
             trainer.step(&mut batches).unwrap();
@@ -274,7 +275,7 @@ fn is_planned<S: System>(name: &str, system: &S, precision: Precision) {
         };
         run(); // what is allocated once for all
         let measured = run();
-        let error = 100.0 * (planned as f64 / measured as f64 - 1.0);
+        let error = 100.0 * (planned.as_mib() / measured.as_mib() - 1.0);
         println!("{name}: planned {planned}, measured {measured}, {error:+.2} %");
         assert!(measured <= bound(planned), "{name}: planned {planned}, exceeded by {measured}");
         assert!(error.abs() <= 3.0, "{name}: planned {planned}, measured {measured}, {error:+.2} %");

@@ -8,7 +8,7 @@ use leanburn_systems::planning::{Budget, ConfigSpace};
 use crate::report::Advice;
 
 /// The single changes that lower the peak, lossless ones first, with what each saves.
-pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget, peak: u64) -> Vec<Advice> {
+pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget, peak: Bytes) -> Vec<Advice> {
     let mut tried: Vec<(Class, String, String, Candidate)> = Vec::new();
     let all = Recompute::all().patterns().to_vec();
     if candidate.recompute != all {
@@ -34,8 +34,8 @@ pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget
     }
     let lowered = tried.into_iter().filter_map(|(class, change, cost, changed)| {
         let lower = space.record(&changed).ok()?.timeline(budget.memory_model()).peak();
-        let saved = peak.checked_sub(lower).filter(|saved| *saved > 0)?;
-        Some(Advice { class, text: format!("{change} saves {} ({cost})", Bytes(saved)) })
+        let saved = peak.saturating_sub(lower);
+        (saved > Bytes(0)).then(|| Advice { class, text: format!("{change} saves {saved} ({cost})") })
     });
     lowered.collect()
 }

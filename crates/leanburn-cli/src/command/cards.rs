@@ -56,7 +56,7 @@ pub(super) fn print(config: Option<&Path>, set: &[String]) -> Result<()> {
         for column in &mut columns {
             cells.push(column.cell(card)?);
         }
-        print_line(format_args!("| {} | {} | {} |", card.full_name, Bytes(card.memory_bytes), cells.join(" | ")))?;
+        print_line(format_args!("| {} | {} | {} |", card.full_name, card.memory_bytes, cells.join(" | ")))?;
     }
     Ok(())
 }
@@ -79,10 +79,10 @@ impl Column {
         (config.device.mixed_precision, config.device.precision) = (false, None);
         let space = ConfigSpace::new(&config, source, Target::Gpu, Some(Precision::Bf16), || Ok(extent))?;
         let typical = Device::find("rtx-4090").expect("it is in the catalogue");
-        let machine = Machine { memory: &CubeMemory, rates: Rates::of_card(typical), beside: 0 };
+        let machine = Machine { memory: &CubeMemory, rates: Rates::of_card(typical), other_bytes: Bytes(0) };
         let mut search = Plans::new(&space, &machine);
         let mut plans = search.up_to(Class::Lossless)?;
-        let smallest = plans.smallest().map_or(0, |plan| plan.peak);
+        let smallest = plans.smallest().map_or(Bytes(0), |plan| plan.peak);
         let rounded = search.up_to(Class::Numerics)?.plans.into_iter().filter(|plan| plan.peak < smallest);
         plans.plans.splice(0..0, rounded);
         Ok(Self { extent, space, plans, timelines: HashMap::new() })
@@ -90,12 +90,12 @@ impl Column {
 
     /// The best plan that fits on a card, in words.
     fn cell(&mut self, card: &Device) -> Result<String> {
-        let available = ((1.0 - SPARE) * card.available_bytes() as f64) as u64;
+        let available = card.available_bytes().share(1.0 - SPARE);
         let computes = |plan: &&Plan| plan.class == Class::Lossless || card.bf16_rate.is_some();
         let mut plans = self.plans.plans.iter().filter(computes);
-        let least = plans.clone().next().map_or(0, |plan| plan.peak);
+        let least = plans.clone().next().map_or(Bytes(0), |plan| plan.peak);
         let Some(plan) = plans.rfind(|plan| plan.peak <= available) else {
-            return Ok(format!("needs {}", Bytes(least)));
+            return Ok(format!("needs {least}"));
         };
         let candidate = &plan.candidate;
         if !self.timelines.contains_key(candidate) {
@@ -117,7 +117,7 @@ impl Column {
             "{}x{}, {recomputed}/{tops}, {precision}, {}, {}",
             candidate.micro_batch,
             candidate.accumulation,
-            Bytes(plan.peak),
+            plan.peak,
             seconds_text(seconds)
         ))
     }

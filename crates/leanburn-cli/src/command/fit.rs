@@ -60,7 +60,7 @@ impl Fit {
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
         let half = budget.half_precision(&config.device.name);
         let space = ConfigSpace::new(&config, &source, budget.target(), half, || config.extent_of_data(&source))?;
-        let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), beside: budget.context().get() };
+        let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), other_bytes: budget.context() };
         let began = Instant::now();
         let allowed = match self.allow {
             Allow::Lossless => Class::Lossless,
@@ -70,7 +70,7 @@ impl Fit {
         let mut search = Plans::new(&space, &machine);
         let plans = search.up_to(allowed)?;
         let took = began.elapsed();
-        let Some(plan) = plans.within(bytes.get()) else {
+        let Some(plan) = plans.within(bytes) else {
             self.refuse(&space, &mut search, bytes, allowed)?;
             return Err(CommandError::OverBudget);
         };
@@ -97,7 +97,7 @@ impl Fit {
     fn print(&self, space: &ConfigSpace, plan: &Plan, plans: &Frontier, bytes: Bytes) -> Result<()> {
         print_line(format_args!(
             "fits: {} of {}, about {} a step ({})",
-            Bytes(plan.peak),
+            plan.peak,
             bytes,
             seconds_text(plan.seconds),
             plan.class
@@ -106,12 +106,11 @@ impl Fit {
             print_line(format_args!("  {name} = {value}"))?;
         }
         let slower = |fastest: &Plan| 100.0 * (plan.seconds / fastest.seconds - 1.0);
-        if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes.get() && slower(fastest) >= 1.0)
-        {
+        if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes && slower(fastest) >= 1.0) {
             let share = slower(fastest);
             print_line(format_args!(
                 "{share:.0} % slower than with {}, where nothing is gained by more",
-                Bytes(fastest.peak)
+                fastest.peak
             ))?;
         }
         match &self.out {
@@ -128,7 +127,7 @@ impl Fit {
         bytes: Bytes,
         allowed: Class,
     ) -> Result<()> {
-        let smallest = search.up_to(allowed)?.smallest().map_or(0, |plan| plan.peak);
+        let smallest = search.up_to(allowed)?.smallest().map_or(Bytes(0), |plan| plan.peak);
         let mut lower = Vec::new();
         for class in [Class::Numerics, Class::Model].into_iter().filter(|class| *class > allowed) {
             if let Some(plan) = search.up_to(class)?.smallest().filter(|plan| plan.peak < smallest) {
@@ -144,12 +143,11 @@ impl Fit {
         }
         print_line(format_args!(
             "does not fit: {} is less than the {} of the smallest plan with {allowed} changes",
-            bytes,
-            Bytes(smallest)
+            bytes, smallest
         ))?;
         for (class, peak, changes) in lower {
             let changes: Vec<String> = changes.into_iter().map(|(name, value)| format!("{name} = {value}")).collect();
-            print_line(format_args!("  --allow {class} goes down to {}: {}", Bytes(peak), changes.join(", ")))?;
+            print_line(format_args!("  --allow {class} goes down to {peak}: {}", changes.join(", ")))?;
         }
         Ok(())
     }

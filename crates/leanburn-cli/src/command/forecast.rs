@@ -33,24 +33,24 @@ pub(super) struct Forecast<'a> {
 }
 
 impl Forecast<'_> {
-    /// What is held beside the step, with names.
-    pub fn beside(&self) -> Vec<(String, u64)> {
-        let gaps = (self.taken.get() - self.timeline.peak(), "gaps in the pool's pages");
-        let margin = (bound(self.taken.get()) - self.taken.get(), "margin of the plan");
-        let context = (self.budget.context().get(), "context of the driver");
-        let batches = (self.space.beside(&self.candidate), "batches that wait (data.prefetch)");
-        let named = [gaps, context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > 0);
+    /// Other bytes than those of the step, with names.
+    pub fn other_bytes(&self) -> Vec<(String, Bytes)> {
+        let gaps = (self.taken - self.timeline.peak(), "gaps in the pool's pages");
+        let margin = (bound(self.taken) - self.taken, "margin of the plan");
+        let context = (self.budget.context(), "context of the driver");
+        let batches = (self.space.other_bytes(&self.candidate), "batches that wait (data.prefetch)");
+        let named = [gaps, context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > Bytes(0));
         named.map(|(bytes, name)| (name.to_string(), bytes)).collect()
     }
 
     /// All that is needed at the peak.
-    pub fn need(&self) -> u64 {
-        self.timeline.peak() + self.beside().iter().map(|(_, bytes)| bytes).sum::<u64>()
+    pub fn need(&self) -> Bytes {
+        self.timeline.peak() + self.other_bytes().into_iter().map(|(_, bytes)| bytes).sum::<Bytes>()
     }
 
     /// Whether it fits; nothing without a budget.
     pub fn fits(&self) -> Option<bool> {
-        self.budget.size.map(|budget| self.need() <= budget.get())
+        self.budget.size.map(|budget| self.need() <= budget)
     }
 
     fn peak(&self) -> Option<&Moment> {
@@ -63,18 +63,14 @@ impl Forecast<'_> {
 
     /// The verdict in one line.
     pub fn verdict(&self) -> String {
-        let need = Bytes(self.need());
-        match self.budget.size.map(Bytes::get) {
+        let need = self.need();
+        match self.budget.size {
             None => format!("needs {need}; give --budget or --gpu to hold it against something"),
-            Some(budget) if self.need() <= budget => {
-                let left = Bytes(budget - self.need());
-                let share = 100.0 * self.need() as f64 / budget as f64;
-                format!("fits: needs {need} of {}, {left} to spare ({share:.0} %)", Bytes(budget))
+            Some(budget) if need <= budget => {
+                let (left, share) = (budget - need, 100.0 * need.as_mib() / budget.as_mib());
+                format!("fits: needs {need} of {budget}, {left} to spare ({share:.0} %)")
             }
-            Some(budget) => {
-                let missing = Bytes(self.need() - budget);
-                format!("does not fit: needs {need} of {}, {missing} too much", Bytes(budget))
-            }
+            Some(budget) => format!("does not fit: needs {need} of {budget}, {} too much", need - budget),
         }
     }
 
@@ -90,18 +86,18 @@ impl Forecast<'_> {
         )
     }
 
-    fn rows(&self) -> Vec<(String, u64)> {
+    fn rows(&self) -> Vec<(String, Bytes)> {
         let causes = self.timeline.causes_at(self.timeline.peak_index());
-        causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.beside()).collect()
+        causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.other_bytes()).collect()
     }
 
     /// What a verdict alone does not say.
     fn remarks(&self) -> Vec<String> {
-        let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or(0);
-        let over = self.budget.largest_allocation().filter(|limit| Bytes(largest) > *limit).map(|limit| {
+        let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or_default();
+        let over = self.budget.largest_allocation().filter(|limit| largest > *limit).map(|limit| {
             format!(
                 "the largest tensor has {}, more than the {} that one allocation of this card may have in the default pool",
-                Bytes(largest),
+                largest,
                 limit
             )
         });
@@ -138,7 +134,7 @@ impl Forecast<'_> {
         ))?;
         print_line(format_args!("{}\n{}\n", self.verdict(), self.place()))?;
         print_line(self.table("at the peak", &self.rows()))?;
-        let segments: Vec<(String, u64)> = self.segments();
+        let segments: Vec<(String, Bytes)> = self.segments();
         if !segments.is_empty() {
             print_line(self.table("of which by segment", &segments))?;
         }
@@ -152,21 +148,21 @@ impl Forecast<'_> {
         Ok(())
     }
 
-    fn segments(&self) -> Vec<(String, u64)> {
+    fn segments(&self) -> Vec<(String, Bytes)> {
         let mut all = self.timeline.segments_at(self.timeline.peak_index()).into_iter();
-        let mut rows: Vec<(String, u64)> =
+        let mut rows: Vec<(String, Bytes)> =
             all.by_ref().take(MOST_SEGMENTS).map(|(name, size)| (name.into(), size)).collect();
-        let rest: u64 = all.map(|(_, bytes)| bytes).sum();
-        rows.extend((rest > 0).then(|| ("the others".to_string(), rest)));
+        let rest: Bytes = all.map(|(_, bytes)| bytes).sum();
+        rows.extend((rest > Bytes(0)).then(|| ("the others".to_string(), rest)));
         rows
     }
 
-    fn table(&self, heading: &str, rows: &[(String, u64)]) -> Table {
+    fn table(&self, heading: &str, rows: &[(String, Bytes)]) -> Table {
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED).set_header([heading, "size", "share"]);
         for (name, bytes) in rows {
-            let share = 100.0 * *bytes as f64 / self.need().max(1) as f64;
-            table.add_row([name.clone(), Bytes(*bytes).to_string(), format!("{share:.1} %")]);
+            let share = 100.0 * bytes.as_mib() / self.need().max(Bytes(1)).as_mib();
+            table.add_row([name.clone(), bytes.to_string(), format!("{share:.1} %")]);
         }
         for column in [1, 2] {
             table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
@@ -179,7 +175,7 @@ impl Forecast<'_> {
         let rows = self.rows();
         let largest = rows.iter().max_by_key(|(_, bytes)| *bytes);
         if let (Some((cause, bytes)), Some(moment)) = (largest, self.peak()) {
-            let share = 100.0 * *bytes as f64 / self.need().max(1) as f64;
+            let share = 100.0 * bytes.as_mib() / self.need().max(Bytes(1)).as_mib();
             let _ = writeln!(
                 text,
                 "The step holds the most while {} runs in {}. {share:.0} % of that is {cause}.",
@@ -201,7 +197,7 @@ impl Forecast<'_> {
 
     /// Everything for machines.
     pub fn json(&self) -> Value {
-        let sizes = |rows: Vec<(String, u64)>| -> Value {
+        let sizes = |rows: Vec<(String, Bytes)>| -> Value {
             rows.into_iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect()
         };
         let peak = self.peak().map(|moment| {
@@ -262,7 +258,7 @@ impl Forecast<'_> {
             summary: summary.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
             timeline: self.timeline.clone(),
             shapes: Vec::new(),
-            beyond: self.beside().into_iter().map(|(name, bytes)| (name, Bytes(bytes))).collect(),
+            beyond: self.other_bytes(),
             budget: self.budget.size,
             predictions,
             advice: self.advice(),

@@ -56,14 +56,14 @@ impl Measure {
         let measured = bench.measure(&candidate)?;
         let of = |phase: Phase| {
             let moments = timeline.moments.iter().filter(|moment| moment.phase == phase);
-            moments.map(|moment| bench.seen(moment)).max().unwrap_or(0)
+            moments.map(|moment| bench.seen(moment)).max().unwrap_or_default()
         };
-        let reserved = bench.memory.reserved(&timeline).zip(measured.reserved.map(Bytes::get));
+        let reserved = bench.memory.reserved(&timeline).zip(measured.reserved);
         let rows = [
             ("forward", of(Phase::Forward), measured.phases.forward),
             ("backward", of(Phase::Backward), measured.phases.backward),
             ("update", of(Phase::Update), measured.phases.update),
-            ("step", bench.peak(&timeline), measured.peak.get()),
+            ("step", bench.peak(&timeline), measured.peak),
         ];
         if self.json {
             let rows: Vec<_> = rows
@@ -76,7 +76,7 @@ impl Measure {
         let mut table = right_aligned(&["peak", "predicted", "measured", "difference"]);
         let reserved = reserved.map(|(predicted, measured)| ("reserved by the pool", predicted, measured));
         for (name, predicted, measured) in rows.into_iter().chain(reserved) {
-            let [planned, found] = [predicted, measured].map(|bytes| Bytes(bytes).to_string());
+            let [planned, found] = [predicted, measured].map(|bytes| bytes.to_string());
             table.add_row([name.to_string(), planned, found, difference(predicted, measured)]);
         }
         print_line(table)?;
@@ -99,7 +99,13 @@ impl Measure {
             progress.finish();
         }
         if self.json {
-            let row = |(name, class, predicted, reserved, measured): &(String, Class, u64, Option<u64>, Measured)| {
+            let row = |(name, class, predicted, reserved, measured): &(
+                String,
+                Class,
+                Bytes,
+                Option<Bytes>,
+                Measured,
+            )| {
                 json!({ "saver": name, "class": class, "predicted_bytes": predicted, "measured_bytes": measured.peak,
                     "step_seconds": measured.seconds, "predicted_reserved_bytes": reserved,
                     "measured_reserved_bytes": measured.reserved })
@@ -107,7 +113,7 @@ impl Measure {
             return print_line(json!({ "config": bench.source, "ladder": rows.iter().map(row).collect::<Vec<_>>() }));
         }
         let mut table = right_aligned(&["saver", "peak", "change", "step", "change", "predicted peak", "class"]);
-        let mut before: Option<(u64, f64)> = None;
+        let mut before: Option<(Bytes, f64)> = None;
         for (name, class, predicted, _, measured) in &rows {
             let change = |now: f64, before: Option<f64>| match before {
                 Some(before) => format!("{:+.0} %", 100.0 * (now / before - 1.0)),
@@ -115,14 +121,14 @@ impl Measure {
             };
             table.add_row([
                 name.clone(),
-                format!("{:.3} GiB", gib(measured.peak.get())),
-                change(measured.peak.get() as f64, before.map(|(peak, _)| peak as f64)),
+                format!("{:.3} GiB", measured.peak.as_gib()),
+                change(measured.peak.as_gib(), before.map(|(peak, _)| peak.as_gib())),
                 format!("{:.2} s", measured.seconds),
                 change(measured.seconds, before.map(|(_, seconds)| seconds)),
-                format!("{:.3} GiB", gib(*predicted)),
+                format!("{:.3} GiB", predicted.as_gib()),
                 class.to_string(),
             ]);
-            before = Some((measured.peak.get(), measured.seconds));
+            before = Some((measured.peak, measured.seconds));
         }
         print_line(table)
     }
@@ -142,15 +148,15 @@ impl Bench<'_> {
     }
 
     /// What a measurement can see of a moment: the heap is counted always, a pool is looked at between operations.
-    fn seen(&self, moment: &Moment) -> u64 {
+    fn seen(&self, moment: &Moment) -> Bytes {
         match self.memory.reserved(&Timeline::default()) {
             Some(_) => moment.after,
             None => moment.during,
         }
     }
 
-    fn peak(&self, timeline: &Timeline) -> u64 {
-        timeline.moments.iter().map(|moment| self.seen(moment)).max().unwrap_or(0)
+    fn peak(&self, timeline: &Timeline) -> Bytes {
+        timeline.moments.iter().map(|moment| self.seen(moment)).max().unwrap_or_default()
     }
 
     /// Takes real steps on noise.
@@ -189,13 +195,9 @@ fn right_aligned(headings: &[&str]) -> Table {
     table
 }
 
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / (1u64 << 30) as f64
-}
-
-fn difference(predicted: u64, measured: u64) -> String {
+fn difference(predicted: Bytes, measured: Bytes) -> String {
     match measured {
-        0 => String::new(),
-        _ => format!("{:+.2} %", 100.0 * (predicted as f64 / measured as f64 - 1.0)),
+        Bytes(0) => String::new(),
+        _ => format!("{:+.2} %", 100.0 * (predicted.as_mib() / measured.as_mib() - 1.0)),
     }
 }

@@ -1,6 +1,6 @@
 //! What people see of a run: progress on the terminal, TensorBoard events, and the report.
 
-use leanburn_common::{Bytes, atomic};
+use leanburn_common::atomic;
 use leanburn_systems::metrics::{Phase, Record};
 use leanburn_systems::session::{Beginning, Snapshot, StepDown};
 use leanburn_systems::{L1, Metrics, Observed, Observer, PictureLabel};
@@ -78,14 +78,16 @@ impl Observer for Terminal {
     }
 
     fn resumed(&mut self, step: Option<u64>) -> Observed {
-        Ok(match step {
+        match step {
             Some(step) => print_line(format_args!("going on from step {step}"))?,
             None => print_line("no checkpoint yet: starting from the beginning")?,
-        })
+        }
+        Ok(())
     }
 
     fn began(&mut self, beginning: &Beginning<'_>) -> Observed {
-        Ok(self.begin(beginning)?)
+        self.begin(beginning)?;
+        Ok(())
     }
 
     fn stepped(&mut self, report: &StepReport) -> Observed {
@@ -111,31 +113,36 @@ impl Observer for Terminal {
     }
 
     fn pictured(&mut self, step: u64, label: PictureLabel, png: &[u8]) -> Observed {
-        Ok(self.events.iter_mut().try_for_each(|events| events.picture(step, label.name, png))?)
+        self.events.iter_mut().try_for_each(|events| events.picture(step, label.name, png))?;
+        Ok(())
     }
 
     fn saved(&mut self, snapshot: &Snapshot<'_>) -> Observed {
-        Ok(self.report(snapshot)?)
+        self.report(snapshot)?;
+        Ok(())
     }
 
     fn did_not_fit(&mut self, step: u64, reason: &str) -> Observed {
-        Ok(self.events.iter_mut().try_for_each(|events| events.text(step, "out of memory", reason))?)
+        self.events.iter_mut().try_for_each(|events| events.text(step, "out of memory", reason))?;
+        Ok(())
     }
 
     fn stepped_down(&mut self, error: &str, step_down: &StepDown, continues: bool) -> Observed {
-        Ok(self.step_down(error, step_down, continues)?)
+        self.step_down(error, step_down, continues)?;
+        Ok(())
     }
 
     fn finished(&mut self, snapshot: &Snapshot<'_>) -> Observed {
-        Ok(self.conclude(snapshot)?)
+        self.conclude(snapshot)?;
+        Ok(())
     }
 }
 
 fn headline(report: &StepReport) -> String {
     let losses: Vec<String> = report.losses.iter().map(|(name, loss)| format!("{name} {loss:.4}")).collect();
     let memory = report.memory.map(|memory| {
-        let reserved = (memory.reserved != memory.live).then(|| format!(" of {}", Bytes(memory.reserved)));
-        format!("peak {}{}", Bytes(memory.peak), reserved.unwrap_or_default())
+        let reserved = (memory.reserved != memory.live).then(|| format!(" of {}", memory.reserved));
+        format!("peak {}{}", memory.peak, reserved.unwrap_or_default())
     });
     let skipped = report.learners.iter().filter(|learner| learner.skipped);
     let skipped = skipped.map(|learner| format!("{} skipped, scale {}", learner.learner, learner.loss_scale));

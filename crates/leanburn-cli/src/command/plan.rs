@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use leanburn_common::{Bytes, atomic};
+use leanburn_common::atomic;
 use leanburn_systems::planning::ConfigSpace;
 
 use super::budget::BudgetArguments;
@@ -62,7 +62,7 @@ impl Plan {
         let began = Instant::now();
         let recording = space.record_with(&candidate, candidate.recorded())?;
         let timeline = recording.timeline(budget.memory_model());
-        let taken = Bytes(budget.memory_model().taken(&timeline));
+        let taken = budget.memory_model().taken(&timeline);
         let took = began.elapsed();
         let seconds = budget.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
         let forecast =

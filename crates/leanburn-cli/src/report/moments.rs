@@ -37,9 +37,9 @@ pub(super) fn cause_bytes(timeline: &Timeline) -> Vec<CauseBytes> {
     let mut gone = bytes.clone();
     for block in timeline.blocks.iter().filter(|block| block.born <= block.last && block.born < count) {
         let cause = place(block.cause);
-        add(&mut bytes[block.born][cause], block.bytes);
+        add(&mut bytes[block.born][cause], block.bytes.get());
         if let Some(gone) = gone.get_mut(block.last.saturating_add(1)) {
-            add(&mut gone[cause], block.bytes);
+            add(&mut gone[cause], block.bytes.get());
         }
     }
     for index in 1..count {
@@ -49,8 +49,8 @@ pub(super) fn cause_bytes(timeline: &Timeline) -> Vec<CauseBytes> {
         }
     }
     for (bytes, moment) in bytes.iter_mut().zip(&timeline.moments) {
-        add(&mut bytes[place(Cause::Workspace)], moment.workspace);
-        add(&mut bytes[place(Cause::Books)], moment.books);
+        add(&mut bytes[place(Cause::Workspace)], moment.workspace.get());
+        add(&mut bytes[place(Cause::Books)], moment.books.get());
     }
     bytes
 }
@@ -94,18 +94,20 @@ pub(super) fn segment_name(timeline: &Timeline, segment: Option<usize>) -> Optio
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use leanburn_common::Bytes;
     use leanburn_plan::{Block, Phase};
 
     /// The one place of these tests that knows all fields.
     pub fn moment(phase: Phase, segment: Option<usize>, during: u64, workspace: u64) -> Moment {
         let (operation, is_half) = (format!("operation_{during}"), false);
         let (flops, bytes_moved, after) = (during.saturating_mul(10), during.saturating_mul(2), during - workspace);
-        let (repeats, books) = (1.0, 0);
+        let [bytes_moved, during, after, workspace] = [bytes_moved, during, after, workspace].map(Bytes);
+        let (repeats, books) = (1.0, Bytes(0));
         Moment { operation, phase, segment, flops, repeats, is_half, bytes_moved, during, after, workspace, books }
     }
 
     fn block(bytes: u64, cause: Cause, segment: Option<usize>, born: usize, last: usize) -> Block {
-        Block { bytes, cause, segment, born, last }
+        Block { bytes: Bytes(bytes), cause, segment, born, last }
     }
 
     /// Four moments; the peak of 190 bytes is the third, moment 2.
@@ -133,16 +135,17 @@ pub(super) mod tests {
     #[test]
     fn one_pass_says_what_the_timeline_says_of_every_moment() {
         let mut timeline = handmade();
-        timeline.moments[1].books = 7;
+        timeline.moments[1].books = Bytes(7);
         let all = cause_bytes(&timeline);
         for (index, bytes) in all.iter().enumerate() {
             let named = Cause::ALL.into_iter().zip(*bytes).filter(|(_, bytes)| *bytes > 0);
+            let named = named.map(|(cause, bytes)| (cause, Bytes(bytes)));
             assert_eq!(named.collect::<Vec<_>>(), timeline.causes_at(index), "moment {index}");
         }
         assert_eq!(all[2], [100, 0, 0, 0, 0, 60, 10, 20, 0]);
         let in_blocks = |cause: &Cause| !matches!(cause, Cause::Workspace | Cause::Books);
         for (place, cause) in Cause::ALL.into_iter().enumerate().filter(|(_, cause)| in_blocks(cause)) {
-            assert_eq!(timeline.most(cause), all.iter().map(|bytes| bytes[place]).max().unwrap(), "{cause}");
+            assert_eq!(timeline.most(cause).get(), all.iter().map(|bytes| bytes[place]).max().unwrap(), "{cause}");
         }
     }
 

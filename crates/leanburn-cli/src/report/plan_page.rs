@@ -97,7 +97,7 @@ impl PlanPage {
 
     /// All that the step needs at its peak.
     fn need(&self) -> u64 {
-        self.timeline.peak().saturating_add(self.beyond())
+        self.timeline.peak().get().saturating_add(self.beyond())
     }
 
     fn peak(&self) -> Option<Peak<'_>> {
@@ -116,7 +116,7 @@ impl PlanPage {
     fn causes(&self) -> (Vec<MemoryRow>, Vec<&'static str>) {
         let row = |cause: String, bytes| MemoryRow { cause, bytes: Bytes(bytes), note: share(bytes, self.need()) };
         let causes = self.timeline.causes_at(self.timeline.peak_index()).into_iter();
-        let causes = causes.map(|(cause, bytes)| (row(cause.to_string(), bytes), colour(cause)));
+        let causes = causes.map(|(cause, bytes)| (row(cause.to_string(), bytes.get()), colour(cause)));
         let beyond = self.beyond.iter().map(|(name, bytes)| (row(name.clone(), bytes.get()), "var(--faint)"));
         causes.chain(beyond).unzip()
     }
@@ -127,17 +127,17 @@ impl PlanPage {
         let Some(moment) = self.timeline.moments.get(peak) else { return Vec::new() };
         let all = self.timeline.segments_at(peak);
         let whole = self.need();
-        let large = all.iter().filter(|(_, bytes)| *bytes as f64 >= SMALLEST_SHARE * whole as f64).count();
+        let large = all.iter().filter(|(_, bytes)| bytes.get() as f64 >= SMALLEST_SHARE * whole as f64).count();
         let (shown, others) = all.split_at(large.min(MOST_SEGMENTS));
         let sum = |parts: &mut dyn Iterator<Item = u64>| parts.fold(0, u64::saturating_add);
         let none = self.timeline.blocks_at(peak).filter(|block| block.segment.is_none());
         let rest = [
-            (format!("{} smaller", others.len()), sum(&mut others.iter().map(|(_, bytes)| *bytes))),
-            ("in no segment".to_string(), sum(&mut none.map(|block| block.bytes))),
-            (format!("workspace of {}", moment.operation), moment.workspace),
-            (Cause::Books.to_string(), moment.books),
+            (format!("{} smaller", others.len()), sum(&mut others.iter().map(|(_, bytes)| bytes.get()))),
+            ("in no segment".to_string(), sum(&mut none.map(|block| block.bytes.get()))),
+            (format!("workspace of {}", moment.operation), moment.workspace.get()),
+            (Cause::Books.to_string(), moment.books.get()),
         ];
-        let shown = shown.iter().map(|(name, bytes)| Line::new(name.to_string(), *bytes, whole));
+        let shown = shown.iter().map(|(name, bytes)| Line::new(name.to_string(), bytes.get(), whole));
         let rest = rest.into_iter().filter(|(_, bytes)| *bytes > 0);
         shown.chain(rest.map(|(name, bytes)| Line::new(name, bytes, whole))).collect()
     }
@@ -156,7 +156,7 @@ impl PlanPage {
         BlockRow {
             colour: colour(block.cause),
             cause: block.cause.to_string(),
-            size: size_text(Bytes(block.bytes)),
+            size: size_text(block.bytes),
             segment: segment_name(&self.timeline, block.segment).unwrap_or_default(),
             shape: self.shapes.get(index).map_or("", String::as_str),
             life: life(block, &self.timeline),
@@ -372,7 +372,7 @@ mod tests {
 
         let mut page = plain();
         page.timeline.segments = (0..25).map(|segment| format!("level_{segment}")).collect();
-        let block = |segment| Block { bytes: 100, cause: Cause::Kept, segment: Some(segment), born: 1, last: 2 };
+        let block = |segment| Block { bytes: Bytes(100), cause: Cause::Kept, segment: Some(segment), born: 1, last: 2 };
         page.timeline.blocks.extend((2..25).map(block));
         let lines = named(&page);
         assert_eq!(lines.len(), MOST_SEGMENTS + 3);

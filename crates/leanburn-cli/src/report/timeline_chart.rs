@@ -103,7 +103,7 @@ impl Drawing {
     fn new(timeline: &Timeline, budget: Option<Bytes>) -> Self {
         let count = timeline.moments.len();
         let budget = budget.map(|budget| budget.get());
-        let (peak, bytes) = (timeline.peak(), cause_bytes(timeline));
+        let (peak, bytes) = (timeline.peak().get(), cause_bytes(timeline));
         let near = budget.filter(|budget| *budget <= peak.saturating_mul(MOST_PEAKS));
         let scale = Scale::new(count, peak.max(near.unwrap_or(0)));
         let columns = columns(timeline, MOST_COLUMNS);
@@ -120,7 +120,7 @@ impl Drawing {
             segments: segments(timeline, &by_segment, &scale),
             names,
             areas: areas(&columns, &bytes, timeline.peak_index(), &scale),
-            outline: staircase(&columns, &scale, |index| timeline.moments[index].during),
+            outline: staircase(&columns, &scale, |index| timeline.moments[index].during.get()),
             columns: columns.iter().map(|column| Hover::new(column, timeline, &scale)).collect(),
             budget: budget.and_then(label),
             peak: peak_label,
@@ -197,12 +197,12 @@ impl Hover {
     fn new(column: &Column, timeline: &Timeline, scale: &Scale) -> Self {
         let moment = &timeline.moments[column.highest];
         let segment = segment_name(timeline, moment.segment).map_or(String::new(), |name| format!(" in {name}"));
-        let (place, count, size) = (column.highest + 1, timeline.moments.len(), size_text(Bytes(moment.during)));
+        let (place, count, size) = (column.highest + 1, timeline.moments.len(), size_text(moment.during));
         let left = scale.x(column.moments.start);
         Self {
             left,
             width: scale.x(column.moments.end) - left,
-            height: scale.y(moment.during) - PHASES,
+            height: scale.y(moment.during.get()) - PHASES,
             title: format!("{size} at moment {place} of {count}: {}{segment}, {}", moment.operation, moment.phase),
         }
     }
@@ -282,6 +282,7 @@ pub(super) mod tests {
 
     #[test]
     fn units_follow_the_size() {
+        use bytesize::{GIB, KIB, MIB};
         let unit = |bytes| Drawing::new(&of_heights(&[bytes]), None).unit;
         assert_eq!([0, KIB, MIB, 3 * GIB].map(unit), ["bytes", "KiB", "MiB", "GiB"]);
         let ticks: Vec<_> =

@@ -80,10 +80,10 @@ impl PeakLabel {
         let x = peak_x(timeline, scale);
         let segment = segment_name(timeline, moment.segment).map(shortened);
         let segment = segment.map_or(String::new(), |segment| format!(" in {segment}"));
-        let size = size_text(Bytes(moment.during));
+        let size = size_text(moment.during);
         Self {
             x,
-            y: scale.y(moment.during),
+            y: scale.y(moment.during.get()),
             anchor: if is_left(x) { "start" } else { "end" },
             text: format!("peak {size}: {}{segment}, {}", shortened(&moment.operation), moment.phase),
         }
@@ -134,7 +134,7 @@ mod tests {
         for (index, moment) in timeline.moments.iter_mut().enumerate() {
             moment.segment = Some(index / 3);
         }
-        timeline.moments[500].during = 2;
+        timeline.moments[500].during = Bytes(2);
         let by_segment = stretches(&timeline.moments, |moment| moment.segment);
         let scale = Scale::new(900, 2);
         let labels = segment_labels(&timeline, &by_segment, &scale);
@@ -169,7 +169,7 @@ mod tests {
         let line = |segment: &str, peak: usize, near: bool| {
             let mut timeline = of_heights(&[1; 40]);
             timeline.segments = vec![segment.to_string()];
-            (timeline.moments[peak].during, timeline.moments[peak].segment) = (2, Some(0));
+            (timeline.moments[peak].during, timeline.moments[peak].segment) = (Bytes(2), Some(0));
             timeline.moments[peak].operation = "conv3d_weight_gradient".to_string();
             let scale = Scale::new(40, 2);
             BudgetLabel::new(if near { 2 } else { 9 }, near, &PeakLabel::new(&timeline, &scale), &scale).text_y

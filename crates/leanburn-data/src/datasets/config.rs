@@ -157,11 +157,6 @@ impl DataConfig {
         validation.errors()
     }
 
-    /// The errors of [`DataConfig::validate`] as pairs of key and text.
-    pub fn mistakes(&self) -> Vec<(String, String)> {
-        checks::texts(self.validate())
-    }
-
     /// The number of classes of the labels, the background among them; none without labels.
     pub fn num_classes(&self) -> Option<usize> {
         let labels = self.labels.as_ref()?;

@@ -210,7 +210,6 @@ mod tests {
             assert_eq!(LabelMap::read(&path).unwrap(), labels, "{name}");
             let length = fs::metadata(&path).unwrap().len();
             assert!(voxels == 0 || length == voxels, "{length} bytes");
-            assert_eq!(fs::read(&path).unwrap().len() as u64, length);
         }
         assert!(labels.write(folder.path().join("l.npy")).unwrap_err().to_string().contains(".nii.gz"));
         let path = folder.path().join("scan.nii");

@@ -90,11 +90,6 @@ impl SequenceConfig {
         validation.errors()
     }
 
-    /// The errors of [`SequenceConfig::validate`] as pairs of key and text.
-    pub fn mistakes(&self) -> Vec<(String, String)> {
-        checks::texts(self.validate())
-    }
-
     fn check_source(&self, validation: &mut Validation) {
         checks::paths(validation, "paths", &self.paths);
         let (given, synthetic) = (!self.paths.is_empty(), self.advection.is_some());

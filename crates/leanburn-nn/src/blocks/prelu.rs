@@ -3,11 +3,15 @@
 use burn::module::{Module, Param};
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Activation, Convolution, Norm, activate, conv3d, group_norm_act};
+use leanburn_ops::{Convolution, Norm, norm_prelu, norm_prelu_conv3d};
 
 /// `x` where positive, `weight x` elsewhere; one weight for all channels, 0.25 at first.
 ///
 /// Source: [Delving Deep into Rectifiers](https://arxiv.org/abs/1502.01852).
+///
+/// # Memory
+///
+/// Saved for backward: the input.
 #[derive(Module, Debug)]
 pub struct Prelu {
     weight: Param<Tensor<1>>,
@@ -25,12 +29,7 @@ impl Prelu {
     ///
     /// - input and output: `[batch_size, channels, depth, height, width]`
     pub fn forward(&self, x: Tensor<5>, norm: Option<Norm>) -> Tensor<5> {
-        let x = match norm {
-            Some(norm) => group_norm_act(x, norm, Activation::None),
-            None => x,
-        };
-        let positive = activate(x.clone(), Activation::Relu);
-        positive.clone() + (x - positive) * self.weight.val().reshape([1; 5])
+        norm_prelu(x, norm, self.weight.val())
     }
 
     /// `conv3d(prelu(norm(x))) + residual`.
@@ -38,7 +37,7 @@ impl Prelu {
     /// # Shapes
     ///
     /// - input: `[batch_size, channels_in, depth, height, width]`
-    /// - residual and output: `[batch_size, channels_out, ..]` as of [`conv3d`]
+    /// - residual and output: `[batch_size, channels_out, ..]` as of [`conv3d`](leanburn_ops::conv3d)
     pub fn then_conv3d(
         &self,
         x: Tensor<5>,
@@ -46,10 +45,6 @@ impl Prelu {
         convolution: Convolution,
         residual: Option<Tensor<5>>,
     ) -> Tensor<5> {
-        let y = conv3d(self.forward(x, norm), convolution);
-        match residual {
-            Some(residual) => y + residual,
-            None => y,
-        }
+        norm_prelu_conv3d(x, norm, self.weight.val(), convolution, residual)
     }
 }

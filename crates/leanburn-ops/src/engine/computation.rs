@@ -5,6 +5,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::cpu::{Stored, with_element};
 use crate::gpu::is_gpu;
+use crate::products::check_products;
 use crate::recording::{Recorder, stands_for_cpu};
 
 /// What computes on a tensor.
@@ -22,6 +23,10 @@ pub(crate) enum Engine {
 
 impl Engine {
     /// The engine of a tensor, by its device and its dtype.
+    ///
+    /// # Panics
+    ///
+    /// Panics on a GPU that [multiplies matrices wrong](check_products).
     pub(crate) fn of<const D: usize>(tensor: &Tensor<D>) -> Self {
         let (device, dtype) = (tensor.device(), tensor.dtype());
         if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
@@ -30,7 +35,10 @@ impl Engine {
         match Recorder::of(&device) {
             Some(recorder) if stands_for_cpu() => Self::Recorded(recorder),
             Some(_) => Self::Cube,
-            None if is_gpu(&device) => Self::Cube,
+            None if is_gpu(&device) => {
+                check_products(&device).unwrap_or_else(|wrong| panic!("{wrong}"));
+                Self::Cube
+            }
             None if matches!(device.as_dispatch(), DispatchDevice::Flex(_)) => Self::Cpu(dtype),
             None => Self::Composed,
         }

@@ -20,8 +20,8 @@ const SLACK: u64 = MIB;
 /// Pages are taken to have their final size from the beginning: those that a first step outgrows are given back as they
 /// empty.
 pub(super) fn reserved(timeline: &Timeline, alignment: u64) -> u64 {
-    let sizes = timeline.blocks.iter().map(|block| block.bytes);
-    let sizes = sizes.chain(timeline.moments.iter().map(|moment| moment.workspace));
+    let sizes = timeline.blocks.iter().map(|block| block.bytes.get());
+    let sizes = sizes.chain(timeline.moments.iter().map(|moment| moment.workspace.get()));
     let largest = sizes.max().unwrap_or(0);
     let page = match largest.next_multiple_of(alignment) <= SMALLEST_PAGE {
         true => SMALLEST_PAGE,
@@ -32,7 +32,7 @@ pub(super) fn reserved(timeline: &Timeline, alignment: u64) -> u64 {
 
     let mut born: Vec<Vec<usize>> = vec![Vec::new(); timeline.moments.len()];
     let mut gone = born.clone();
-    for (index, block) in timeline.blocks.iter().enumerate().filter(|(_, block)| block.bytes > 0) {
+    for (index, block) in timeline.blocks.iter().enumerate().filter(|(_, block)| block.bytes.get() > 0) {
         if block.born < born.len() {
             born[block.born].push(index);
             gone[block.last].push(index);
@@ -41,12 +41,13 @@ pub(super) fn reserved(timeline: &Timeline, alignment: u64) -> u64 {
     let mut places = vec![None; timeline.blocks.len()];
     for (moment, (born, gone)) in timeline.moments.iter().zip(born.into_iter().zip(gone)) {
         for index in born {
-            let bytes = timeline.blocks[index].bytes.next_multiple_of(alignment);
+            let bytes = timeline.blocks[index].bytes.get().next_multiple_of(alignment);
             places[index] = Some((pool_of(bytes), pools[pool_of(bytes)].take(bytes)));
         }
-        if moment.workspace > 0 {
-            let pool = &mut pools[pool_of(moment.workspace)];
-            let place = pool.take(moment.workspace.next_multiple_of(alignment));
+        let workspace = moment.workspace.get();
+        if workspace > 0 {
+            let pool = &mut pools[pool_of(workspace)];
+            let place = pool.take(workspace.next_multiple_of(alignment));
             pool.give_back(place);
         }
         for (pool, place) in gone.into_iter().filter_map(|index| places[index].take()) {
@@ -98,6 +99,8 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use leanburn_common::Bytes;
+
     use super::*;
     use crate::{Block, Cause, Moment, Phase};
 
@@ -108,14 +111,15 @@ mod tests {
             segment: None,
             flops: 0,
             is_half: false,
-            bytes_moved: 0,
-            during: 0,
-            after: 0,
-            workspace: 0,
-            books: 0,
+            bytes_moved: Bytes(0),
+            during: Bytes(0),
+            after: Bytes(0),
+            workspace: Bytes(0),
+            books: Bytes(0),
             repeats: 1.0,
         };
-        let block = |&(bytes, born, last)| Block { bytes, cause: Cause::Passing, segment: None, born, last };
+        let block =
+            |&(bytes, born, last)| Block { bytes: Bytes(bytes), cause: Cause::Passing, segment: None, born, last };
         Timeline { moments: vec![moment; moments], blocks: blocks.iter().map(block).collect(), ..Timeline::default() }
     }
 

@@ -4,9 +4,10 @@
 
 use burn::backend::ir::{ModuleOperationIr, TensorIr};
 use burn::tensor::DType;
+use leanburn_common::Bytes;
 
 use super::gemm::Gemm;
-use super::inputs::{Inputs, bytes, fresh};
+use super::inputs::{Inputs, bytes, new_output};
 use super::view::keeps_order;
 use crate::memory_model::{Effect, Place};
 
@@ -104,13 +105,13 @@ pub(super) fn effect(operation: &ModuleOperationIr, inputs: &Inputs<'_>) -> Opti
 /// Inputs are `x, weight` and perhaps a bias.
 fn forward(inputs: &Inputs<'_>, options: Options, output: &TensorIr) -> Effect {
     let convolution = Convolution { x: Volume::of(inputs, 0), kernel: Volume::of(inputs, 1), options };
-    fresh(convolution.workspace(inputs.dtype(0), bytes(output)))
+    new_output(convolution.workspace(inputs.dtype(0), bytes(output)))
 }
 
 /// Inputs are `x, weight, ..`, or `.., weight, x` for the gradient of a convolution's input.
 fn transposed(inputs: &Inputs<'_>, x: usize, groups: usize, output: &TensorIr) -> Effect {
     let convolution = Transposed { x: Volume::of(inputs, x), kernel: Volume::of(inputs, 1), groups };
-    fresh(convolution.workspace(inputs.dtype(x), bytes(output)))
+    new_output(convolution.workspace(inputs.dtype(x), bytes(output)))
 }
 
 /// Convolves one input with another as the kernel, batch and channels swapped; the result is swapped back. Inputs are
@@ -132,17 +133,17 @@ fn weight_backward(inputs: &Inputs<'_>, options: Options, [x, kernel]: [usize; 2
     let workspace = convolution.workspace(inputs.dtype(1), gradient);
     if options.groups > 1 {
         let copy = if convolution.is_turned() { gradient } else { 0 };
-        return fresh(gradient + workspace.max(copy));
+        return new_output(gradient + workspace.max(copy));
     }
     let is_contiguous = !convolution.is_turned() && convolution.elements() == weight.elements();
     let more = gradient.saturating_sub(inputs.bytes(1));
-    Effect { outputs: vec![(Place::New, is_contiguous)], workspace: workspace + more }
+    Effect { outputs: vec![(Place::New, is_contiguous)], workspace: Bytes(workspace + more) }
 }
 
 /// Sums rows of channels, for which batches of more than one sample are turned and copied. Inputs are
 /// `x, bias, gradient of the output`.
 fn bias_backward(inputs: &Inputs<'_>) -> Effect {
-    fresh(if Volume::of(inputs, 2).swapped().is_contiguous { 0 } else { inputs.bytes(2) })
+    new_output(if Volume::of(inputs, 2).swapped().is_contiguous { 0 } else { inputs.bytes(2) })
 }
 
 /// A convolution `[batch, channels, ..] * [channels out, channels of a group, ..]`.

@@ -1,21 +1,22 @@
 //! Operations that compute each element of the output from one of each input.
 
 use burn::backend::ir::TensorIr;
+use leanburn_common::Bytes;
 
-use super::inputs::{Inputs, fresh, in_memory_of};
+use super::inputs::{Inputs, in_memory_of, new_output};
 use crate::memory_model::{Effect, Place};
 
 /// A function of one tensor. A permuted input gives an output that is permuted in the same way.
 pub(super) fn unary(inputs: &Inputs<'_>) -> Effect {
     match inputs.writable(0) {
         true => in_memory_of(0, true),
-        false => Effect { outputs: vec![(Place::New, inputs.is_contiguous(0))], workspace: 0 },
+        false => Effect { outputs: vec![(Place::New, inputs.is_contiguous(0))], workspace: Bytes(0) },
     }
 }
 
 /// A function of a tensor and a number; the output is always contiguous.
 pub(super) fn scalar(inputs: &Inputs<'_>) -> Effect {
-    if inputs.writable(0) { in_memory_of(0, true) } else { fresh(0) }
+    if inputs.writable(0) { in_memory_of(0, true) } else { new_output(0) }
 }
 
 /// A function of two tensors that broadcast: over the left one if it can be, else over the right one.
@@ -36,20 +37,20 @@ pub(super) fn mask_where(inputs: &Inputs<'_>, output: &TensorIr) -> Effect {
 fn over_first_of(candidates: &[usize], inputs: &Inputs<'_>, output: &TensorIr) -> Effect {
     match candidates.iter().find(|&&input| inputs.writable_as(input, output)) {
         Some(&input) => in_memory_of(input, true),
-        None => fresh(0),
+        None => new_output(0),
     }
 }
 
 /// Rows are read in order; along another axis than the last the tensor is turned, copied, and the result turned back.
 pub(super) fn softmax(inputs: &Inputs<'_>, dim: usize) -> Effect {
     match dim + 1 == inputs.dims(0).len() {
-        true => fresh(inputs.copy(0)),
-        false => Effect { outputs: vec![(Place::New, false)], workspace: inputs.bytes(0) },
+        true => new_output(inputs.copy(0)),
+        false => Effect { outputs: vec![(Place::New, false)], workspace: Bytes(inputs.bytes(0)) },
     }
 }
 
 /// Burn's composition: the shifted tensor becomes the result, its exponentials are there for their sum only.
 pub(super) fn log_softmax(inputs: &Inputs<'_>) -> Effect {
     let effect = scalar(inputs);
-    Effect { workspace: effect.workspace + inputs.bytes(0), ..effect }
+    Effect { workspace: effect.workspace + Bytes(inputs.bytes(0)), ..effect }
 }

@@ -2,17 +2,18 @@
 
 use burn::backend::ir::TensorIr;
 use burn::tensor::DType;
+use leanburn_common::Bytes;
 
 use crate::memory_model::{Effect, Operand, Place};
 
-/// One new contiguous output.
-pub(super) fn fresh(workspace: u64) -> Effect {
-    Effect { outputs: vec![(Place::New, true)], workspace }
+/// One new contiguous output, and so many bytes of workspace.
+pub(super) fn new_output(workspace: u64) -> Effect {
+    Effect { outputs: vec![(Place::New, true)], workspace: Bytes(workspace) }
 }
 
 /// One output in an input's memory.
 pub(super) fn in_memory_of(input: usize, is_contiguous: bool) -> Effect {
-    Effect { outputs: vec![(Place::Input(input), is_contiguous)], workspace: 0 }
+    Effect { outputs: vec![(Place::Input(input), is_contiguous)], workspace: Bytes(0) }
 }
 
 pub(super) fn elements(tensor: &TensorIr) -> u64 {

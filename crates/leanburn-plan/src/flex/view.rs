@@ -2,7 +2,7 @@
 
 use burn::backend::ir::TensorIr;
 
-use super::inputs::{Inputs, fresh, in_memory_of};
+use super::inputs::{Inputs, in_memory_of, new_output};
 use crate::memory_model::Effect;
 
 /// The input as it is.
@@ -22,7 +22,7 @@ pub(super) fn same_or_strided(inputs: &Inputs<'_>, output: &TensorIr) -> Effect 
 
 /// Only contiguous values can be seen in another shape, others are copied.
 pub(super) fn reshape(inputs: &Inputs<'_>) -> Effect {
-    if inputs.is_contiguous(0) { in_memory_of(0, true) } else { fresh(0) }
+    if inputs.is_contiguous(0) { in_memory_of(0, true) } else { new_output(0) }
 }
 
 pub(super) fn swap_dims(inputs: &Inputs<'_>, dim1: usize, dim2: usize) -> Effect {

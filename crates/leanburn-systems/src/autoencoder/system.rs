@@ -20,9 +20,7 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::picture::comparison;
 use crate::recipe::Recipe;
-use crate::shared::{
-    Context, PerceptualSection, TrainingSection, exhibit, of_section, trained_parameters, validate_volumes,
-};
+use crate::shared::{Context, TrainingSection, exhibit, of_section, trained_parameters, validate_volumes};
 use crate::system::{ModelChange, System};
 use crate::yaml::Section;
 
@@ -130,10 +128,6 @@ impl System for AutoencoderSection {
 
     fn in_channels(&self) -> usize {
         self.in_channels
-    }
-
-    fn perceptual(&self) -> Option<&PerceptualSection> {
-        Some(&self.training.objective.perceptual)
     }
 
     fn start_at_once(&mut self) {

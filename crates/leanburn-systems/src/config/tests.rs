@@ -404,7 +404,7 @@ fn other_systems() -> [Config; 4] {
 
 #[test]
 fn a_configuration_chooses_its_system_by_its_section() {
-    let systems = other_systems().map(|config| (config.system.name(), config.training().max_steps));
+    let systems = other_systems().map(|config| (config.system_name(), config.training().max_steps));
     assert_eq!(systems, [("vae3d", 77), ("vae3d", 77), ("vqvae", 77), ("forecaster", 77)]);
     let config = &other_systems()[3];
     assert_eq!(config.sequence.as_ref().unwrap().advection.as_ref().unwrap().shape, [24, 24]);

@@ -17,7 +17,7 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
-use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy, trained_parameters};
+use crate::shared::{Context, Source, TrainingSection, first_channel, learner, of_section, policy, trained_parameters};
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::yaml::Section;
 
@@ -197,9 +197,11 @@ device: {name: flex}
     }
 }
 
-/// The fields of a configuration.
+/// The fields of a configuration, with the one channel that is predicted.
 fn sequence(context: &Context<'_>) -> SequenceConfig {
-    context.sequence.cloned().unwrap_or_default()
+    let mut sequence = context.sequence.cloned().unwrap_or_default();
+    sequence.target_channel = sequence.target_channel.or(Some(first_channel(&sequence.use_channels)));
+    sequence
 }
 
 /// The forecast of a window, day by day.

@@ -62,7 +62,7 @@ impl Budget {
 
     /// The memory of a card.
     pub fn of_card(card: &'static Device) -> Self {
-        Self { gpu: Some(card), size: Some(Bytes(card.memory_bytes)), unlisted: None }
+        Self { gpu: Some(card), size: Some(card.memory_bytes), unlisted: None }
     }
 
     /// A share of it, from 0 to 1.
@@ -81,9 +81,9 @@ impl Budget {
             return Ok(self);
         }
         let here = gpu_of(device_name);
-        self.gpu = here.as_ref().and_then(|gpu| Device::of_driver(&gpu.name, gpu.memory?));
-        let memory = self.gpu.map(|gpu| gpu.memory_bytes).or(here.as_ref().and_then(|gpu| gpu.memory));
-        self.size = self.size.or(memory.map(Bytes));
+        self.gpu = here.as_ref().and_then(|gpu| Device::of_driver(&gpu.name, Bytes(gpu.memory?)));
+        let memory = here.as_ref().and_then(|gpu| gpu.memory).map(Bytes);
+        self.size = self.size.or(self.gpu.map(|gpu| gpu.memory_bytes)).or(memory);
         if self.gpu.is_none() {
             self.unlisted = Some(Unlisted { name: device_name.to_string(), here });
         }
@@ -100,8 +100,8 @@ impl Budget {
 
     /// Size of the largest tensor that the device makes, where that is known.
     pub fn largest_allocation(&self) -> Option<Bytes> {
-        let listed = self.gpu.map(|gpu| (LARGEST_ALLOCATION * gpu.memory_bytes as f64) as u64);
-        listed.or(self.here().map(|gpu| gpu.largest_allocation)).map(Bytes)
+        let listed = self.gpu.map(|gpu| gpu.memory_bytes.share(LARGEST_ALLOCATION));
+        listed.or(self.here().map(|gpu| Bytes(gpu.largest_allocation)))
     }
 
     fn here(&self) -> Option<&Gpu> {
@@ -152,7 +152,7 @@ impl Budget {
 
     /// How much of the budget a driver's context takes.
     pub fn context(&self) -> Bytes {
-        Bytes(self.gpu.map_or(0, |gpu| gpu.context_bytes))
+        self.gpu.map_or(Bytes(0), |gpu| gpu.context_bytes)
     }
 
     /// What a recording must stand for.

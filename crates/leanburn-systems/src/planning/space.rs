@@ -139,12 +139,13 @@ impl Space for ConfigSpace {
     }
 
     /// On the CPU the batches that wait; a card has only the one that it works on.
-    fn beside(&self, candidate: &Candidate) -> u64 {
+    fn other_bytes(&self, candidate: &Candidate) -> Bytes {
         match self.target {
             Target::Cpu => {
-                self.batch_size_in_memory(candidate).get() * self.variants[candidate.variant].1.prefetch() as u64
+                let waiting = self.variants[candidate.variant].1.prefetch() as u64;
+                Bytes(self.batch_size_in_memory(candidate).get() * waiting)
             }
-            Target::Gpu => 0,
+            Target::Gpu => Bytes(0),
         }
     }
 }

@@ -38,7 +38,7 @@ impl MemoryAccount {
     /// The causes; the last is what is left of the peak: activations, and workspace of operations.
     pub fn causes(&self) -> Vec<MemoryCause> {
         let sum =
-            |part: fn(&LearnerMemory) -> u64| Bytes(self.learners.iter().map(|(_, memory)| part(memory)).sum::<u64>());
+            |part: fn(&LearnerMemory) -> Bytes| self.learners.iter().map(|(_, memory)| part(memory)).sum::<Bytes>();
         let learners = self.learners.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" and ");
         let in_memory = format!("{} in memory", self.source.noun());
         let causes = [
@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn causes_add_up_to_the_peak() {
-        let memory = LearnerMemory { weights: 10, gradients: 10, optimizer: 20, average: 0 };
+        let memory =
+            LearnerMemory { weights: Bytes(10), gradients: Bytes(10), optimizer: Bytes(20), average: Bytes(0) };
         let account = MemoryAccount {
             learners: vec![("a", memory), ("b", memory)],
             source: Source::Volumes,

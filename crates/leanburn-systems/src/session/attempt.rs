@@ -142,12 +142,12 @@ impl<'a> Attempt<'a> {
             values.push((format!("{name}.skipped"), f64::from(u8::from(learner.skipped))));
         }
         if let Some(memory) = report.memory {
-            self.memory.peak = self.memory.peak.max(Some(Bytes(memory.peak)).filter(|peak| *peak > Bytes(0)));
-            values.push(("memory.live_bytes".into(), memory.live as f64));
-            values.push((PEAK.into(), memory.peak as f64));
-            values.push(("memory.padding_bytes".into(), memory.padding as f64));
-            values.push(("memory.reserved_bytes".into(), memory.reserved as f64));
-            self.reserved = self.reserved.max(Bytes(memory.reserved));
+            self.memory.peak = self.memory.peak.max(Some(memory.peak).filter(|peak| *peak > Bytes(0)));
+            values.push(("memory.live_bytes".into(), memory.live.get() as f64));
+            values.push((PEAK.into(), memory.peak.get() as f64));
+            values.push(("memory.padding_bytes".into(), memory.padding.get() as f64));
+            values.push(("memory.reserved_bytes".into(), memory.reserved.get() as f64));
+            self.reserved = self.reserved.max(memory.reserved);
         }
         self.log(report.step + 1, Phase::Train, values)
     }

@@ -32,9 +32,9 @@ impl Planned {
         let candidate = space.configured();
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(memory);
         Ok(Self {
-            peak: Bytes(timeline.peak()),
-            reserved: memory.reserved(&timeline).map(Bytes),
-            largest: Bytes(timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or(0)),
+            peak: timeline.peak(),
+            reserved: memory.reserved(&timeline),
+            largest: timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or_default(),
         })
     }
 

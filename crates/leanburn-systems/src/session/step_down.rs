@@ -30,13 +30,13 @@ impl StepDown {
         let space = ConfigSpace::new(config, name, budget.target(), None, || config.extent_of_data(name))?;
         let now = space.configured();
         let timeline = space.record_with(&now, now.recorded())?.timeline(memory);
-        let planned = memory.needed(&timeline) + space.beside(&now);
+        let planned = memory.needed(&timeline) + space.other_bytes(&now);
 
-        let machine = Machine { memory, rates: budget.rates(), beside: 0 };
+        let machine = Machine { memory, rates: budget.rates(), other_bytes: Bytes(0) };
         let plans = frontier(&SameBatches(&space), &machine, Class::Lossless)?.plans;
         let next = plans.into_iter().rev().find(|plan| plan.peak < planned);
         let lower = next.map(|plan| {
-            let [from, to] = [planned, plan.peak].map(Bytes);
+            let (from, to) = (planned, plan.peak);
             (space.config(&plan.candidate), format!("{}, planned {from} -> {to}", change(&now, &plan)))
         });
         Ok(Self { peak: peak_of(&timeline), config: lower })
@@ -67,8 +67,8 @@ impl Space for SameBatches<'_> {
         self.0.knobs(candidate)
     }
 
-    fn beside(&self, candidate: &Candidate) -> u64 {
-        self.0.beside(candidate)
+    fn other_bytes(&self, candidate: &Candidate) -> Bytes {
+        self.0.other_bytes(candidate)
     }
 }
 
@@ -106,7 +106,8 @@ device: {name: flex}
     fn it_goes_down_to_the_smallest_plan_of_the_same_micro_batch() {
         let mut config = Config::parse(TINY, "tiny", &[]).unwrap();
         let space = ConfigSpace::new(&config, "tiny", leanburn_plan::Target::Cpu, None, || unreachable!()).unwrap();
-        let machine = Machine { memory: &leanburn_plan::FlexMemory, rates: Budget::default().rates(), beside: 0 };
+        let machine =
+            Machine { memory: &leanburn_plan::FlexMemory, rates: Budget::default().rates(), other_bytes: Bytes(0) };
         let smallest = frontier(&SameBatches(&space), &machine, Class::Lossless).unwrap().plans.remove(0);
         assert_eq!((smallest.candidate.micro_batch, smallest.candidate.accumulation), (4, 1));
         let among_all = frontier(&space, &machine, Class::Lossless).unwrap();
@@ -129,7 +130,8 @@ device: {name: flex}
             Candidate { recompute, ..Candidate::new(1, 1) }.with_knob("attention_block", block)
         };
         let named = |recompute: &[&str], block| {
-            let plan = Plan { candidate: candidate(recompute, block), class: Class::Lossless, peak: 0, seconds: 0.0 };
+            let plan =
+                Plan { candidate: candidate(recompute, block), class: Class::Lossless, peak: Bytes(0), seconds: 0.0 };
             change(&candidate(&[], None), &plan)
         };
         assert_eq!(named(&["a", "b"], None), "recompute a, b");

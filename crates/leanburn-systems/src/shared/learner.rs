@@ -28,7 +28,7 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
         .with_seed(context.seed)
         .with_accumulation_steps(training.gradient_accumulation_steps as u64)
         .with_max_bad_steps(training.max_bad_steps)
-        .with_memory_limit(context.device.memory_limit.map(u64::from))
+        .with_memory_limit(context.device.memory_limit)
 }
 
 /// Which segments of the system `system` are recomputed; a pattern that names none is rejected.

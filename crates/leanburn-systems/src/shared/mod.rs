@@ -27,5 +27,5 @@ pub(crate) use codebook::CodeUse;
 pub(crate) use data_section::read_data;
 pub(crate) use learner::{drawn, learner, policy, trained_parameters, trainer};
 pub(crate) use reconstruction::{exhibit, validate_volumes};
-pub(crate) use sequence_section::read_sequence;
+pub(crate) use sequence_section::{first_channel, read_sequence};
 pub(crate) use validation::{of_section, reject};

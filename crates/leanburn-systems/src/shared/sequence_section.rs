@@ -7,13 +7,12 @@ use crate::yaml::{MANY, POSITIVE, PerPlane, Section};
 pub(crate) fn read_sequence(section: &mut Section<'_>) -> SequenceConfig {
     let default = SequenceConfig::default();
     let use_channels: Vec<usize> = section.get("use_channels", default.use_channels);
-    let target = use_channels.first().copied().unwrap_or(0);
     SequenceConfig {
         paths: section.get("paths", default.paths),
         advection: section.optional("advection", read_advection),
         input_days: section.number("input_days", default.input_days, 1..),
         predict_days: section.number("predict_days", default.predict_days, 1..),
-        target_channel: Some(section.get("target_channel", target)),
+        target_channel: Some(section.get("target_channel", first_channel(&use_channels))),
         use_channels,
         downsample: section.number("downsample", default.downsample, 1..=MANY),
         normalize: section.choice("normalize", default.normalize),
@@ -34,4 +33,9 @@ fn read_advection(section: &mut Section<'_>) -> AdvectionConfig {
         turn_steps: section.number("turn_steps", default.turn_steps, POSITIVE),
         forcing: section.get("forcing", default.forcing),
     }
+}
+
+/// The channel that is predicted where none is named: the first of those that are seen.
+pub(crate) fn first_channel(use_channels: &[usize]) -> usize {
+    use_channels.first().copied().unwrap_or(0)
 }

@@ -17,8 +17,8 @@ use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{
-    CodeUse, Context, PerceptualSection, Recompute, TrainingSection, drawn, exhibit, learner, of_section, policy,
-    trained_parameters, validate_volumes,
+    CodeUse, Context, Recompute, TrainingSection, drawn, exhibit, learner, of_section, policy, trained_parameters,
+    validate_volumes,
 };
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::volume::values;
@@ -113,10 +113,6 @@ device: {name: flex}
 
     fn in_channels(&self) -> usize {
         self.in_channels
-    }
-
-    fn perceptual(&self) -> Option<&PerceptualSection> {
-        Some(&self.training.objective.perceptual)
     }
 
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {

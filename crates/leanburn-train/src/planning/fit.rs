@@ -175,11 +175,11 @@ impl Planner {
         let fitted = |plan: Plan| Fitted {
             setup: space.setup(&plan.candidate),
             class: plan.class,
-            peak: Bytes(plan.peak),
+            peak: plan.peak,
             seconds: plan.seconds,
         };
         let all = self.search(&space)?.plans.into_iter().map(fitted).collect();
-        Ok(Options { all, allowed: self.allowed })
+        Ok(Options { all, allowed: self.allowed() })
     }
 }
 

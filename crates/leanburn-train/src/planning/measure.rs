@@ -52,13 +52,13 @@ pub fn measure<W: Workload, E: From<TrainError>>(
 ) -> Result<Measured, E> {
     assert!(steps > 0, "steps is 0; a measurement needs at least 1 step");
     let pool = || device.memory_pool_usage();
-    let before = pool().map_or(CountingAllocator.current_usage() as u64, |pool| pool.bytes_in_use);
+    let before = Bytes(pool().map_or(CountingAllocator.current_usage() as u64, |pool| pool.bytes_in_use));
     let mut trainer = build(device)?;
     let mut batches = std::iter::from_fn(|| Some(Ok::<_, TrainError>(batch(device))));
     trainer.step(&mut batches)?;
     let mut times = Vec::new();
     let mut measured = Measured::default();
-    let largest = |one: Bytes, other: u64| one.max(Bytes(other.saturating_sub(before)));
+    let largest = |one: Bytes, other: Bytes| one.max(other.saturating_sub(before));
     for step in 0..2 * steps {
         if step == steps {
             if pool().is_none() {
@@ -72,11 +72,11 @@ pub fn measure<W: Workload, E: From<TrainError>>(
         if step < steps {
             times.push(began.elapsed().as_secs_f64());
         }
-        measured.peak = largest(measured.peak, report.memory.map_or(0, |memory| memory.peak));
+        measured.peak = largest(measured.peak, report.memory.map_or(Bytes(0), |memory| memory.peak));
         let PhasePeaks { forward, backward, update } = report.phases;
-        measured.phases.forward = largest(Bytes(measured.phases.forward), forward).get();
-        measured.phases.backward = largest(Bytes(measured.phases.backward), backward).get();
-        measured.phases.update = largest(Bytes(measured.phases.update), update).get();
+        measured.phases.forward = largest(measured.phases.forward, forward);
+        measured.phases.backward = largest(measured.phases.backward, backward);
+        measured.phases.update = largest(measured.phases.update, update);
     }
     times.sort_by(f64::total_cmp);
     measured.seconds = times[times.len() / 2];

@@ -4,7 +4,9 @@ use burn::tensor::Device;
 use leanburn_common::Bytes;
 use leanburn_ops::{Gpu, Tensors};
 use leanburn_plan::catalogue::{Device as Card, UnknownDevice};
-use leanburn_plan::{Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Rates, Space, Target, frontier};
+use leanburn_plan::{
+    Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Rates, Recording, Space, Target, frontier,
+};
 
 use super::processor::processor_rates;
 use super::step_plan::StepPlan;
@@ -40,7 +42,7 @@ pub struct Planner {
     other: Bytes,
     largest_allocation: Option<Bytes>,
     warning: Option<String>,
-    pub(super) allowed: Class,
+    allowed: Class,
 }
 
 /// The card whose rates are taken for those of a card that the catalogue does not have.
@@ -79,7 +81,7 @@ impl Planner {
 
     /// For a card of the [catalogue](leanburn_plan::catalogue).
     pub fn of_card(card: &Card) -> Self {
-        let memory = Bytes(card.memory_bytes);
+        let memory = card.memory_bytes;
         Self {
             name: card.full_name.to_string(),
             target: Target::Gpu,
@@ -87,7 +89,7 @@ impl Planner {
             rates: Rates::of_card(card),
             half: card.bf16_rate.map(|_| Precision::Bf16).or(card.f16_rate.map(|_| Precision::F16)),
             budget: Some(memory),
-            context: Bytes(card.context_bytes),
+            context: card.context_bytes,
             largest_allocation: Some(memory.share(LARGEST_ALLOCATION)),
             ..Self::cpu()
         }
@@ -102,7 +104,7 @@ impl Planner {
         let halves = [Precision::Bf16, Precision::F16];
         let half = halves.into_iter().find(|half| half.is_supported_by(device));
         let Some(gpu) = Gpu::of(device) else { return Self { half, ..Self::cpu() } };
-        let listed = gpu.memory.and_then(|memory| Card::of_driver(&gpu.name, memory)).map(Self::of_card);
+        let listed = gpu.memory.and_then(|memory| Card::of_driver(&gpu.name, Bytes(memory))).map(Self::of_card);
         Self { half, ..listed.unwrap_or_else(|| Self::unlisted(&gpu.name, gpu.memory, Some(gpu.largest_allocation))) }
     }
 
@@ -136,6 +138,12 @@ impl Planner {
         self
     }
 
+    /// With so many more, on top of those that were given before.
+    pub fn with_more_bytes(self, more: Bytes) -> Self {
+        let other = self.other + more;
+        self.with_other_bytes(other)
+    }
+
     /// With changes of this class allowed in a fit; by default lossless ones only.
     pub fn allow(mut self, allowed: Class) -> Self {
         self.allowed = allowed;
@@ -146,6 +154,11 @@ impl Planner {
     pub fn with_rates(mut self, rates: Rates) -> Self {
         self.rates = rates;
         self
+    }
+
+    /// The class of changes that a fit may make.
+    pub fn allowed(&self) -> Class {
+        self.allowed
     }
 
     /// The device in words.
@@ -196,7 +209,7 @@ impl Planner {
 
     /// What a search of the planner's crate measures plans against.
     pub fn machine(&self) -> Machine<'static> {
-        Machine { memory: self.memory, rates: self.rates, beside: self.other_bytes().get() }
+        Machine { memory: self.memory, rates: self.rates, other_bytes: self.other_bytes() }
     }
 
     /// The best plans of a space of one's own, with the changes that are allowed.
@@ -228,9 +241,39 @@ impl Planner {
         W::Batch: Tensors + Clone,
     {
         let RecordedStep { recording, micro_batches, recorded } = record_at_most(2, self.target, build, batch)?;
+        Ok(self.plan_recorded(&recording, micro_batches, recorded))
+    }
+
+    /// What a step of so many micro-batches will need, of which `recorded` are in the recording.
+    pub fn plan_recorded(&self, recording: &Recording, micro_batches: u64, recorded: u64) -> StepPlan {
         let timeline = recording.timeline(self.memory);
-        let needed = Bytes(self.memory.needed(&timeline)) + self.other_bytes();
+        let needed = self.memory.needed(&timeline) + self.other_bytes();
         let seconds = self.rates.seconds(&timeline, micro_batches, recorded);
-        Ok(StepPlan { timeline, needed, seconds, budget: self.budget })
+        StepPlan { timeline, needed, seconds, budget: self.budget }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planner_knows_its_device() {
+        let cpu = Planner::on(&Device::flex());
+        assert_eq!((cpu.name(), cpu.target(), cpu.budget()), ("the CPU", Target::Cpu, None));
+        assert_eq!((cpu.half_precision(), cpu.other_bytes()), (Some(Precision::Bf16), Bytes(0)));
+        let card = Planner::card("t4").unwrap();
+        assert_eq!((card.target(), card.half_precision(), card.warning()), (Target::Gpu, Some(Precision::F16), None));
+        assert!(card.budget() > Some(Bytes::gib(14)) && card.other_bytes() > Bytes(0));
+        assert_eq!(card.largest_allocation(), card.budget().map(|memory| memory.share(0.25)));
+        assert!(Planner::card("4091").unwrap_err().to_string().contains("rtx-4090"));
+    }
+
+    #[test]
+    fn of_an_unlisted_card_is_said_what_is_assumed() {
+        let card = Planner::unlisted("Some GPU", None, None);
+        assert_eq!((card.target(), card.budget()), (Target::Gpu, None));
+        assert!(card.warning().unwrap().contains("Some GPU is not in the catalogue: its memory is not known"));
+        assert_eq!(card.rates(), Planner::card("rtx-4090").unwrap().rates());
     }
 }

@@ -99,3 +99,22 @@ fn fastest(mut run: impl FnMut()) -> f64 {
     });
     timed.fold(f64::INFINITY, f64::min).max(1e-9)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_that_no_processor_has_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rates.json");
+        assert_eq!(read(&path), None);
+        for (overhead, found) in [(1e-6, true), (0.0, false), (-1.0, false)] {
+            let rates = Rates { overhead, ..Rates::TWO_CORES };
+            atomic::write(&path, &serde_json::to_vec(&rates).unwrap()).unwrap();
+            assert_eq!(read(&path), found.then_some(rates));
+        }
+        fs::write(&path, "{").unwrap();
+        assert_eq!(read(&path), None);
+    }
+}

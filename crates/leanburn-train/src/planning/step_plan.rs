@@ -23,7 +23,7 @@ pub struct StepPlan {
 impl StepPlan {
     /// The most that the step is planned to hold at once, without margin and other bytes.
     pub fn peak(&self) -> Bytes {
-        Bytes(self.timeline.peak())
+        self.timeline.peak()
     }
 
     /// Whether it fits; `None` without a budget.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor, TensorData};
+use leanburn_common::Bytes;
 use leanburn_data::phantom;
 use leanburn_nn::losses::AdversarialCriterion;
 use leanburn_nn::models::{
@@ -50,7 +51,7 @@ pub struct Setup {
     pub residency: ResidencyPolicy,
     pub accumulation_steps: u64,
     pub max_bad_steps: u64,
-    pub memory_limit: Option<u64>,
+    pub memory_limit: Option<Bytes>,
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Convolution with norm, activation and skip folded in: [`norm_act_conv3d`] and [`conv3d`].
+//! Convolution with norm, activation and skip folded in: [`norm_act_conv3d`], [`norm_prelu_conv3d`] and [`conv3d`].
 //!
 //! The operation (`norm_act_conv3d.rs`) is made of four computations, a file each: the forward pass, and the gradients of
 //! the input, the weight and the bias. On GPUs the gradients are made of convolutions whose memory is bounded
@@ -10,11 +10,13 @@ mod data_gradient;
 mod entry;
 mod forward;
 mod norm_act_conv3d;
+mod norm_prelu_conv3d;
 mod shape;
 mod slabs;
 mod weight_gradient;
 
 pub use norm_act_conv3d::{Convolution, conv3d, norm_act_conv3d};
+pub use norm_prelu_conv3d::norm_prelu_conv3d;
 
 pub(super) use bias_gradient::BiasGradient;
 pub(super) use data_gradient::DataGradient;

@@ -97,36 +97,21 @@ pub fn norm_act_conv3d(
     residual: Option<Tensor<5>>,
 ) -> Tensor<5> {
     let Convolution { weight, bias, options } = convolution;
-    let (settings, norm_weight, norm_bias) = match norm {
-        None => (None, None, None),
-        Some(Norm { num_groups, epsilon, weight, bias }) => (Some((num_groups, epsilon)), weight, bias),
-    };
+    let (settings, norm_weight, norm_bias) = Norm::apart(norm);
     // Autodiff goes back through the last inputs first. The residual is first, so that what it was made by comes last:
     // a residual block with a convolution in its skip then holds one gradient of its input at a time.
     let inputs = [residual.into(), x.into(), norm_weight.into(), norm_bias.into(), weight.into(), bias.into()];
     apply(inputs, |[residual, x, norm_weight, norm_bias, weight, bias], tracked| {
-        let (x, weight, bias) = (x.given(), weight.given(), bias.optional());
-        let (norm_weight, norm_bias) = (norm_weight.optional(), norm_bias.optional());
-        let norm =
-            settings.map(|(num_groups, epsilon)| Norm { num_groups, epsilon, weight: norm_weight, bias: norm_bias });
+        let x = x.given();
+        let norm = Norm::together(settings, norm_weight.optional(), norm_bias.optional());
         let entry = Entry::new(norm, activation, &x);
-        let output = run(Forward {
-            x: &x,
-            entry: &entry,
-            weight: &weight,
-            bias: bias.as_ref(),
-            residual: residual.optional(),
-            options: &options,
-        });
-        let input_dims = x.dims();
-        let saves_input = tracked[4] || !entry.is_plain();
-        (output, NormActConv { x: saves_input.then_some(x), input_dims, entry, weight, bias, options })
+        NormActConv::forward(x, entry, weight.given(), bias.optional(), residual.optional(), options, tracked[4])
     })
 }
 
 /// What [`norm_act_conv3d`] saves.
 #[derive(Clone, Debug)]
-struct NormActConv {
+pub(super) struct NormActConv {
     /// Absent where only the data gradient of a plain convolution will be asked for.
     x: Option<Tensor<5>>,
     input_dims: [usize; 5],
@@ -138,6 +123,36 @@ struct NormActConv {
 
 impl Operation<6> for NormActConv {
     fn backward(self, gradient: Tensor<5>, needed: [bool; 6]) -> [AnyTensor; 6] {
+        self.gradients(gradient, needed, |_, _, _| ())
+    }
+}
+
+impl NormActConv {
+    /// The output, and what is saved; `for_weight` says whether the weight needs a gradient.
+    pub(super) fn forward(
+        x: Tensor<5>,
+        entry: Entry,
+        weight: Tensor<5>,
+        bias: Option<Tensor<1>>,
+        residual: Option<Tensor<5>>,
+        options: ConvOptions<3>,
+        for_weight: bool,
+    ) -> (Tensor<5>, Self) {
+        let forward =
+            Forward { x: &x, entry: &entry, weight: &weight, bias: bias.as_ref(), residual, options: &options };
+        let output = run(forward);
+        let input_dims = x.dims();
+        let saves_input = for_weight || !entry.is_plain();
+        (output, Self { x: saves_input.then_some(x), input_dims, entry, weight, bias, options })
+    }
+
+    /// The gradients; `observe` is given the input, what is done to it, and the gradient behind that, where there is one.
+    pub(super) fn gradients(
+        self,
+        gradient: Tensor<5>,
+        needed: [bool; 6],
+        observe: impl FnOnce(&Tensor<5>, &Entry, &Tensor<5>),
+    ) -> [AnyTensor; 6] {
         let Self { x, input_dims: input, entry, weight, bias, options } = self;
         let [for_residual, for_x, for_norm_weight, for_norm_bias, for_weight, for_bias] = needed;
         let bias_gradient =
@@ -158,6 +173,7 @@ impl Operation<6> for NormActConv {
             x_gradient = Some(match x {
                 None => behind_entry,
                 Some(x) => {
+                    observe(&x, &entry, &behind_entry);
                     let Entry { normalization, activation } = entry;
                     let gradients = run(NormActGradient { x, normalization, activation, gradient: behind_entry });
                     (norm_weight, norm_bias) = (gradients.weight, gradients.bias);

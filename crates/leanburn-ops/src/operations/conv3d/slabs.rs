@@ -1,7 +1,8 @@
 //! The gradient of a weight on GPUs, in bounded memory.
 //!
 //! Burn autotunes this gradient, and some of the kernels that it tries copy the volume once for each element of the
-//! convolution's kernel: 27 times for 3 x 3 x 3. A gradient of a weight is a sum over positions, which can be taken some planes at a time.
+//! convolution's kernel: 27 times for 3 x 3 x 3. A gradient of a weight is a sum over positions, which can be taken some
+//! planes at a time.
 
 use burn::tensor::{Tensor, ops::ConvOptions};
 use leanburn_kernels::conv::ConvShape;

@@ -1,4 +1,5 @@
-//! Group normalisation and activation: [`group_norm_act`], [`activate`], and what [`conv3d`](super::conv3d) does to its input.
+//! Group normalisation and activation: [`group_norm_act`], [`norm_prelu`], [`activate`], and what [`conv3d`](super::conv3d)
+//! does to its input.
 //!
 //! A normalised volume is `scale * x + shift` for each channel of an item, whatever the grouping (`channel_map.rs`).
 
@@ -9,12 +10,15 @@ mod gradient;
 mod norm;
 mod normalization;
 mod operation;
+mod prelu;
 mod statistics;
 
 pub use norm::Norm;
 pub use operation::{activate, group_norm_act};
+pub use prelu::norm_prelu;
 
 pub(super) use channel_map::SliceMap;
 pub(super) use forward::norm_act;
 pub(super) use gradient::NormActGradient;
 pub(super) use normalization::Normalization;
+pub(super) use prelu::{leaky_relu, slope_gradient};

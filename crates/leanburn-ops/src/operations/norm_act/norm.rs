@@ -19,7 +19,27 @@ pub struct Norm {
     pub bias: Option<Tensor<1>>,
 }
 
+/// Number of groups and epsilon: what is no tensor.
+type Settings = (usize, f64);
+
 impl Norm {
+    /// Settings, scale and shift, as an operation takes its inputs.
+    pub(crate) fn apart(norm: Option<Self>) -> (Option<Settings>, Option<Tensor<1>>, Option<Tensor<1>>) {
+        match norm {
+            None => (None, None, None),
+            Some(Self { num_groups, epsilon, weight, bias }) => (Some((num_groups, epsilon)), weight, bias),
+        }
+    }
+
+    /// The norm that was taken [apart](Self::apart).
+    pub(crate) fn together(
+        settings: Option<Settings>,
+        weight: Option<Tensor<1>>,
+        bias: Option<Tensor<1>>,
+    ) -> Option<Self> {
+        settings.map(|(num_groups, epsilon)| Self { num_groups, epsilon, weight, bias })
+    }
+
     /// Panics unless the groups divide the channels.
     pub(super) fn check(&self, channels: usize) {
         assert!(
