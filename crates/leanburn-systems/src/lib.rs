@@ -1,8 +1,8 @@
 //! Systems that can be trained, from a typed configuration to a finished run.
 //!
 //! A *system* is a model with its data, its losses and its evaluation: the [KL autoencoder](autoencoder), the
-//! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster). Each is one folder that implements
-//! one trait, [`System`]; everything else works on that trait.
+//! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster), [segmentation]. Each is one folder
+//! that implements one trait, [`System`]; everything else works on that trait.
 //!
 //! - [`Config`] is what a run is configured by: built in code, or read from YAML with every mistake at once.
 //! - [`planning`] says what a step will need before it runs, and finds the fastest way to train within a budget.
@@ -55,6 +55,7 @@ pub mod planning;
 mod recipe;
 mod run;
 mod run_folder;
+pub mod segmentation;
 pub mod session;
 mod shared;
 mod system;
@@ -73,6 +74,7 @@ pub use evaluation::{Curves, L1, Metrics, PictureLabel};
 pub use forecaster::{ForecastObjectiveSection, ForecasterSection, ModelType};
 pub use recipe::Recipe;
 pub use run_folder::RunFolder;
+pub use segmentation::{SegmentationObjectiveSection, SegmentationSection};
 pub use session::{Observed, Observer, OnOutOfMemory, Outcome, Session};
 pub use shared::{
     Allocator, CodebookSection, Context, DeviceSection, LossScale, LpipsSection, PerceptualSection, Recompute, Source,

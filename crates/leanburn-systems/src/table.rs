@@ -7,6 +7,7 @@ use crate::any_system::AnySystem;
 use crate::autoencoder::AutoencoderSection;
 use crate::forecaster::ForecasterSection;
 use crate::recipe::Recipe;
+use crate::segmentation::SegmentationSection;
 use crate::shared::Source;
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::vae3d::Vae3dSection;
@@ -92,6 +93,8 @@ systems! {
     VqVae(VqVaeSection),
     /// A forecaster of fields.
     Forecaster(ForecasterSection),
+    /// A U-Net that segments volumes.
+    Segmentation(SegmentationSection),
 }
 
 /// Reads a system's section.

@@ -1,0 +1,112 @@
+//! From a volume to its classes: a U-Net that slides over it.
+
+use std::path::Path;
+
+use burn::tensor::{Device, Tensor};
+use leanburn_data::{DataConfig, SlidingWindow, Volume};
+use leanburn_nn::models::UNet3d;
+use leanburn_nn::numerics::widen;
+use leanburn_nn::weights;
+use leanburn_train::Precision;
+
+use super::section::SegmentationSection;
+use crate::error::Result;
+use crate::shared::{Context, reject};
+use crate::system::System;
+use crate::volume::{tensor, through};
+
+/// How much patches overlap, as a share of their size.
+const OVERLAP: f64 = 0.25;
+
+/// Patches of the size that training has, or the whole extent.
+pub(super) fn window(data: &DataConfig, extent: [usize; 3]) -> SlidingWindow {
+    SlidingWindow::new(data.patch_size.unwrap_or(extent), OVERLAP).expect("the configuration has been validated")
+}
+
+/// The logits of a prepared volume, on its grid: patch by patch, averaged where patches overlap.
+///
+/// A patch is padded to multiples of `multiples` and its logits are cropped again. The classes are
+/// [`LabelMap::argmax`](leanburn_data::LabelMap::argmax) of the result.
+///
+/// # Shapes
+///
+/// The result has `num_classes` channels. `model`: `[1, in_channels, depth, height, width]` to
+/// `[1, num_classes, depth, height, width]`.
+///
+/// # Memory
+///
+/// `num_classes + 1` values a voxel, and what the model needs for a patch.
+///
+/// # Errors
+///
+/// If there is no memory for the logits, or they are not finite.
+pub fn predict_logits(
+    volume: &Volume,
+    num_classes: usize,
+    window: &SlidingWindow,
+    multiples: [usize; 3],
+    device: &Device,
+    mut model: impl FnMut(Tensor<5>) -> Tensor<5>,
+) -> Result<Volume> {
+    let mut one = |patch: &[f32], shape: [usize; 4]| model(tensor(patch, shape, device));
+    let logits = window.run(volume, num_classes, |patch, shape| through(patch, shape, multiples, &mut one))?;
+    Ok(volume.with_data(logits, num_classes)?)
+}
+
+/// A trained U-Net that segments volumes.
+#[derive(Debug)]
+pub struct Segmenter {
+    model: UNet3d,
+    section: SegmentationSection,
+    precision: Precision,
+    device: Device,
+}
+
+impl Segmenter {
+    /// The U-Net of a section with weights from a file, ours or MONAI's, on a device without autodiff.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Config`](crate::SystemError::Config), [`SystemError::Weights`](crate::SystemError::Weights).
+    pub fn load(section: &SegmentationSection, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Self> {
+        reject(context, section.validate(context))?;
+        let mut model = section.model().init(device);
+        weights::load(&mut model, weights)?;
+        let precision = context.device.resolved_precision();
+        Ok(Self { model, section: section.clone(), precision, device: device.clone() })
+    }
+
+    /// The section that it was built from.
+    pub fn section(&self) -> &SegmentationSection {
+        &self.section
+    }
+
+    /// Patches for a volume of an extent: of the size that the model is trained on, as data of that configuration says, with a
+    /// quarter of overlap.
+    ///
+    /// # Panics
+    ///
+    /// If the configuration is not valid.
+    pub fn window(&self, data: &DataConfig, extent: [usize; 3]) -> SlidingWindow {
+        window(data, extent)
+    }
+
+    /// The logits of a volume that was [prepared](leanburn_data::prepare) as for training, with a call of `patch_done` after each
+    /// patch; see [`predict_logits`].
+    ///
+    /// # Errors
+    ///
+    /// As [`predict_logits`].
+    ///
+    /// # Panics
+    ///
+    /// If the volume has other channels than the model takes.
+    pub fn logits(&self, volume: &Volume, window: &SlidingWindow, mut patch_done: impl FnMut()) -> Result<Volume> {
+        let (classes, multiples) = (self.section.num_classes, self.section.multiples());
+        predict_logits(volume, classes, window, multiples, &self.device, |patch| {
+            let logits = widen(self.model.forward(self.precision.cast(patch)));
+            patch_done();
+            logits
+        })
+    }
+}

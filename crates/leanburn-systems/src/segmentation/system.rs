@@ -1,0 +1,221 @@
+//! Segmentation as a system.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::{Device, Int, Tensor};
+use image::RgbImage;
+use leanburn_common::{Validation, ValidationError};
+use leanburn_data::metrics::{DiceCounts, best_two_thresholds, mean_dice};
+use leanburn_data::{DataError, Dataset, LabelMap, Progress, SequenceConfig, Volume};
+use leanburn_nn::weights::{WeightsError, save_safetensors};
+use leanburn_train::Learner;
+
+use super::inference::{predict_logits, window};
+use super::section::SegmentationSection;
+use super::workload::SegmentationWorkload;
+use crate::error::{Result, SystemError};
+use crate::evaluation::{Curves, Metrics, PictureLabel};
+use crate::picture::classes;
+use crate::recipe::Recipe;
+use crate::shared::{Context, TrainingSection, drawn, learner, of_section, policy, trained_parameters};
+use crate::system::{ModelChange, System};
+use crate::yaml::Section;
+
+/// Names of the Dice scores of the classes from 1 on; further classes are in the mean alone.
+const CLASS_DICE: [&str; 8] = [
+    "dice_class_1",
+    "dice_class_2",
+    "dice_class_3",
+    "dice_class_4",
+    "dice_class_5",
+    "dice_class_6",
+    "dice_class_7",
+    "dice_class_8",
+];
+
+impl System for SegmentationSection {
+    type Batch = (Tensor<5>, Tensor<4, Int>);
+    type Data = Arc<Dataset>;
+    type Workload = SegmentationWorkload;
+
+    const NAME: &'static str = "segmentation";
+    const RECIPES: &'static [Recipe] = &[Recipe {
+        name: "mni152-segmentation",
+        about: "a small residual U-Net learns grey and white matter of a real brain scan: minutes on a CPU",
+        text: include_str!("../../../../configs/mni152-segmentation.yaml"),
+    }];
+    const PICTURE: PictureLabel = PictureLabel {
+        name: "segmentation",
+        caption: "volume, labels and predicted labels; sagittal, coronal and axial mid-planes",
+    };
+    const CURVES: &'static [Curves] = &[
+        Curves {
+            title: "Dice",
+            y_label: "Dice score",
+            log_y: false,
+            train: &[],
+            validation: &["dice", "thresholds_dice", CLASS_DICE[0], CLASS_DICE[1]],
+        },
+        Curves {
+            title: "Loss",
+            y_label: "Dice loss + cross-entropy",
+            log_y: true,
+            train: &[("training", "dice_ce")],
+            validation: &[],
+        },
+    ];
+    const ERRORS: &'static [&'static str] = &[];
+
+    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+        Self::read_keys(section)
+    }
+
+    fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
+        let fields = [("out_channels", "segmentation.num_classes"), ("activation", "segmentation.act")];
+        let model = of_section(self.model().validate(), Self::NAME, &fields);
+        let objective = self.training.objective.validate("segmentation.training");
+        [model, objective, self.validate_labels(context)].concat()
+    }
+
+    fn training(&self) -> &TrainingSection {
+        &self.training.common
+    }
+
+    fn training_mut(&mut self) -> &mut TrainingSection {
+        &mut self.training.common
+    }
+
+    fn in_channels(&self) -> usize {
+        self.in_channels
+    }
+
+    fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
+        let (model, training) = (self.model(), &self.training.common);
+        let segments = || Ok(model.init(&Device::flex()).segments());
+        let policy = policy(context, Self::NAME, &training.recompute, |_| false, segments)?;
+        leanburn_ops::random::seed(device, context.seed);
+        let model = drawn(device, |device| model.init(device)).with_residency(policy);
+        let unet = Learner::new("unet", model, learner(context, training, training.learning_rate))?;
+        let precision = context.device.resolved_precision();
+        Ok(SegmentationWorkload::new(unet, self.training.objective.loss(), precision))
+    }
+
+    fn parameters(workload: &Self::Workload) -> usize {
+        trained_parameters(workload.unet().module())
+    }
+
+    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
+        save_safetensors(&workload.unet().trained(), path)
+    }
+
+    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
+        Ok(Arc::new(Dataset::open_with(context.data, context.seed, progress)?))
+    }
+
+    fn batch_shape(&self, _: &Context<'_>, micro_batch: usize, [depth, height, width]: [usize; 3]) -> [usize; 5] {
+        [micro_batch, self.in_channels, depth, height, width]
+    }
+
+    fn check_sample(&self, name: &str, [channels, depth, height, width]: [usize; 4]) -> Result<()> {
+        let input = [1, channels, depth, height, width];
+        self.model().check_input(input).map_err(|reason| SystemError::Shape { volume: name.to_string(), reason })
+    }
+
+    fn multiples(&self) -> [usize; 3] {
+        self.model().downsampling().unwrap_or([1; 3])
+    }
+
+    /// The Dice score over all voxels of the held-out parts, of at most `val_patches` of them: its mean over the classes but the
+    /// background, and that of each class. With three classes of volumes of one channel also the best that a pair of intensity
+    /// thresholds can reach on the same voxels.
+    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
+        let parts = data.held_out_len().min(data.config().val_patches);
+        let mut counts = DiceCounts::new(self.num_classes);
+        let (mut values, mut truth) = (Vec::new(), Vec::new());
+        for index in 0..parts {
+            let part = data.held_out(index)?;
+            let labels = part.labels.ok_or_else(DataError::without_labels)?;
+            counts.add(self.predict(workload, data, &part.volume, device)?.data(), labels.data())?;
+            if self.has_thresholds() {
+                values.extend_from_slice(part.volume.data());
+                truth.extend_from_slice(labels.data());
+            }
+        }
+        let scores = counts.scores();
+        let mut metrics = vec![("dice", mean_dice(&scores))];
+        metrics.extend(CLASS_DICE.into_iter().zip(scores.into_iter().skip(1)));
+        if !values.is_empty() {
+            metrics.push(("thresholds_dice", best_two_thresholds(&values, &truth)?.mean));
+        }
+        Ok(if parts > 0 { metrics } else { Vec::new() })
+    }
+
+    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
+        let (volume, labels) = data.exhibit()?;
+        let labels = labels.ok_or_else(DataError::without_labels)?;
+        let prediction = self.predict(workload, data, &volume, device)?;
+        let extent = volume.extent();
+        let first = &volume.data()[..labels.data().len()];
+        let range = first.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
+        Ok(classes(first, labels.data(), prediction.data(), extent, range)?)
+    }
+
+    /// Half of the channels.
+    fn smaller(&self) -> Vec<ModelChange<Self>> {
+        let channels: Vec<usize> = self.channels.iter().map(|channels| channels.div_ceil(2)).collect();
+        if channels == self.channels {
+            return Vec::new();
+        }
+        vec![ModelChange {
+            text: format!("segmentation.channels = {channels:?}"),
+            cost: "a smaller model: a quarter of the weights",
+            section: Self { channels, ..self.clone() },
+        }]
+    }
+}
+
+impl SegmentationSection {
+    /// Whether the data has labels, and of as many classes.
+    fn validate_labels(&self, context: &Context<'_>) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        match context.data.num_classes() {
+            None => validation.check_together(
+                false,
+                &["data"],
+                "data.labels",
+                "the labels of the volumes",
+                "none",
+                "add `labels` with `label_maps` or `class_maps` to `data`; a phantom has its own: `labels: {}`",
+            ),
+            Some(labelled) => validation.check_together(
+                labelled == self.num_classes,
+                &["data.labels"],
+                "segmentation.num_classes",
+                &format!("{labelled}, the classes of `data.labels` with the background"),
+                self.num_classes,
+                &format!("write {labelled}, or change `data.labels`"),
+            ),
+        }
+        validation.errors()
+    }
+
+    /// Whether intensities alone could tell the classes apart: three of them, in one channel.
+    fn has_thresholds(&self) -> bool {
+        self.num_classes == 3 && self.in_channels == 1
+    }
+
+    /// The classes of a prepared volume, patch by patch so that it needs no larger activations than training.
+    fn predict(
+        &self,
+        workload: &SegmentationWorkload,
+        data: &Dataset,
+        volume: &Volume,
+        device: &Device,
+    ) -> Result<LabelMap> {
+        let window = window(data.config(), volume.extent());
+        let model = |volumes| workload.logits(volumes);
+        let logits = predict_logits(volume, self.num_classes, &window, self.multiples(), device, model)?;
+        Ok(LabelMap::argmax(&logits)?)
+    }
+}

@@ -1,0 +1,54 @@
+//! Training of the U-Net.
+
+use burn::tensor::{Int, Tensor};
+use leanburn_nn::losses::DiceCeLoss;
+use leanburn_nn::models::UNet3d;
+use leanburn_nn::numerics::widen;
+use leanburn_ops::recording::without_autodiff;
+use leanburn_train::{AnyLearner, Learner, Losses, Moment, Precision, Workload};
+
+/// A U-Net and its optimizer; its loss is Dice loss plus cross-entropy.
+#[derive(Debug)]
+pub struct SegmentationWorkload {
+    unet: Learner<UNet3d>,
+    loss: DiceCeLoss,
+    precision: Precision,
+}
+
+impl SegmentationWorkload {
+    /// Puts the parts together.
+    pub fn new(unet: Learner<UNet3d>, loss: DiceCeLoss, precision: Precision) -> Self {
+        Self { unet, loss, precision }
+    }
+
+    /// The U-Net's learner.
+    pub fn unet(&self) -> &Learner<UNet3d> {
+        &self.unet
+    }
+
+    /// The logits of volumes by the trained weights, deterministic, in f32.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - output: `[batch_size, num_classes, depth, height, width]`
+    pub fn logits(&self, volumes: Tensor<5>) -> Tensor<5> {
+        widen(self.unet.trained().forward(self.precision.cast(without_autodiff(volumes))))
+    }
+}
+
+impl Workload for SegmentationWorkload {
+    /// Volumes, `[batch_size, in_channels, depth, height, width]`, and the classes of their voxels,
+    /// `[batch_size, depth, height, width]`.
+    type Batch = (Tensor<5>, Tensor<4, Int>);
+
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
+        vec![&mut self.unet]
+    }
+
+    fn loss(&mut self, _learner: usize, (volumes, labels): &Self::Batch, _position: Moment) -> Option<Losses> {
+        let logits = self.unet.module().forward(self.precision.cast(volumes.clone()));
+        let loss = self.loss.forward(logits, labels.clone());
+        Some(Losses::of(loss.clone(), vec![("dice_ce", loss)]))
+    }
+}

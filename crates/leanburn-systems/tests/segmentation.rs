@@ -1,0 +1,170 @@
+//! Segmentation: what a configuration may say, that a model learns and goes on where it stopped, and that a plan is what a step
+//! holds.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+use leanburn_data::{DataConfig, LabelsConfig, PhantomConfig};
+use leanburn_plan::{FlexMemory, Space, Target};
+use leanburn_systems::measure::measure;
+use leanburn_systems::metrics::{Phase, Record};
+use leanburn_systems::planning::ConfigSpace;
+use leanburn_systems::{Config, DeviceSection, SegmentationSection, Session, TrainingSection};
+use leanburn_train::{CountingAllocator, Precision};
+
+#[global_allocator]
+static HEAP: CountingAllocator = CountingAllocator;
+
+/// Tests that measure the heap, or would be measured, take turns.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const SOUND: &str = "\
+data:
+  phantom: {count: 2, shape: [16, 16, 16]}
+  labels: {}
+segmentation:
+  num_classes: 3
+  channels: [4, 8]
+";
+
+/// Key, line and help of every mistake of a configuration.
+fn mistakes(text: &str) -> Vec<(String, usize, String)> {
+    let errors = Config::parse(text, "test.yaml", &[]).expect_err(text);
+    let of = |mistake: &leanburn_systems::yaml::Mistake| {
+        (mistake.key.clone(), mistake.position().map_or(0, |(line, _)| line), mistake.help.clone())
+    };
+    errors.mistakes().iter().map(of).collect()
+}
+
+/// The only mistake of the sound configuration with one text in place of another.
+#[track_caller]
+fn mistake(text: &str, other: &str) -> (String, usize, String) {
+    let found = mistakes(&SOUND.replace(text, other));
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0].clone()
+}
+
+#[test]
+fn every_mistake_has_its_key_and_its_line() {
+    Config::parse(SOUND, "test.yaml", &[]).unwrap();
+    let at = |(key, line, _): (String, usize, String)| (key, line);
+    let (key, line, help) = mistake("  labels: {}\n", "");
+    assert_eq!((key.as_str(), line), ("data.labels", 1));
+    assert!(help.contains("class_maps") && help.contains("`labels: {}`"), "{help}");
+    let (key, line, help) = mistake("num_classes: 3", "num_classes: 4");
+    assert_eq!((key.as_str(), line), ("segmentation.num_classes", 5));
+    assert!(help.contains("write 3"), "{help}");
+    assert_eq!(at(mistake("num_classes: 3", "num_classes: 1")), ("segmentation.num_classes".into(), 5));
+    assert_eq!(at(mistake("  num_classes: 3\n", "")), ("segmentation.num_classes".into(), 4));
+    assert_eq!(at(mistake("[4, 8]", "[4]")), ("segmentation.channels".into(), 6));
+    let below = |key: &str, value: &str| at(mistake("[4, 8]\n", &format!("[4, 8]\n  {key}: {value}\n")));
+    for (key, value) in [
+        ("strides", "[2, 2]"),
+        ("strides", "[0]"),
+        ("kernel_size", "2"),
+        ("up_kernel_size", "4"),
+        ("num_res_units", "99"),
+        ("act", "tanh"),
+        ("norm", "layer"),
+        ("dropout", "1"),
+        ("classes", "3"),
+    ] {
+        assert_eq!(below(key, value), (format!("segmentation.{key}"), 7), "{key}: {value}");
+    }
+    for (key, value) in [("lambda_dice", "-1"), ("smooth_dr", "0"), ("squared_pred", "2")] {
+        let found = below("training", &format!("{{{key}: {value}}}"));
+        assert_eq!(found, (format!("segmentation.training.{key}"), 7), "{key}: {value}");
+    }
+    let found = below("training", "{lambda_ce: 0, lambda_dice: 0}");
+    assert_eq!(found, ("segmentation.training.lambda_dice".into(), 7));
+}
+
+#[test]
+fn every_key_is_read_and_written_back() {
+    let keys = "  out_channels: 3\n  strides: [[1, 2, 2]]\n  num_res_units: 2\n  kernel_size: 5\n  up_kernel_size: 1\n  \
+        act: leaky_relu\n  norm: batch\n  dropout: 0.1\n  training: {include_background: false, squared_pred: true, \
+        lambda_dice: 2, lambda_ce: 0.5, smooth_nr: 0, smooth_dr: 1.0e-3}\n";
+    let text = SOUND.replace("  num_classes: 3\n", "") + keys;
+    let config = Config::parse(&text, "test.yaml", &[]).unwrap();
+    assert_eq!(Config::parse(&config.to_yaml(), "again.yaml", &[]).unwrap(), config);
+    let yaml = config.to_yaml();
+    for part in ["lambda_dice: 2", "act: leaky_relu", "norm: batch", "kernel_size: 5", "squared_pred: true"] {
+        assert!(yaml.contains(part), "{part} in {yaml}");
+    }
+}
+
+fn tiny() -> Config {
+    let training = TrainingSection::default()
+        .with_batch_size(2)
+        .with_gradient_accumulation_steps(2)
+        .with_max_steps(24)
+        .with_learning_rate(1e-2)
+        .with_val_interval(8)
+        .with_visualize_interval(24)
+        .with_checkpoint_interval(12);
+    let model = SegmentationSection::new(3, vec![4, 8]).with_num_res_units(1).with_training(training);
+    let data = DataConfig {
+        phantom: Some(PhantomConfig { count: 4, shape: [16, 16, 16], noise: 0.02 }),
+        labels: Some(LabelsConfig::default()),
+        patch_size: Some([8; 3]),
+        num_workers: 1,
+        ..DataConfig::default()
+    };
+    Config::new(model).with_data(data).with_device(DeviceSection::new("flex"))
+}
+
+/// The values of a metric in the records of a phase.
+fn values(records: &[Record], phase: Phase, name: &str) -> Vec<f64> {
+    records
+        .iter()
+        .filter(|record| record.phase == phase)
+        .filter_map(|record| record.values.get(name).copied())
+        .collect()
+}
+
+#[test]
+fn a_model_learns_and_goes_on_where_it_stopped() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let folder = tempfile::tempdir().unwrap();
+    let session = |name: &str| Session::new(tiny()).unwrap().in_folder(folder.path().join(name));
+    let straight = session("straight").run().unwrap();
+    let losses = values(&straight.records, Phase::Train, "dice_ce");
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    assert!(mean(&losses[20..]) < 0.8 * mean(&losses[..4]), "{losses:?}");
+    let dice = values(&straight.records, Phase::Validation, "dice");
+    assert!(dice.last() > dice.first() && *dice.last().unwrap() > 0.3, "{dice:?}");
+    for metric in ["dice_class_1", "dice_class_2", "thresholds_dice"] {
+        let values = values(&straight.records, Phase::Validation, metric);
+        assert!(values.len() == dice.len() && values.iter().all(|dice| (0.0..=1.0).contains(dice)), "{metric}");
+    }
+    assert!(straight.folder.picture(24).is_file());
+
+    session("stopped").stop_after(12).run().unwrap();
+    let resumed = session("stopped").resume(true).run().unwrap();
+    let weights = |path: &Path| fs::read(path).unwrap();
+    assert!(weights(&resumed.folder.weights()) == weights(&straight.folder.weights()), "weights differ");
+    assert_eq!(values(&resumed.records, Phase::Validation, "dice"), dice);
+    assert_eq!(values(&resumed.records, Phase::Train, "dice_ce"), losses);
+}
+
+#[test]
+fn the_planned_peak_is_the_measured_one() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
+    let extent = [32, 32, 48];
+    for (recompute, precision) in [(false, Precision::F32), (true, Precision::F32), (false, Precision::Bf16)] {
+        let mut config = tiny().with_device(DeviceSection::new("flex").with_precision(Some(precision)));
+        config.data.patch_size = Some(extent);
+        if recompute {
+            config.training_mut().recompute = leanburn_systems::Recompute::all();
+        }
+        let space = ConfigSpace::new(&config, "test", Target::Cpu, None, || Ok(extent)).unwrap();
+        let planned = space.record(&space.configured()).unwrap().timeline(&FlexMemory).peak().get();
+        measure(&config, "test", extent, 1).unwrap(); // what is allocated once for all
+        let measured = measure(&config, "test", extent, 1).unwrap().peak.get();
+        let error = 100.0 * (planned as f64 / measured as f64 - 1.0);
+        println!("{recompute} {precision}: planned {planned}, measured {measured}, {error:+.2} %");
+        assert!(error.abs() <= 3.0, "{recompute} {precision}: planned {planned}, measured {measured}, {error:+.2} %");
+    }
+}
