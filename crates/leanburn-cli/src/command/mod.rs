@@ -18,6 +18,7 @@ mod outcome;
 mod plan;
 mod recipes;
 mod reconstruct;
+mod segment;
 mod train;
 mod trained;
 mod window;
@@ -43,6 +44,8 @@ pub enum Command {
     Calibrate,
     /// Reconstruct a volume with a trained autoencoder.
     Reconstruct(reconstruct::Reconstruct),
+    /// Label a volume with a trained model of segmentation.
+    Segment(segment::Segment),
     /// Turn a volume into its latent.
     Encode(codec::Encode),
     /// Turn a latent into a volume.
@@ -79,6 +82,7 @@ impl Command {
             Self::Measure(measure) => measure.run(),
             Self::Calibrate => calibrate::run(),
             Self::Reconstruct(reconstruct) => reconstruct.run(),
+            Self::Segment(segment) => segment.run(),
             Self::Encode(encode) => encode.run(),
             Self::Decode(decode) => decode.run(),
             Self::Calc(calc) => calc.run(),

@@ -1,0 +1,74 @@
+//! `leanburn segment`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use leanburn_data::{Format, LabelMap, Volume, prepare};
+use leanburn_systems::segmentation::Segmenter;
+use leanburn_systems::{SystemError, SystemSection};
+
+use super::trained::{ModelArguments, check_channels, check_output, other_system};
+use super::window::WindowArguments;
+use crate::console::print_line;
+use crate::error::Result;
+use crate::progress::Progress;
+
+/// `leanburn segment`
+#[derive(Debug, Args)]
+pub struct Segment {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// Volume to segment: .nii, .nii.gz, .npy or .safetensors.
+    volume: PathBuf,
+    /// File for the label map, on the volume's own grid: .nii or .nii.gz.
+    out: PathBuf,
+    #[command(flatten)]
+    window: WindowArguments,
+}
+
+impl Segment {
+    pub(super) fn run(self) -> Result<()> {
+        let window = self.window.window()?;
+        check_output(&self.out, [&self.volume, &self.model.weights])?;
+        check_format(&self.out)?;
+        let (config, name, device) = self.model.config()?;
+        let SystemSection::Segmentation(section) = &config.system else {
+            return Err(other_system(&config, name, "segmentation", "only models of segmentation give label maps"));
+        };
+        let segmenter = Segmenter::load(section, &config.context(&name), &self.model.weights, &device)?;
+        let volume = Volume::read(&self.volume)?;
+        check_channels(&self.volume, &volume, section.in_channels)?;
+        let prepared = prepare(volume, &config.data)?.volume;
+        let window = window.unwrap_or_else(|| segmenter.window(&config.data, prepared.extent()));
+        let mut progress = Progress::new("patches", window.count(prepared.extent()) as u64, 0);
+        let logits = segmenter.logits(&prepared, &window, || progress.step(String::new))?;
+        progress.finish();
+        let labels = LabelMap::argmax(&logits.to_original_grid()?)?;
+        labels.write(&self.out)?;
+        print_line(format_args!("{}: {}", self.out.display(), shares(&labels, section.num_classes)))
+    }
+}
+
+/// Rejects the name of a file that does not keep labels on their grid, before anything is computed.
+fn check_format(out: &Path) -> Result<()> {
+    match Format::of(out)? {
+        Format::Nifti { .. } => Ok(()),
+        _ => Err(SystemError::Input {
+            subject: out.display().to_string(),
+            expected: "a name that ends in .nii or .nii.gz".into(),
+            found: "that of a file of arrays".into(),
+            remedy: "write the labels as NIfTI, which keeps their grid".into(),
+        }
+        .into()),
+    }
+}
+
+/// How much of a label map each class but the background has.
+fn shares(labels: &LabelMap, num_classes: usize) -> String {
+    let mut counts = vec![0_u64; num_classes];
+    labels.data().iter().for_each(|label| counts[usize::from(*label)] += 1);
+    let share = |count: u64| 100.0 * count as f64 / labels.data().len() as f64;
+    let texts =
+        counts.into_iter().enumerate().skip(1).map(|(class, count)| format!("class {class} {:.1} %", share(count)));
+    texts.collect::<Vec<_>>().join(", ")
+}
