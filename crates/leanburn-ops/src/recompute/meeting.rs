@@ -17,6 +17,7 @@ pub(super) type Replay = Box<dyn FnOnce(Vec<DispatchTensor>) -> Vec<DispatchTens
 
 /// What a segment saves of one of its tensors.
 #[derive(Clone)]
+#[allow(clippy::large_enum_variant, reason = "a handle of a tensor, large with GPUs built in; a segment has a few")]
 pub(super) enum Saved<B: Backend> {
     /// Has no autodiff at all, stays as it is.
     Plain(DispatchTensor),

@@ -321,7 +321,7 @@ data:
   prefetch: 3
 autoencoder:
   in_channels: 2
-  out_channels: 3
+  out_channels: 2
   num_channels: [8, 16]
   latent_channels: 4
   num_res_blocks: [1, 3]
