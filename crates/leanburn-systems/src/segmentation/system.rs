@@ -194,7 +194,7 @@ impl SegmentationSection {
                 "segmentation.num_classes",
                 &format!("{labelled}, the classes of `data.labels` with the background"),
                 self.num_classes,
-                &format!("write {labelled}, or change `data.labels`"),
+                format!("write {labelled}, or change `data.labels`"),
             ),
         }
         validation.errors()
