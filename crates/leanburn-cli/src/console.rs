@@ -10,7 +10,7 @@ use crate::error::{CommandError, Result};
 ///
 /// # Errors
 ///
-/// [`CommandError::Write`] if the line is lost, as on a full disk.
+/// An error of writing if the line is lost, as on a full disk.
 pub fn print_line(line: impl Display) -> Result<()> {
     match writeln!(stdout(), "{line}") {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -41,7 +41,7 @@ const LARGEST_ALLOCATION: f64 = 0.25;
 ///
 /// # Errors
 ///
-/// [`SystemError::Device`] for a name that is unknown.
+/// [`SystemError::Device`](crate::SystemError::Device) for a name that is unknown.
 pub fn memory_of(device_name: &str) -> Result<(Target, &'static dyn MemoryModel)> {
     let target = if is_cpu(device_name)? { Target::Cpu } else { Target::Gpu };
     Ok((target, memory_of_target(target)))
@@ -75,7 +75,7 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// [`SystemError::Device`] for a name that is unknown.
+    /// [`SystemError::Device`](crate::SystemError::Device) for a name that is unknown.
     pub fn on(mut self, device_name: &str) -> Result<Self> {
         if self.gpu.is_some() || is_cpu(device_name)? {
             return Ok(self);

@@ -65,7 +65,7 @@ impl Plane {
     }
 }
 
-/// Configuration of [`Lpips`].
+/// Configuration of [`Lpips`](super::Lpips).
 ///
 /// # Example
 ///

@@ -6,7 +6,7 @@ use leanburn_common::{Validation, ValidationError};
 use crate::models::shape_error::ShapeError;
 use crate::validation::Rules;
 
-/// Configuration of [`AutoencoderKl`], the options of MONAI's `AutoencoderKL`.
+/// Configuration of [`AutoencoderKl`](super::AutoencoderKl), the options of MONAI's `AutoencoderKL`.
 ///
 /// # Example
 ///

@@ -5,7 +5,7 @@ use leanburn_common::{Validation, ValidationError};
 
 use crate::validation::Rules;
 
-/// Configuration of [`Cnn3dLstm`].
+/// Configuration of [`Cnn3dLstm`](super::Cnn3dLstm).
 ///
 /// # Example
 ///

@@ -5,7 +5,7 @@ use leanburn_common::{Validation, ValidationError};
 
 use crate::validation::Rules;
 
-/// Configuration of [`ConvLstm`].
+/// Configuration of [`ConvLstm`](super::ConvLstm).
 ///
 /// # Example
 ///

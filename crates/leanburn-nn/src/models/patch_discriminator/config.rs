@@ -10,7 +10,7 @@ use crate::validation::{MAX_LEVELS, Rules};
 /// The largest kernel that makes sense.
 const MAX_KERNEL_SIZE: usize = 32;
 
-/// Configuration of [`PatchDiscriminator`], the options of MONAI's.
+/// Configuration of [`PatchDiscriminator`](super::PatchDiscriminator), the options of MONAI's.
 ///
 /// # Example
 ///

@@ -7,7 +7,7 @@ use crate::blocks::VectorQuantizerConfig;
 use crate::models::shape_error::ShapeError;
 use crate::validation::Rules;
 
-/// Configuration of [`Vae3d`].
+/// Configuration of [`Vae3d`](super::Vae3d).
 ///
 /// # Example
 ///

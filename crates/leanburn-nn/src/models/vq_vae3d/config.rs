@@ -7,7 +7,7 @@ use crate::blocks::VectorQuantizerConfig;
 use crate::models::shape_error::ShapeError;
 use crate::validation::Rules;
 
-/// Configuration of [`VqVae3d`], the options of MONAI's `VQVAE` without dropout.
+/// Configuration of [`VqVae3d`](super::VqVae3d), the options of MONAI's `VQVAE` without dropout.
 ///
 /// # Example
 ///
