@@ -48,7 +48,7 @@
 //!
 //! let model = AutoencoderSection::new(vec![32, 64, 64]);
 //! let data = DataConfig { voxel_size: Some([128, 128, 64]), paths: vec!["scans".into()], ..DataConfig::default() };
-//! let config = Config::new(model).with_data(data);
+//! let config = SystemConfig::new(model).with_data(data);
 //! let plan = config.plan(&Planner::card("rtx-4090")?)?;
 //! assert_eq!(plan.fits(), Some(true));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -77,7 +77,8 @@ pub use leanburn_plan as plan;
 pub use leanburn_systems as systems;
 pub use leanburn_train as train;
 
-/// What a program that trains a model needs; goes together with `burn::prelude`.
+/// What a program that trains a model needs; goes together with `burn::prelude`, whose `Config` is a trait: that of a system
+/// is `SystemConfig` here.
 pub mod prelude {
     pub use crate::common::{Bytes, ValidationError};
     pub use crate::data::{
@@ -94,8 +95,8 @@ pub mod prelude {
         Space, Target, Timeline, Variant, frontier, record,
     };
     pub use crate::systems::{
-        AutoencoderSection, Config, DeviceSection, ForecasterSection, Observed, Observer, OnOutOfMemory, Outcome,
-        Recompute, Session, SystemError, TrainingSection, Vae3dSection, VqVaeSection,
+        AutoencoderSection, Config as SystemConfig, DeviceSection, ForecasterSection, Observed, Observer,
+        OnOutOfMemory, Outcome, Recompute, Session, SystemError, TrainingSection, Vae3dSection, VqVaeSection,
     };
     pub use crate::train::planning::{Planner, StepPlan, StepSetup};
     pub use crate::train::{

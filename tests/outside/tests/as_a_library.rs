@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use leanburn::burn::nn::conv::{Conv3d, Conv3dConfig};
-use leanburn::burn::{self, nn::PaddingConfig3d, prelude::*, tensor::activation::silu};
+use leanburn::burn::{nn::PaddingConfig3d, prelude::*, tensor::activation::silu};
 use leanburn::prelude::*;
 use leanburn::train::planning::measure;
 
@@ -12,11 +12,11 @@ use leanburn::train::planning::measure;
 static HEAP: CountingAllocator = CountingAllocator;
 
 /// A small autoencoder on synthetic heads.
-fn config() -> Config {
+fn config() -> SystemConfig {
     let training = TrainingSection::default().with_max_steps(6).with_checkpoint_interval(2).with_visualize_interval(0);
     let model = AutoencoderSection::new(vec![4, 8]).with_norm_num_groups(2).with_training(training.with_batch_size(4));
     let phantom = PhantomConfig { count: 4, shape: [16; 3], ..PhantomConfig::default() };
-    Config::new(model).with_data(DataConfig { phantom: Some(phantom), patch_size: Some([16; 3]), ..DataConfig::default() })
+    SystemConfig::new(model).with_data(DataConfig { phantom: Some(phantom), patch_size: Some([16; 3]), ..DataConfig::default() })
 }
 
 #[derive(Default)]
