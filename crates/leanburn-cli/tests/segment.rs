@@ -92,7 +92,7 @@ fn bad_inputs_are_named_and_nothing_is_written() {
     let other = "autoencoder/weights.safetensors";
     for (arguments, parts) in [
         ([WEIGHTS, "none.nii", "out.nii"], ["none.nii", "not found"]),
-        ([WEIGHTS, "cut.nii", "out.nii"], ["cut.nii", "cut short or damaged"]),
+        ([WEIGHTS, "cut.nii", "out.nii"], ["cut.nii", "found at most 500"]),
         ([WEIGHTS, "two.nii", "out.nii"], ["two.nii", "found 2"]),
         ([WEIGHTS, "in.nii", "out.npy"], ["out.npy", ".nii.gz"]),
         ([WEIGHTS, "in.nii", "in.nii"], ["in.nii", "an input"]),
