@@ -6,7 +6,7 @@
 
 A change that is to leave behaviour alone leaves all of it alone, bit for bit, on the processor that the file names; on another
 processor losses are compared to within 1e-3. The recipes for graphics cards run here on small synthetic volumes, on the CPU.
-Takes two minutes on two cores in a release build. Exit code 1 if anything differs.
+Takes four minutes on two cores in a release build. Exit code 1 if anything differs.
 """
 
 import json

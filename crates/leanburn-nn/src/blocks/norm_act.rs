@@ -92,7 +92,7 @@ impl NormActConfig {
 ///
 /// # Memory
 ///
-/// Held for backward, alone or with the convolution: the input. A norm over the batch or dropout stands apart from the
+/// Saved for backward, alone or with the convolution: the input. A norm over the batch or dropout stands apart from the
 /// convolution: then the activation's input is held too.
 #[derive(Module, Debug)]
 pub struct NormAct {
