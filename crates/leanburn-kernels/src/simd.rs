@@ -1,6 +1,6 @@
 //! The instruction set, and what every kernel needs of it.
 
-use pulp::{Arch, Simd};
+use pulp::{Arch, Simd, WithSimd};
 
 /// The best instruction set of this machine: AVX-512, AVX2 with FMA, NEON, or plain code.
 pub fn best() -> Arch {
@@ -17,6 +17,27 @@ pub fn available() -> Vec<Arch> {
     #[cfg(target_arch = "aarch64")]
     available.push(Arch::new());
     available
+}
+
+/// Runs a register tile as a function of its own.
+///
+/// A kernel has dozens of tiles, one for each size. Inlined into one function, its compilation takes minutes (the passes
+/// over loops are worse than linear); apart, seconds. The call costs nothing beside the loop of a tile.
+#[inline(never)]
+pub(crate) fn apart<S: Simd, R>(simd: S, tile: impl FnOnce() -> R) -> R {
+    simd.vectorize(Tile(tile))
+}
+
+/// What [`apart`] runs.
+struct Tile<F>(F);
+
+impl<R, F: FnOnce() -> R> WithSimd for Tile<F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> R {
+        (self.0)()
+    }
 }
 
 /// Loads a vector from `source`.
@@ -70,8 +91,6 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 
 #[cfg(test)]
 mod tests {
-    use pulp::WithSimd;
-
     use super::*;
 
     /// Applies `exp` to every value of a slice.

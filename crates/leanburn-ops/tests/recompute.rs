@@ -156,7 +156,6 @@ fn a_captured_tensor_without_a_gradient_is_a_constant() {
 }
 
 #[test]
-#[ignore = "open defect: integers handed to a recomputed segment under autodiff panic in Burn's dispatch"]
 fn integer_inputs_go_through_without_a_gradient() {
     let device = device();
     let layer: Linear = LinearConfig::new(3, 3).init(&device);

@@ -8,8 +8,9 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::ops::NodeGuard;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, Dispatch, DispatchAutodiffContext, DispatchTensor};
+use burn::backend::{Backend, Dispatch, DispatchTensor};
 
+use super::segment::has_autodiff;
 use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
 
 /// The second run: from the segment's tensors (inputs, then parameters) to its outputs.
@@ -35,7 +36,7 @@ impl<B: Backend> Saved<B> {
     where
         DispatchTensor: Reachable<B, C>,
     {
-        let is_leaf = tensor.autodiff != DispatchAutodiffContext::Disabled && Dispatch::float_is_require_grad(&tensor);
+        let is_leaf = has_autodiff(&tensor) && Dispatch::float_is_require_grad(&tensor);
         match lower::<B, C>(&tensor) {
             None => (Self::Plain(tensor), None),
             Some(tensor) if !tensor.is_tracked() => (Self::Constant(tensor.into_primitive()), None),

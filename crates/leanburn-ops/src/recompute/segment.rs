@@ -24,9 +24,14 @@ use super::step::step;
 use super::steps::{Gate, Hub, Output};
 use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
 
-/// Whether gradients flow through the tensor.
+/// Whether gradients flow through the tensor. Burn asks this of float tensors alone, and panics for integers.
 pub(super) fn is_tracked(tensor: &DispatchTensor) -> bool {
-    tensor.autodiff != DispatchAutodiffContext::Disabled && Dispatch::is_tracked(tensor)
+    has_autodiff(tensor) && Dispatch::is_tracked(tensor)
+}
+
+/// Whether it is a float tensor under autodiff.
+pub(super) fn has_autodiff(tensor: &DispatchTensor) -> bool {
+    tensor.autodiff != DispatchAutodiffContext::Disabled && tensor.dtype().is_float()
 }
 
 /// Runs the segment without a graph and registers its steps; gives its outputs.

@@ -6,7 +6,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::simd::{load, store};
+use crate::simd::{apart, load, store};
 
 /// Positions are computed in whole vectors; no vector is longer than this.
 pub(crate) const LANES: usize = 16;
@@ -177,19 +177,19 @@ impl TapSums<'_> {
             vector += unsafe {
                 match end - vector {
                     rest if rest >= VECTORS && !(VECTORS == 3 && rest == 4) => {
-                        self.tile::<S, CHANNELS, VECTORS>(simd, position);
+                        apart(simd, #[inline(always)] || self.tile::<S, CHANNELS, VECTORS>(simd, position));
                         VECTORS
                     }
                     4.. if VECTORS > 4 => {
-                        self.tile::<S, CHANNELS, 4>(simd, position);
+                        apart(simd, #[inline(always)] || self.tile::<S, CHANNELS, 4>(simd, position));
                         4
                     }
                     2.. if VECTORS > 2 => {
-                        self.tile::<S, CHANNELS, 2>(simd, position);
+                        apart(simd, #[inline(always)] || self.tile::<S, CHANNELS, 2>(simd, position));
                         2
                     }
                     _ => {
-                        self.tile::<S, CHANNELS, 1>(simd, position);
+                        apart(simd, #[inline(always)] || self.tile::<S, CHANNELS, 1>(simd, position));
                         1
                     }
                 }

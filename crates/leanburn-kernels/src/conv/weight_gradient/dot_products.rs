@@ -8,7 +8,7 @@ use std::array::from_fn;
 
 use pulp::{Simd, WithSimd};
 
-use crate::simd::{load, store};
+use crate::simd::{apart, load, store};
 
 /// Rows of the largest tile.
 const MOST_ROWS: usize = 6;
@@ -167,12 +167,12 @@ impl DotProducts<'_> {
         // SAFETY: as the caller says.
         unsafe {
             match rows {
-                1 => self.add_tile::<S, 1, COLUMNS>(simd, row, column, sums),
-                2 => self.add_tile::<S, 2, COLUMNS>(simd, row, column, sums),
-                3 => self.add_tile::<S, 3, COLUMNS>(simd, row, column, sums),
-                4 => self.add_tile::<S, 4, COLUMNS>(simd, row, column, sums),
-                5 => self.add_tile::<S, 5, COLUMNS>(simd, row, column, sums),
-                _ => self.add_tile::<S, 6, COLUMNS>(simd, row, column, sums),
+                1 => apart(simd, #[inline(always)] || self.add_tile::<S, 1, COLUMNS>(simd, row, column, sums)),
+                2 => apart(simd, #[inline(always)] || self.add_tile::<S, 2, COLUMNS>(simd, row, column, sums)),
+                3 => apart(simd, #[inline(always)] || self.add_tile::<S, 3, COLUMNS>(simd, row, column, sums)),
+                4 => apart(simd, #[inline(always)] || self.add_tile::<S, 4, COLUMNS>(simd, row, column, sums)),
+                5 => apart(simd, #[inline(always)] || self.add_tile::<S, 5, COLUMNS>(simd, row, column, sums)),
+                _ => apart(simd, #[inline(always)] || self.add_tile::<S, 6, COLUMNS>(simd, row, column, sums)),
             }
         }
     }
