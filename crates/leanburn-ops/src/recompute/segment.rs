@@ -16,8 +16,8 @@
 use std::sync::{Arc, Mutex};
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{Backend, Dispatch, DispatchAutodiffContext, DispatchTensor, TensorMetadata};
-use burn::tensor::FloatDType;
+use burn::backend::{Backend, DispatchAutodiffContext, DispatchTensor, TensorMetadata};
+use burn::tensor::{FloatDType, Tensor};
 
 use super::meeting::{Meeting, Place, Replay, Saved};
 use super::step::step;
@@ -26,7 +26,8 @@ use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
 
 /// Whether gradients flow through the tensor.
 pub(super) fn is_tracked(tensor: &DispatchTensor) -> bool {
-    tensor.autodiff != DispatchAutodiffContext::Disabled && Dispatch::is_tracked(tensor)
+    let under_autodiff = tensor.autodiff != DispatchAutodiffContext::Disabled && tensor.dtype().is_float();
+    under_autodiff && Tensor::<1>::from_dispatch(tensor.clone()).is_tracked() // whatever its rank is
 }
 
 /// Runs the segment without a graph and registers its steps; gives its outputs.
