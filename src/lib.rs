@@ -105,3 +105,24 @@ pub mod prelude {
         ScheduleKind, StepReport, TrainError, Trainer, TrainerConfig, Workload, record_step, volumes,
     };
 }
+
+/// Every snippet of the README and of the docs.
+#[cfg(doctest)]
+mod snippets {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/DESIGN.md")]
+    struct Design;
+    #[doc = include_str!("../docs/calc.md")]
+    struct Calc;
+    #[doc = include_str!("../docs/cards.md")]
+    struct Cards;
+    #[doc = include_str!("../docs/configuration.md")]
+    struct Configuration;
+    #[doc = include_str!("../docs/devices.md")]
+    struct Devices;
+    #[doc = include_str!("../docs/memory-savers.md")]
+    struct MemorySavers;
+    #[doc = include_str!("../docs/planner.md")]
+    struct Planner;
+}

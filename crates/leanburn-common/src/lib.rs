@@ -10,3 +10,7 @@ mod validation;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use validation::{Validation, ValidationError, panic_if_invalid};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

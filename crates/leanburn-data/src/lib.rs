@@ -46,3 +46,7 @@ pub use sampling::SlidingWindow;
 pub use sequences::{Advection, AdvectionConfig, Flow, Sequence, SequenceConfig, SequenceDataset, Window, WindowBatch};
 pub use synthetic::{PhantomConfig, RadarConfig, phantom, phantom_labels, radar};
 pub use volumes::{Affine, Intensity, LabelMap, Normalize, Orientation, Volume};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

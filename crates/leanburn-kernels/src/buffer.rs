@@ -6,11 +6,15 @@ use crate::Element;
 #[cfg(target_os = "linux")]
 const LARGE: usize = 4 << 20;
 
+/// Whether buffers are filled before they are written: in this crate's tests, and in those that ask for the feature
+/// `filled-buffers`. Not where `LEANBURN_UNFILLED` is set: valgrind sees for itself what is not written.
+const FILLED: bool = cfg!(any(test, feature = "filled-buffers"));
+
 /// A vector of `len` elements that `fill` writes.
 ///
 /// The memory is not cleared before, and on Linux it is asked for in large pages: clearing small ones on first touch
-/// would take longer than many a kernel. A debug build fills it with ones, which are no number in any element, so that a
-/// test sees what a kernel leaves out.
+/// would take longer than many a kernel. In tests it is filled with ones ([`FILLED`]), which are no number in any element, so
+/// that a test sees what a kernel leaves out.
 ///
 /// # Safety
 ///
@@ -18,7 +22,7 @@ const LARGE: usize = 4 << 20;
 pub(crate) unsafe fn filled<E: Element>(len: usize, fill: impl FnOnce(&mut [E])) -> Vec<E> {
     let mut values: Vec<E> = Vec::with_capacity(len);
     advise_large_pages(values.as_mut_ptr().cast(), len * size_of::<E>());
-    if cfg!(debug_assertions) {
+    if FILLED && std::env::var_os("LEANBURN_UNFILLED").is_none() {
         // SAFETY: the memory is the vector's own, and large enough.
         unsafe { values.as_mut_ptr().write_bytes(0xff, len) };
     }
@@ -61,9 +65,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg(debug_assertions)]
     fn what_is_left_out_is_seen() {
-        // SAFETY: in a debug build the buffer is filled before.
+        // SAFETY: in a test the buffer is filled before.
         let values = unsafe { filled(2, |values: &mut [f32]| values[0] = 1.0) };
         assert!(values[0] == 1.0 && values[1].is_nan());
     }

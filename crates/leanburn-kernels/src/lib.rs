@@ -23,3 +23,7 @@ pub mod simd;
 pub use activation::Activation;
 pub use element::Element;
 pub use heap::keep_freed_memory;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

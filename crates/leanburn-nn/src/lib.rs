@@ -22,3 +22,7 @@ mod validation;
 pub mod weights;
 
 pub use leanburn_ops::numerics;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

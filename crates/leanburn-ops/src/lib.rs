@@ -41,3 +41,7 @@ pub use operations::upsample_conv3d::upsample_conv3d;
 pub use products::{WrongProducts, check_products};
 pub use recompute::{Tensors, recompute};
 pub use residency::{Residency, ResidencyPolicy, ResidencyRule};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

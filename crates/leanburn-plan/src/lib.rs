@@ -36,3 +36,7 @@ pub use recording::{RecordError, Recording, Target, record};
 pub use search::{Plans, frontier};
 pub use space::{Class, Space, Variant, splits};
 pub use timeline::{Block, Cause, Moment, Phase, Timeline, bound};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

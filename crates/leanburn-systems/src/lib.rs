@@ -84,3 +84,7 @@ pub use system::{FlatKey, ModelChange, NamedSize, System};
 pub use table::{SystemSection, guides, recipes};
 pub use vae3d::{Vae3dObjectiveSection, Vae3dSection, VaeType};
 pub use vq_vae::VqVaeSection;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -60,3 +60,7 @@ pub use trainer_config::TrainerConfig;
 pub use vae::VaeWorkload;
 pub use vq_vae::VqVaeWorkload;
 pub use workload::{Losses, Moment, Workload};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,7 +3,6 @@
 use super::batch::Sample;
 use super::config::{DataConfig, LabelsConfig};
 use super::dataset::Dataset;
-use crate::metrics::best_two_thresholds;
 use crate::synthetic::PhantomConfig;
 use crate::synthetic::RadarConfig;
 use crate::volumes::affine::IDENTITY;
@@ -284,23 +283,4 @@ fn progress_counts_every_volume() {
     Dataset::open_with(&config, 0, |p| seen.push((p.done, p.total, p.name.to_string()))).unwrap();
     assert_eq!(seen.len(), 5);
     assert_eq!(seen[4], (5, 5, "phantom 4".to_string()));
-}
-
-#[test]
-fn the_template_has_the_labels_and_thresholds_of_numpy() {
-    // numpy: labels = argmax([255 - gm - wm, gm, wm]) of [:, 186:], and the best of all pairs of 8-bit thresholds.
-    let template = |name: &str| PathBuf::from(format!("../../data/mni152_2009a_{name}_1mm.nii.gz"));
-    let labels = LabelsConfig { class_maps: vec![template("gm"), template("wm")], ..LabelsConfig::default() };
-    let config = DataConfig {
-        paths: vec![template("t1")],
-        labels: Some(labels),
-        patch_size: Some([16; 3]),
-        ..DataConfig::default()
-    };
-    let part = Dataset::open(&config, 1).unwrap().held_out(0).unwrap();
-    let labels = part.labels.unwrap();
-    let count = |class: u8| labels.data().iter().filter(|label| **label == class).count();
-    assert_eq!([0, 1, 2].map(count), [1_681_225, 50_500, 18_226]);
-    let best = best_two_thresholds(part.volume.data(), labels.data()).unwrap();
-    assert!((best.mean - 0.966_779_639_443_373_4).abs() < 1e-12, "{best:?}");
 }

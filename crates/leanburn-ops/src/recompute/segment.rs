@@ -16,8 +16,8 @@
 use std::sync::{Arc, Mutex};
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{Backend, Dispatch, DispatchAutodiffContext, DispatchTensor, TensorMetadata};
-use burn::tensor::FloatDType;
+use burn::backend::{Backend, DispatchAutodiffContext, DispatchTensor, TensorMetadata};
+use burn::tensor::{FloatDType, Tensor};
 
 use super::meeting::{Meeting, Place, Replay, Saved};
 use super::step::step;
@@ -26,7 +26,7 @@ use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
 
 /// Whether gradients flow through the tensor. Burn asks this of float tensors alone, and panics for integers.
 pub(super) fn is_tracked(tensor: &DispatchTensor) -> bool {
-    has_autodiff(tensor) && Dispatch::is_tracked(tensor)
+    has_autodiff(tensor) && Tensor::<1>::from_dispatch(tensor.clone()).is_tracked() // whatever its rank is
 }
 
 /// Whether it is a float tensor under autodiff.

@@ -34,22 +34,22 @@ impl System for AutoencoderSection {
         Recipe {
             name: "mni152-autoencoder",
             about: "a small autoencoder on one public brain scan: minutes on a CPU",
-            text: include_str!("../../../../configs/mni152-autoencoder.yaml"),
+            text: include_str!("../../recipes/mni152-autoencoder.yaml"),
         },
         Recipe {
             name: "autoencoder-24gb",
             about: "256x256x64 volumes on a 24 GB card: every memory saver on",
-            text: include_str!("../../../../configs/autoencoder-24gb.yaml"),
+            text: include_str!("../../recipes/autoencoder-24gb.yaml"),
         },
         Recipe {
             name: "autoencoder-32gb",
             about: "256x256x64 volumes on a 32 GB card: wider, with a perceptual loss",
-            text: include_str!("../../../../configs/autoencoder-32gb.yaml"),
+            text: include_str!("../../recipes/autoencoder-32gb.yaml"),
         },
         Recipe {
             name: "autoencoder-40gb",
             about: "256x256x64 volumes on a card of 40 GB or more: the best quality",
-            text: include_str!("../../../../configs/autoencoder-40gb.yaml"),
+            text: include_str!("../../recipes/autoencoder-40gb.yaml"),
         },
     ];
     const PICTURE: PictureLabel = PictureLabel {

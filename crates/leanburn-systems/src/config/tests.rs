@@ -608,7 +608,7 @@ proptest::proptest! {
 
 #[test]
 fn every_key_is_documented() {
-    let documentation = include_str!("../../../../docs/configuration.md");
+    let documentation = include_str!("../../docs/configuration.md");
     let everything = "data: {phantom: {count: 1}}\nautoencoder: {num_channels: [32], training: {discriminator: {}}}\n";
     let yaml = parse(everything).unwrap().to_yaml() + &other_systems().map(|config| config.to_yaml()).concat();
     let keys = yaml.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").split_once(':'));

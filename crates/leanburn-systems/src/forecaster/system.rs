@@ -43,7 +43,7 @@ impl System for ForecasterSection {
     const RECIPES: &'static [Recipe] = &[Recipe {
         name: "convlstm-advection",
         about: "a forecaster of fields that a flow carries along: minutes on a CPU",
-        text: include_str!("../../../../configs/convlstm-advection.yaml"),
+        text: include_str!("../../recipes/convlstm-advection.yaml"),
     }];
     const PICTURE: PictureLabel = PictureLabel {
         name: "forecast",

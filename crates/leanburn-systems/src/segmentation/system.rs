@@ -43,7 +43,7 @@ impl System for SegmentationSection {
     const RECIPES: &'static [Recipe] = &[Recipe {
         name: "mni152-segmentation",
         about: "a small residual U-Net learns grey and white matter of a real brain scan: minutes on a CPU",
-        text: include_str!("../../../../configs/mni152-segmentation.yaml"),
+        text: include_str!("../../recipes/mni152-segmentation.yaml"),
     }];
     const PICTURE: PictureLabel = PictureLabel {
         name: "segmentation",

@@ -34,7 +34,7 @@ impl System for Vae3dSection {
     const RECIPES: &'static [Recipe] = &[Recipe {
         name: "radar-vae",
         about: "a small autoencoder of synthetic radar scenes, gradients accumulated: minutes on a CPU",
-        text: include_str!("../../../../configs/radar-vae.yaml"),
+        text: include_str!("../../recipes/radar-vae.yaml"),
     }];
     const PICTURE: PictureLabel = PictureLabel {
         name: "reconstruction",

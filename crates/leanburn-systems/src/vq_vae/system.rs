@@ -33,7 +33,7 @@ impl System for VqVaeSection {
     const RECIPES: &'static [Recipe] = &[Recipe {
         name: "vqvae",
         about: "a discrete autoencoder and its codebook on synthetic scans: minutes on a CPU",
-        text: include_str!("../../../../configs/vqvae.yaml"),
+        text: include_str!("../../recipes/vqvae.yaml"),
     }];
     const PICTURE: PictureLabel = PictureLabel {
         name: "reconstruction",

@@ -222,7 +222,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 40 } else { 1000 }))]
+        #![proptest_config(ProptestConfig::with_cases(40))]
 
         #[test]
         fn every_shape_agrees_with_the_definition(
