@@ -4,8 +4,14 @@ use std::fmt::Debug;
 
 use half::{bf16, f16};
 
+use crate::kernels::{self, Kernels};
+
 /// A stored value: float32, or half precision that is widened before any arithmetic.
 pub trait Element: Copy + Debug + Default + PartialEq + Send + Sync + 'static {
+    /// The kernels that compute with it.
+    #[doc(hidden)]
+    fn kernels() -> &'static Kernels<Self>;
+
     /// The value in float32, exactly.
     fn to_f32(self) -> f32;
 
@@ -40,6 +46,10 @@ pub trait Element: Copy + Debug + Default + PartialEq + Send + Sync + 'static {
 }
 
 impl Element for f32 {
+    fn kernels() -> &'static Kernels<Self> {
+        &kernels::OF_F32
+    }
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
@@ -72,6 +82,10 @@ impl Element for f32 {
 }
 
 impl Element for bf16 {
+    fn kernels() -> &'static Kernels<Self> {
+        &kernels::OF_BF16
+    }
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -88,6 +102,10 @@ impl Element for bf16 {
 }
 
 impl Element for f16 {
+    fn kernels() -> &'static Kernels<Self> {
+        &kernels::OF_F16
+    }
+
     /// Written without branches, so that loops over it become vector code.
     #[inline(always)]
     fn to_f32(self) -> f32 {

@@ -14,6 +14,7 @@ mod buffer;
 pub mod conv;
 pub mod element;
 mod heap;
+mod kernels;
 pub mod max_pool;
 pub mod norm;
 mod parallel;

@@ -57,11 +57,11 @@ const TASK: usize = 1 << 14;
 /// # Ok::<(), leanburn_kernels::axis_map::AxisMapError>(())
 /// ```
 pub fn resample<E: Element>(items: usize, maps: [&AxisMap; 3], input: &[E], output: &mut [E]) {
-    resample_on(simd::best(), items, maps, input, output);
+    (E::kernels().resample)(simd::best(), items, maps, input, output);
 }
 
 /// [`resample`] with a given instruction set.
-fn resample_on<E: Element>(arch: Arch, items: usize, maps: [&AxisMap; 3], input: &[E], output: &mut [E]) {
+pub(crate) fn resample_on<E: Element>(arch: Arch, items: usize, maps: [&AxisMap; 3], input: &[E], output: &mut [E]) {
     let volume = maps.iter().map(|map| map.input_len()).product::<usize>();
     let [depth, height, width] = maps.map(AxisMap::output_len);
     assert_eq!(input.len(), items * volume, "the input is [items, depth, height, width] of the maps");

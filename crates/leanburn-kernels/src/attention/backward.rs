@@ -60,11 +60,11 @@ pub fn backward<E: Element>(
     gradient: &[E],
     gradients: Gradients<'_, E>,
 ) {
-    backward_on(simd::best(), shape, attended, gradient, gradients);
+    (E::kernels().attention_backward)(simd::best(), shape, attended, gradient, gradients);
 }
 
 /// [`backward`] on one instruction set.
-pub(super) fn backward_on<E: Element>(
+pub(crate) fn backward_on<E: Element>(
     arch: Arch,
     shape: &AttentionShape,
     attended: Attended<'_, E>,

@@ -38,11 +38,11 @@ use crate::simd::{self, load, store};
 ///
 /// When an extent is zero or a slice has another length than the shape says.
 pub fn forward<E: Element>(shape: &AttentionShape, query: &[E], key: &[E], value: &[E], output: &mut [E]) -> Vec<f32> {
-    forward_on(simd::best(), shape, query, key, value, output)
+    (E::kernels().attention)(simd::best(), shape, query, key, value, output)
 }
 
 /// [`forward`] on one instruction set.
-pub(super) fn forward_on<E: Element>(
+pub(crate) fn forward_on<E: Element>(
     arch: Arch,
     shape: &AttentionShape,
     query: &[E],

@@ -15,7 +15,9 @@ mod query_gradient;
 mod score;
 mod shape;
 
+pub(crate) use backward::backward_on;
 pub use backward::{Attended, Gradients, backward, backward_workspace};
+pub(crate) use forward::forward_on;
 pub use forward::{forward, forward_workspace};
 pub use shape::AttentionShape;
 

@@ -28,11 +28,17 @@ const CHUNK: usize = 1024;
 ///
 /// If `gradient` is not a whole number of `batch_size * channels` rows, or `target` not one value per channel.
 pub fn bias_gradient<E: Element>(batch_size: usize, channels: usize, gradient: &[E], target: &mut [f32]) {
-    bias_gradient_on(simd::best(), batch_size, channels, gradient, target);
+    (E::kernels().conv_bias_gradient)(simd::best(), batch_size, channels, gradient, target);
 }
 
 /// [`bias_gradient`] by these instructions.
-fn bias_gradient_on<E: Element>(arch: Arch, batch_size: usize, channels: usize, gradient: &[E], target: &mut [f32]) {
+pub(crate) fn bias_gradient_on<E: Element>(
+    arch: Arch,
+    batch_size: usize,
+    channels: usize,
+    gradient: &[E],
+    target: &mut [f32],
+) {
     assert_eq!(target.len(), channels, "target: [channels]");
     let rows = batch_size * channels;
     assert!(

@@ -23,7 +23,7 @@ use crate::{Element, simd};
 ///
 /// As [`forward`](super::forward).
 pub fn data_gradient<E: Element>(shape: &ConvShape, gradient: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-    data_gradient_on(simd::best(), shape, gradient, weight, output);
+    (E::kernels().conv_data_gradient)(simd::best(), shape, gradient, weight, output);
 }
 
 /// [`data_gradient`] on a given instruction set.

@@ -29,7 +29,7 @@ use crate::{Element, simd};
 ///
 /// If a slice has another length than `shape` says, or the channels are no multiple of the groups.
 pub fn forward<E: Element>(shape: &ConvShape, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-    forward_on(simd::best(), shape, input, weight, output);
+    (E::kernels().conv)(simd::best(), shape, input, weight, output);
 }
 
 /// [`forward`] on a given instruction set.

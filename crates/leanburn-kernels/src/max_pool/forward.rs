@@ -43,11 +43,11 @@ const TASK: usize = 1 << 14;
 /// # Ok::<(), leanburn_kernels::axis_map::AxisMapError>(())
 /// ```
 pub fn max_pool<E: Element>(windows: &PoolWindows, input: &[E], output: &mut [E]) {
-    max_pool_on(simd::best(), windows, input, output);
+    (E::kernels().max_pool)(simd::best(), windows, input, output);
 }
 
 /// [`max_pool`] with a given instruction set.
-pub(super) fn max_pool_on<E: Element>(arch: Arch, windows: &PoolWindows, input: &[E], output: &mut [E]) {
+pub(crate) fn max_pool_on<E: Element>(arch: Arch, windows: &PoolWindows, input: &[E], output: &mut [E]) {
     let volume = windows.input().iter().product::<usize>();
     let [depth, height, width] = windows.output();
     assert_eq!(input.len(), windows.items() * volume, "the input is [items, depth, height, width] of the windows");

@@ -34,11 +34,11 @@ const SLAB: usize = 1 << 17;
 ///
 /// Where the slices do not have these shapes, or an item has 2^32 values or more.
 pub fn max_pool_backward<E: Element>(windows: &PoolWindows, input: &[E], gradient: &[E], input_gradient: &mut [E]) {
-    max_pool_backward_on(simd::best(), SLAB, windows, input, gradient, input_gradient);
+    (E::kernels().max_pool_backward)(simd::best(), SLAB, windows, input, gradient, input_gradient);
 }
 
 /// [`max_pool_backward`] with a given instruction set, and about `slab` values of the gradient for each task.
-pub(super) fn max_pool_backward_on<E: Element>(
+pub(crate) fn max_pool_backward_on<E: Element>(
     arch: Arch,
     slab: usize,
     windows: &PoolWindows,

@@ -11,5 +11,7 @@ mod tests;
 mod windows;
 
 pub use forward::max_pool;
+pub(crate) use forward::max_pool_on;
+pub(crate) use gradient::max_pool_backward_on;
 pub use gradient::{max_pool_backward, max_pool_backward_workspace};
 pub use windows::{MaxPoolShape, PoolWindows};

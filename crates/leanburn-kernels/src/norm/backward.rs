@@ -45,11 +45,12 @@ pub fn group_norm_act_backward<E: Element>(
     gradient: &mut [E],
 ) -> (Vec<f32>, Vec<f32>) {
     let norm = Norm::new(shape, statistics, [weight, bias], activation);
-    norm.backward_on(simd::best(), x, gradient)
+    (E::kernels().norm_backward)(&norm, simd::best(), x, gradient)
 }
 
 /// A norm whose gradients are wanted.
-pub(super) struct Norm<'a> {
+#[derive(Debug)]
+pub(crate) struct Norm<'a> {
     shape: &'a NormShape,
     statistics: &'a GroupStatistics,
     weight: Option<&'a [f32]>,
@@ -71,7 +72,7 @@ impl<'a> Norm<'a> {
     }
 
     /// [`group_norm_act_backward`] on an instruction set.
-    pub(super) fn backward_on<E: Element>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> (Vec<f32>, Vec<f32>) {
+    pub(crate) fn backward_on<E: Element>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> (Vec<f32>, Vec<f32>) {
         self.shape.check(x.len());
         assert_eq!(x.len(), gradient.len(), "input and gradient have the same shape");
         let sums = self.row_sums(arch, x, gradient);

@@ -12,11 +12,11 @@ use crate::{Activation, Element, simd};
 ///
 /// If the slices differ in length.
 pub fn act_backward<E: Element>(x: &[E], activation: Activation, gradient: &mut [E]) {
-    act_backward_on(simd::best(), x, activation, gradient);
+    (E::kernels().act_backward)(simd::best(), x, activation, gradient);
 }
 
 /// [`act_backward`] on an instruction set.
-pub(super) fn act_backward_on<E: Element>(arch: Arch, x: &[E], activation: Activation, gradient: &mut [E]) {
+pub(crate) fn act_backward_on<E: Element>(arch: Arch, x: &[E], activation: Activation, gradient: &mut [E]) {
     assert_eq!(x.len(), gradient.len(), "input and gradient have the same shape");
     if activation == Activation::None {
         return;

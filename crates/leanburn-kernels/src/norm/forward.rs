@@ -23,7 +23,7 @@ use crate::{Activation, Element, simd};
 /// If a slice does not have its shape.
 pub fn apply<E: Element>(shape: &NormShape, x: &[E], prologue: Prologue, output: &mut [E]) {
     assert_eq!(x.len(), output.len(), "input and output have the same shape");
-    apply_on(simd::best(), shape, Some(x), prologue, output);
+    (E::kernels().norm)(simd::best(), shape, Some(x), prologue, output);
 }
 
 /// [`apply`] to the values where they stand.
@@ -32,11 +32,11 @@ pub fn apply<E: Element>(shape: &NormShape, x: &[E], prologue: Prologue, output:
 ///
 /// If a slice does not have its shape.
 pub fn apply_in_place<E: Element>(shape: &NormShape, values: &mut [E], prologue: Prologue) {
-    apply_on(simd::best(), shape, None, prologue, values);
+    (E::kernels().norm)(simd::best(), shape, None, prologue, values);
 }
 
 /// Both, on an instruction set; in place without `x`.
-pub(super) fn apply_on<E: Element>(
+pub(crate) fn apply_on<E: Element>(
     arch: Arch,
     shape: &NormShape,
     x: Option<&[E]>,

@@ -20,8 +20,12 @@ mod reference;
 mod shape;
 mod statistics;
 
+pub(crate) use backward::Norm;
 pub use backward::group_norm_act_backward;
 pub use derivative::act_backward;
+pub(crate) use derivative::act_backward_on;
+pub(crate) use forward::apply_on;
 pub use forward::{apply, apply_in_place};
 pub use shape::NormShape;
+pub(crate) use statistics::group_statistics_on;
 pub use statistics::{GroupStatistics, group_statistics};

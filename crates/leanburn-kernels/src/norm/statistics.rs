@@ -73,11 +73,11 @@ impl GroupStatistics {
 ///
 /// If `x` does not have the shape, or the groups do not divide the channels.
 pub fn group_statistics<E: Element>(shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
-    group_statistics_on(simd::best(), shape, x, epsilon)
+    (E::kernels().group_statistics)(simd::best(), shape, x, epsilon)
 }
 
 /// [`group_statistics`] on an instruction set.
-pub(super) fn group_statistics_on<E: Element>(arch: Arch, shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
+pub(crate) fn group_statistics_on<E: Element>(arch: Arch, shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
     shape.check(x.len());
     let segments: Vec<(usize, Moments)> = x
         .par_chunks(CHUNK)

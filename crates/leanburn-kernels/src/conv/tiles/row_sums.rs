@@ -138,24 +138,96 @@ impl WithSimd for RowSums<'_> {
             // SAFETY: the part lies inside of the row, and the width is two vectors.
             unsafe {
                 match (self.rows, length, S::REGISTER_COUNT >= 32) {
-                    (1, 1, _) => apart(simd, #[inline(always)] || self.tile::<S, 1, 1>(simd, column)),
-                    (1, 2, _) => apart(simd, #[inline(always)] || self.tile::<S, 1, 2>(simd, column)),
-                    (1, 3, _) => apart(simd, #[inline(always)] || self.tile::<S, 1, 3>(simd, column)),
-                    (1, 4, _) => apart(simd, #[inline(always)] || self.tile::<S, 1, 4>(simd, column)),
-                    (1, 5, _) => apart(simd, #[inline(always)] || self.tile::<S, 1, 5>(simd, column)),
-                    (1, 6, _) => apart(simd, #[inline(always)] || self.tile::<S, 1, 6>(simd, column)),
-                    (1, 7, true) => apart(simd, #[inline(always)] || self.tile::<S, 1, 7>(simd, column)),
-                    (1, 8, true) => apart(simd, #[inline(always)] || self.tile::<S, 1, 8>(simd, column)),
-                    (1, 9, true) => apart(simd, #[inline(always)] || self.tile::<S, 1, 9>(simd, column)),
-                    (1, 10, true) => apart(simd, #[inline(always)] || self.tile::<S, 1, 10>(simd, column)),
-                    (1, 11, true) => apart(simd, #[inline(always)] || self.tile::<S, 1, 11>(simd, column)),
-                    (1, 12, true) => apart(simd, #[inline(always)] || self.tile::<S, 1, 12>(simd, column)),
-                    (2, 1, _) => apart(simd, #[inline(always)] || self.tile::<S, 2, 1>(simd, column)),
-                    (2, 2, _) => apart(simd, #[inline(always)] || self.tile::<S, 2, 2>(simd, column)),
-                    (2, 3, _) => apart(simd, #[inline(always)] || self.tile::<S, 2, 3>(simd, column)),
-                    (2, 4, true) => apart(simd, #[inline(always)] || self.tile::<S, 2, 4>(simd, column)),
-                    (2, 5, true) => apart(simd, #[inline(always)] || self.tile::<S, 2, 5>(simd, column)),
-                    (2, 6, true) => apart(simd, #[inline(always)] || self.tile::<S, 2, 6>(simd, column)),
+                    (1, 1, _) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 1>(simd, column),
+                    ),
+                    (1, 2, _) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 2>(simd, column),
+                    ),
+                    (1, 3, _) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 3>(simd, column),
+                    ),
+                    (1, 4, _) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 4>(simd, column),
+                    ),
+                    (1, 5, _) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 5>(simd, column),
+                    ),
+                    (1, 6, _) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 6>(simd, column),
+                    ),
+                    (1, 7, true) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 7>(simd, column),
+                    ),
+                    (1, 8, true) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 8>(simd, column),
+                    ),
+                    (1, 9, true) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 9>(simd, column),
+                    ),
+                    (1, 10, true) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 10>(simd, column),
+                    ),
+                    (1, 11, true) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 11>(simd, column),
+                    ),
+                    (1, 12, true) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 1, 12>(simd, column),
+                    ),
+                    (2, 1, _) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 2, 1>(simd, column),
+                    ),
+                    (2, 2, _) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 2, 2>(simd, column),
+                    ),
+                    (2, 3, _) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 2, 3>(simd, column),
+                    ),
+                    (2, 4, true) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 2, 4>(simd, column),
+                    ),
+                    (2, 5, true) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 2, 5>(simd, column),
+                    ),
+                    (2, 6, true) => apart(
+                        simd,
+                        #[inline(always)]
+                        || self.tile::<S, 2, 6>(simd, column),
+                    ),
                     _ => unreachable!("a part fits the registers"),
                 }
             }

@@ -177,19 +177,35 @@ impl TapSums<'_> {
             vector += unsafe {
                 match end - vector {
                     rest if rest >= VECTORS && !(VECTORS == 3 && rest == 4) => {
-                        apart(simd, #[inline(always)] || self.tile::<S, CHANNELS, VECTORS>(simd, position));
+                        apart(
+                            simd,
+                            #[inline(always)]
+                            || self.tile::<S, CHANNELS, VECTORS>(simd, position),
+                        );
                         VECTORS
                     }
                     4.. if VECTORS > 4 => {
-                        apart(simd, #[inline(always)] || self.tile::<S, CHANNELS, 4>(simd, position));
+                        apart(
+                            simd,
+                            #[inline(always)]
+                            || self.tile::<S, CHANNELS, 4>(simd, position),
+                        );
                         4
                     }
                     2.. if VECTORS > 2 => {
-                        apart(simd, #[inline(always)] || self.tile::<S, CHANNELS, 2>(simd, position));
+                        apart(
+                            simd,
+                            #[inline(always)]
+                            || self.tile::<S, CHANNELS, 2>(simd, position),
+                        );
                         2
                     }
                     _ => {
-                        apart(simd, #[inline(always)] || self.tile::<S, CHANNELS, 1>(simd, position));
+                        apart(
+                            simd,
+                            #[inline(always)]
+                            || self.tile::<S, CHANNELS, 1>(simd, position),
+                        );
                         1
                     }
                 }

@@ -167,12 +167,36 @@ impl DotProducts<'_> {
         // SAFETY: as the caller says.
         unsafe {
             match rows {
-                1 => apart(simd, #[inline(always)] || self.add_tile::<S, 1, COLUMNS>(simd, row, column, sums)),
-                2 => apart(simd, #[inline(always)] || self.add_tile::<S, 2, COLUMNS>(simd, row, column, sums)),
-                3 => apart(simd, #[inline(always)] || self.add_tile::<S, 3, COLUMNS>(simd, row, column, sums)),
-                4 => apart(simd, #[inline(always)] || self.add_tile::<S, 4, COLUMNS>(simd, row, column, sums)),
-                5 => apart(simd, #[inline(always)] || self.add_tile::<S, 5, COLUMNS>(simd, row, column, sums)),
-                _ => apart(simd, #[inline(always)] || self.add_tile::<S, 6, COLUMNS>(simd, row, column, sums)),
+                1 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 1, COLUMNS>(simd, row, column, sums),
+                ),
+                2 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 2, COLUMNS>(simd, row, column, sums),
+                ),
+                3 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 3, COLUMNS>(simd, row, column, sums),
+                ),
+                4 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 4, COLUMNS>(simd, row, column, sums),
+                ),
+                5 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 5, COLUMNS>(simd, row, column, sums),
+                ),
+                _ => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 6, COLUMNS>(simd, row, column, sums),
+                ),
             }
         }
     }

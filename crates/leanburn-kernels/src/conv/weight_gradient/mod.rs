@@ -9,5 +9,7 @@ mod run;
 mod scratch;
 mod task;
 
+pub(crate) use lanes::Lanes;
 pub use run::weight_gradient;
+pub(crate) use run::weight_gradient_on;
 pub(crate) use run::workspace;

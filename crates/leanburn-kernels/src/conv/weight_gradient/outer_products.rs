@@ -139,18 +139,66 @@ impl OuterProducts<'_> {
         // SAFETY: as the caller says.
         unsafe {
             match rows.1 {
-                1 => apart(simd, #[inline(always)] || self.add_tile::<S, 1, VECTORS>(simd, rows.0, vector, positions)),
-                2 => apart(simd, #[inline(always)] || self.add_tile::<S, 2, VECTORS>(simd, rows.0, vector, positions)),
-                3 => apart(simd, #[inline(always)] || self.add_tile::<S, 3, VECTORS>(simd, rows.0, vector, positions)),
-                4 => apart(simd, #[inline(always)] || self.add_tile::<S, 4, VECTORS>(simd, rows.0, vector, positions)),
-                5 => apart(simd, #[inline(always)] || self.add_tile::<S, 5, VECTORS>(simd, rows.0, vector, positions)),
-                6 => apart(simd, #[inline(always)] || self.add_tile::<S, 6, VECTORS>(simd, rows.0, vector, positions)),
-                7 => apart(simd, #[inline(always)] || self.add_tile::<S, 7, VECTORS>(simd, rows.0, vector, positions)),
-                8 => apart(simd, #[inline(always)] || self.add_tile::<S, 8, VECTORS>(simd, rows.0, vector, positions)),
-                9 => apart(simd, #[inline(always)] || self.add_tile::<S, 9, VECTORS>(simd, rows.0, vector, positions)),
-                10 => apart(simd, #[inline(always)] || self.add_tile::<S, 10, VECTORS>(simd, rows.0, vector, positions)),
-                11 => apart(simd, #[inline(always)] || self.add_tile::<S, 11, VECTORS>(simd, rows.0, vector, positions)),
-                _ => apart(simd, #[inline(always)] || self.add_tile::<S, 12, VECTORS>(simd, rows.0, vector, positions)),
+                1 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 1, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                2 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 2, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                3 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 3, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                4 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 4, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                5 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 5, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                6 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 6, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                7 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 7, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                8 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 8, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                9 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 9, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                10 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 10, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                11 => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 11, VECTORS>(simd, rows.0, vector, positions),
+                ),
+                _ => apart(
+                    simd,
+                    #[inline(always)]
+                    || self.add_tile::<S, 12, VECTORS>(simd, rows.0, vector, positions),
+                ),
             }
         }
     }

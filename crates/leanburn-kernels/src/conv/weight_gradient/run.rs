@@ -44,7 +44,7 @@ use crate::{Element, simd};
 /// If a slice does not have the length that the shape says.
 pub fn weight_gradient<E: Element>(shape: &ConvShape, input: Input<E>, gradient: Input<E>, target: &mut [f32]) {
     let one = |shape: &ConvShape, input, gradient, target: &mut [f32]| {
-        weight_gradient_on(simd::best(), Lanes::of(shape), shape, input, gradient, target);
+        (E::kernels().conv_weight_gradient)(simd::best(), Lanes::of(shape), shape, input, gradient, target);
     };
     let batch_size = shape.batch_size;
     if batch_size < 2 || shape.output_len() == 0 {
@@ -63,7 +63,7 @@ pub fn weight_gradient<E: Element>(shape: &ConvShape, input: Input<E>, gradient:
 }
 
 /// [`weight_gradient`] by these instructions, with these lanes.
-fn weight_gradient_on<E: Element>(
+pub(crate) fn weight_gradient_on<E: Element>(
     arch: Arch,
     lanes: Lanes,
     shape: &ConvShape,
