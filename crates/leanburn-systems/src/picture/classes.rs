@@ -8,7 +8,7 @@ use super::planes::draw;
 
 /// Draws a volume, its labels over it, and the predicted labels over it, side by side.
 ///
-/// Planes, orientation and grey are those of [`comparison`](super::comparison). Class 0 has no colour; further classes have
+/// Planes, orientation and grey are those of [`comparison`](super::comparison()). Class 0 has no colour; further classes have
 /// the colours of `colorous::CATEGORY10`, and again from the first after ten.
 ///
 /// # Shapes
