@@ -13,7 +13,7 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
 use crate::run::{AnyRun, Run};
 use crate::shared::{Context, Source, TrainingSection, trainer};
-use crate::system::System;
+use crate::system::{DataOf, System};
 
 /// [`System`] without its types.
 pub(crate) trait AnySystem {
@@ -124,7 +124,7 @@ impl<S: System> AnySystem for S {
     }
 
     fn batch_size_in_memory(&self, context: &Context<'_>, micro_batch: usize, extent: [usize; 3]) -> Bytes {
-        S::Batch::size(&self.batch_shape(context, micro_batch, extent))
+        S::Batch::size(&batch_shape(self, context, micro_batch, extent))
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
@@ -132,7 +132,7 @@ impl<S: System> AnySystem for S {
     }
 
     fn extent(&self, context: &Context<'_>) -> Result<[usize; 3]> {
-        System::open(self, context, &mut |_| {})?.extent()
+        DataOf::<S>::open(context, &mut |_| {})?.extent()
     }
 
     fn parameters(&self, context: &Context<'_>) -> Result<usize> {
@@ -149,7 +149,7 @@ impl<S: System> AnySystem for S {
         let [depth, height, width] = extent;
         let shape = [System::in_channels(self), depth, height, width];
         System::check_sample(self, &format!("a volume of {depth}x{height}x{width}"), shape)?;
-        let shape = self.batch_shape(context, micro_batch, extent);
+        let shape = batch_shape(self, context, micro_batch, extent);
         let build = |device: &Device| trainer_of(self, context, device);
         record_step(target, build, |device| S::Batch::zeros(&shape, device)).map_err(|error| match error {
             RecordStepError::Build(error) => error,
@@ -170,7 +170,7 @@ impl<S: System> AnySystem for S {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Box<dyn AnyRun>> {
         let workload = self.build(context, device)?;
-        let data = System::open(self, context, progress)?;
+        let data = DataOf::<S>::open(context, progress)?;
         for (name, shape) in data.samples()? {
             System::check_sample(self, &name, shape)?; // before anything is written
         }
@@ -179,9 +179,19 @@ impl<S: System> AnySystem for S {
     }
 
     fn measure(&self, context: &Context<'_>, device: &Device, extent: [usize; 3], steps: u64) -> Result<Measured> {
-        let shape = self.batch_shape(context, System::training(self).batch_size, extent);
+        let shape = batch_shape(self, context, System::training(self).batch_size, extent);
         measure(device, steps, |device| trainer_of(self, context, device), |device| S::Batch::random(&shape, device))
     }
+}
+
+/// The shapes of a micro-batch.
+fn batch_shape<S: System>(
+    system: &S,
+    context: &Context<'_>,
+    micro_batch: usize,
+    extent: [usize; 3],
+) -> <S::Batch as Batch>::Shape {
+    S::Batch::shape_of(context, micro_batch, system.in_channels(), extent)
 }
 
 /// The trainer of a system, at step 0.

@@ -154,11 +154,6 @@ pub fn device(name: &str) -> Result<Device> {
     })
 }
 
-/// What the GPU called `name` says of itself; none if this build or this machine has not got it.
-pub fn gpu_of(name: &str) -> Option<Gpu> {
-    gpu(&device(name).ok()?)
-}
-
 /// The half precision to use on the device called `name`, bfloat16 if it computes in both: as it says if it is here, else as
 /// Burn knows of its kind.
 pub fn half_precision(name: &str) -> Option<Precision> {

@@ -66,9 +66,9 @@ pub mod vq_vae;
 pub mod yaml;
 
 pub use autoencoder::{AutoencoderObjectiveSection, AutoencoderSection, DiscriminatorSection};
-pub use batch::Batch;
+pub use batch::{Batch, Batches};
 pub use config::Config;
-pub use data::{Batches, Data};
+pub use data::Data;
 pub use error::{Result, SystemError};
 pub use evaluation::{Curves, L1, Metrics, PictureLabel};
 pub use forecaster::{ForecastObjectiveSection, ForecasterSection, ModelType};
@@ -80,7 +80,7 @@ pub use shared::{
     Allocator, CodebookSection, Context, DeviceSection, LossScale, LpipsSection, PerceptualSection, Recompute, Source,
     Training, TrainingSection, VoxelObjectiveSection,
 };
-pub use system::{FlatKey, ModelChange, NamedSize, System};
+pub use system::{DataOf, FlatKey, ModelChange, NamedSize, System};
 pub use table::{SystemSection, guides, recipes};
 pub use vae3d::{Vae3dObjectiveSection, Vae3dSection, VaeType};
 pub use vq_vae::VqVaeSection;

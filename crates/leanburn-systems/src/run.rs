@@ -7,10 +7,11 @@ use image::RgbImage;
 use leanburn_common::Bytes;
 use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
 
-use crate::data::{Batches, Data};
+use crate::batch::{Batch, Batches};
+use crate::data::Data;
 use crate::error::Result;
 use crate::evaluation::Metrics;
-use crate::system::System;
+use crate::system::{DataOf, System};
 
 /// A system in training, whatever its types.
 pub(crate) trait AnyRun {
@@ -47,7 +48,7 @@ pub(crate) trait AnyRun {
 /// A system in training.
 pub(crate) struct Run<S: System> {
     system: S,
-    data: S::Data,
+    data: DataOf<S>,
     /// Opened with the first step, when it is known where the run begins.
     batches: Option<Batches<S::Batch>>,
     trainer: Trainer<S::Workload>,
@@ -59,7 +60,7 @@ pub(crate) struct Run<S: System> {
 
 impl<S: System> Run<S> {
     /// At the position of the trainer.
-    pub fn new(system: S, data: S::Data, trainer: Trainer<S::Workload>, device: &Device) -> Self {
+    pub fn new(system: S, data: DataOf<S>, trainer: Trainer<S::Workload>, device: &Device) -> Self {
         let plain_device = device.clone().inner();
         Self { system, data, batches: None, trainer, device: device.clone(), plain_device }
     }
@@ -72,7 +73,8 @@ impl<S: System> AnyRun for Run<S> {
 
     fn step(&mut self) -> std::result::Result<StepReport, TrainError> {
         let (batch_size, first) = (self.system.training().batch_size, self.trainer.micro_batches());
-        let batches = self.batches.get_or_insert_with(|| self.data.batches(batch_size, first, &self.device));
+        let batches =
+            self.batches.get_or_insert_with(|| S::Batch::batches(&self.data, batch_size, first, &self.device));
         self.trainer.step(batches)
     }
 

@@ -6,14 +6,13 @@ use std::path::Path;
 use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::ValidationError;
-use leanburn_data::{Progress, SequenceConfig};
+use leanburn_data::SequenceConfig;
 use leanburn_nn::weights::WeightsError;
 use leanburn_plan::Knob;
 use leanburn_train::{Precision, Workload};
 use serde::Serialize;
 
 use crate::batch::Batch;
-use crate::data::Data;
 use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::recipe::Recipe;
@@ -36,8 +35,6 @@ use crate::yaml::Section;
 pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static {
     /// A micro-batch.
     type Batch: Batch;
-    /// The opened data.
-    type Data: Data<Self::Batch>;
     /// The models with their optimizers, and their losses.
     type Workload: Workload<Batch = Self::Batch>;
 
@@ -103,22 +100,6 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     /// As [`save_safetensors`](leanburn_nn::weights::save_safetensors).
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError>;
 
-    /// Opens the data, with a call of `progress` after each sample.
-    ///
-    /// # Errors
-    ///
-    /// If a sample cannot be read.
-    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data>;
-
-    /// The shapes of a micro-batch, for samples of an extent: depth, height and width, of fields the days that are seen,
-    /// height and width.
-    fn batch_shape(
-        &self,
-        context: &Context<'_>,
-        micro_batch: usize,
-        extent: [usize; 3],
-    ) -> <Self::Batch as Batch>::Shape;
-
     /// Checks that the models can take a sample, `[channels, depth, height, width]`; `name` is the sample's.
     ///
     /// # Errors
@@ -136,14 +117,14 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     /// # Errors
     ///
     /// If a sample cannot be read.
-    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics>;
+    fn evaluate(&self, workload: &Self::Workload, data: &DataOf<Self>, device: &Device) -> Result<Metrics>;
 
     /// Truth beside what the models make of it.
     ///
     /// # Errors
     ///
     /// If there is no sample, or it cannot be drawn.
-    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage>;
+    fn picture(&self, workload: &Self::Workload, data: &DataOf<Self>, device: &Device) -> Result<RgbImage>;
 
     /// Changes of the model that save memory, each alone.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
@@ -168,6 +149,9 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
         Vec::new()
     }
 }
+
+/// The opened data of a system.
+pub type DataOf<S> = <<S as System>::Batch as Batch>::Data;
 
 /// A key that a guide writes at the top of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,10 +187,26 @@ pub struct NamedSize<S> {
 }
 
 impl<S> ModelChange<S> {
+    /// The change of a system that halves the channels of its model, whose section is then `section` of them; none where they are
+    /// as few as they can be.
+    pub(crate) fn half_of(name: &str, channels: &[usize], section: impl FnOnce(Vec<usize>) -> S) -> Vec<Self> {
+        let half = half(channels);
+        if half == channels {
+            return Vec::new();
+        }
+        let text = format!("{name}.channels = {half:?}");
+        vec![Self { text, cost: "a smaller model: a quarter of the weights", section: section(half) }]
+    }
+
     /// The same of another type of section.
     pub(crate) fn into<T: From<S>>(self) -> ModelChange<T> {
         ModelChange { text: self.text, cost: self.cost, section: self.section.into() }
     }
+}
+
+/// Half of each, one at least.
+pub(crate) fn half(channels: &[usize]) -> Vec<usize> {
+    channels.iter().map(|channels| channels.div_ceil(2)).collect()
 }
 
 impl<S> NamedSize<S> {

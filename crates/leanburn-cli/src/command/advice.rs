@@ -3,12 +3,13 @@
 use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, Space};
 use leanburn_systems::Recompute;
-use leanburn_systems::planning::{Budget, ConfigSpace};
+use leanburn_systems::planning::ConfigSpace;
+use leanburn_train::planning::Planner;
 
 use crate::report::Advice;
 
 /// The single changes that lower the peak, lossless ones first, with what each saves.
-pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget, peak: Bytes) -> Vec<Advice> {
+pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, planner: &Planner, peak: Bytes) -> Vec<Advice> {
     let mut tried: Vec<(Class, String, String, Candidate)> = Vec::new();
     let all = Recompute::all().patterns().to_vec();
     if candidate.recompute != all {
@@ -33,7 +34,7 @@ pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, budget: &Budget
         tried.push((variant.class, variant.change, variant.cost, changed));
     }
     let lowered = tried.into_iter().filter_map(|(class, change, cost, changed)| {
-        let lower = space.record(&changed).ok()?.timeline(budget.memory_model()).peak();
+        let lower = space.record(&changed).ok()?.timeline(planner.memory_model()).peak();
         let saved = peak.saturating_sub(lower);
         (saved > Bytes(0)).then(|| Advice { class, text: format!("{change} saves {saved} ({cost})") })
     });

@@ -3,7 +3,8 @@
 use clap::Args;
 use leanburn_common::Bytes;
 use leanburn_plan::catalogue::Device;
-use leanburn_systems::planning::Budget;
+use leanburn_systems::planning::planner_of;
+use leanburn_train::planning::Planner;
 
 use crate::error::{CommandError, Result};
 
@@ -21,18 +22,36 @@ pub struct BudgetArguments {
     pub fraction: Option<f64>,
 }
 
+/// What the arguments name: a card, and the memory that may be used.
+#[derive(Debug, Clone, Copy)]
+pub struct Available {
+    card: Option<&'static Device>,
+    size: Option<Bytes>,
+}
+
+impl Available {
+    /// The planner for it; where no card is named, for the device that a configuration names.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::System`] for a name that is unknown.
+    pub fn planner(self, device_name: &str) -> Result<Planner> {
+        Ok(planner_of(device_name, self.card, self.size)?)
+    }
+}
+
 impl BudgetArguments {
-    /// The budget that the arguments come to.
+    /// What the arguments come to.
     ///
     /// # Errors
     ///
     /// [`CommandError::Arguments`] with everything that is wrong.
-    pub fn resolve(&self) -> Result<Budget> {
+    pub fn resolve(&self) -> Result<Available> {
         let mut errors = Vec::new();
         let mut error = |argument: &str, what: String| errors.push((argument.to_string(), what));
-        let gpu = match self.gpu.as_deref().map(Device::find) {
+        let card = match self.gpu.as_deref().map(Device::find) {
             None => None,
-            Some(Ok(gpu)) => Some(gpu),
+            Some(Ok(card)) => Some(card),
             Some(Err(unknown)) => {
                 error("--gpu", unknown.to_string());
                 None
@@ -56,22 +75,23 @@ impl BudgetArguments {
         if !errors.is_empty() {
             return Err(CommandError::Arguments { errors, remedy: "`--help` shows every argument" });
         }
-        let whole = match (self.budget, gpu) {
-            (Some(budget), _) => Budget::of(budget),
-            (None, Some(card)) => Budget::of_card(card),
-            (None, None) => Budget::default(),
-        };
-        Ok(whole.share(self.fraction.unwrap_or(1.0)))
+        let whole = self.budget.or(card.map(|card| card.memory_bytes));
+        Ok(Available { card, size: whole.map(|size| size.share(self.fraction.unwrap_or(1.0))) })
     }
 }
 
-/// The memory of a budget, which must be known.
+/// What is not known of the planner's device, and how to tell.
+pub fn warning(planner: &Planner) -> Option<String> {
+    Some(format!("{}; name one with --gpu, as in --gpu rtx-4090", planner.warning()?))
+}
+
+/// The memory of a planner, which must be known.
 ///
 /// # Errors
 ///
 /// [`CommandError::Arguments`] with how to say it.
-pub fn required(budget: &Budget) -> Result<Bytes> {
-    budget.size.ok_or_else(|| CommandError::Arguments {
+pub fn required(planner: &Planner) -> Result<Bytes> {
+    planner.budget().ok_or_else(|| CommandError::Arguments {
         errors: vec![("--budget".to_string(), "is missing; a fit needs it, or --gpu".to_string())],
         remedy: "such as `--budget 24GiB` or `--gpu rtx-4090`",
     })

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use leanburn_common::Bytes;
 use leanburn_plan::catalogue::Device;
-use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plan, Plans, Rates, Target, Timeline};
+use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plan, Plans, Rates, Timeline};
 use leanburn_systems::planning::ConfigSpace;
 use leanburn_systems::{Config, recipes};
-use leanburn_train::Precision;
+use leanburn_train::planning::Planner;
 
 use super::load::load;
 use crate::console::{print_line, seconds_text};
@@ -77,9 +77,9 @@ impl Column {
         let mut config = config.clone();
         (config.data.patch_size, config.data.voxel_size) = (None, Some(extent));
         (config.device.mixed_precision, config.device.precision) = (false, None);
-        let space = ConfigSpace::new(&config, source, Target::Gpu, Some(Precision::Bf16), || Ok(extent))?;
-        let typical = Device::find("rtx-4090").expect("it is in the catalogue");
-        let machine = Machine { memory: &CubeMemory, rates: Rates::of_card(typical), other_bytes: Bytes(0) };
+        let typical = Planner::card("rtx-4090").expect("it is in the catalogue");
+        let space = ConfigSpace::new(&config, source, &typical, || Ok(extent))?;
+        let machine = Machine { other_bytes: Bytes(0), ..typical.machine() };
         let mut search = Plans::new(&space, &machine);
         let mut plans = search.up_to(Class::Lossless)?;
         let smallest = plans.smallest().map_or(Bytes(0), |plan| plan.peak);

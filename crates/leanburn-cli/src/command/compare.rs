@@ -3,8 +3,9 @@
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
 use leanburn_plan::{Cause, Space};
-use leanburn_systems::planning::{Budget, ConfigSpace};
+use leanburn_systems::planning::ConfigSpace;
 use leanburn_systems::{Config, Source, SystemError, guides};
+use leanburn_train::planning::Planner;
 use serde_json::{Value, json};
 
 use crate::console::print_line;
@@ -22,7 +23,7 @@ struct Row {
 }
 
 /// Prints the table of a configuration's system, or both tables of the guides.
-pub(super) fn print(config: Option<(&Config, &str)>, budget: &Budget, as_json: bool) -> Result<()> {
+pub(super) fn print(config: Option<(&Config, &str)>, planner: &Planner, as_json: bool) -> Result<()> {
     let parse = |(name, text): (&str, &str)| Config::parse(text, &format!("the guide of {name}"), &[]);
     let guides = match config {
         Some(_) => Vec::new(),
@@ -30,17 +31,17 @@ pub(super) fn print(config: Option<(&Config, &str)>, budget: &Budget, as_json: b
     };
     let mut tables = Vec::new();
     for (config, source) in config.into_iter().chain(guides.iter().map(|config| (config, "the guide"))) {
-        let (heading, rows) = rows(config, source, budget)?;
+        let (heading, rows) = rows(config, source, planner)?;
         match as_json {
             true => tables.push(json_of(&heading, &rows)),
-            false => print_table(&heading, &rows, budget)?,
+            false => print_table(&heading, &rows, planner)?,
         }
     }
     if as_json { print_line(Value::Array(tables)) } else { Ok(()) }
 }
 
 /// The rows of a system, and over them the size of a sample.
-fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<Row>)> {
+fn rows(config: &Config, source: &str, planner: &Planner) -> Result<(String, Vec<Row>)> {
     let sizes = config.sizes();
     if sizes.is_empty() {
         let names: Vec<String> = guides().into_iter().map(|(name, _)| format!("`{name}`")).collect();
@@ -56,13 +57,13 @@ fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<R
     let mut rows = Vec::new();
     let mut size = [0; 3];
     for (name, config) in sizes {
-        let space = ConfigSpace::new(&config, source, budget.target(), None, || config.extent_of_data(source))?;
+        let space = ConfigSpace::new(&config, source, planner, || config.extent_of_data(source))?;
         let candidate = space.configured();
-        let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(budget.memory_model());
+        let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(planner.memory_model());
         let parameters = config.parameters(source)?;
         size = space.extent(&candidate);
         let (kept, peak) = (timeline.most(Cause::Kept), timeline.peak());
-        let need = budget.memory_model().needed(&timeline) + space.other_bytes(&candidate) + budget.context();
+        let need = planner.memory_model().needed(&timeline) + space.other_bytes(&candidate) + planner.other_bytes();
         rows.push(Row { name, parameters, kept, peak, need });
     }
     let channels = config.in_channels();
@@ -70,17 +71,17 @@ fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<R
         Source::Fields => format!("{} days of {channels} x {} x {} fields", size[0], size[1], size[2]),
         Source::Volumes => format!("{channels} x {} x {} x {} voxels", size[0], size[1], size[2]),
     };
-    Ok((format!("{what}, on {}", budget.describe()), rows))
+    Ok((format!("{what}, on {}", planner.name()), rows))
 }
 
-fn print_table(heading: &str, rows: &[Row], budget: &Budget) -> Result<()> {
+fn print_table(heading: &str, rows: &[Row], planner: &Planner) -> Result<()> {
     let mut table = Table::new();
     let mut head = vec!["", "parameters", "kept for backward", "peak of a step"];
-    head.extend(budget.size.map(|_| "fits"));
+    head.extend(planner.budget().map(|_| "fits"));
     table.load_style(UTF8_FULL_CONDENSED).set_header(head);
     for row in rows {
         let mut cells = vec![row.name.clone(), row.parameters.to_string(), row.kept.to_string(), row.peak.to_string()];
-        cells.extend(budget.size.map(|bytes| if row.need <= bytes { "yes" } else { "no" }.to_string()));
+        cells.extend(planner.budget().map(|bytes| if row.need <= bytes { "yes" } else { "no" }.to_string()));
         table.add_row(cells);
     }
     for column in 1..=3 {

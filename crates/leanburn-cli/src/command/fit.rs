@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use leanburn_common::{Bytes, atomic};
-use leanburn_plan::{Class, Frontier, Machine, Plan, Plans, Space};
+use leanburn_plan::{Class, Frontier, Plan, Plans, Space};
 use leanburn_systems::Config;
 use leanburn_systems::planning::ConfigSpace;
 use serde_json::json;
 
-use super::budget::{BudgetArguments, required};
+use super::budget::{BudgetArguments, required, warning};
 use super::load::load;
 use crate::console::{print_line, print_remark, seconds_text};
 use crate::error::{CommandError, Result, both};
@@ -54,13 +54,12 @@ pub struct Fit {
 impl Fit {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
-        let (mut config, budget) = both(load(&self.config, &self.set), self.budget.resolve())?;
-        let budget = budget.on(&config.device.name)?;
-        let bytes = required(&budget)?;
+        let (mut config, available) = both(load(&self.config, &self.set), self.budget.resolve())?;
+        let planner = available.planner(&config.device.name)?;
+        let bytes = required(&planner)?;
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
-        let half = budget.half_precision(&config.device.name);
-        let space = ConfigSpace::new(&config, &source, budget.target(), half, || config.extent_of_data(&source))?;
-        let machine = Machine { memory: budget.memory_model(), rates: budget.rates(), other_bytes: budget.context() };
+        let space = ConfigSpace::new(&config, &source, &planner, || config.extent_of_data(&source))?;
+        let machine = planner.machine();
         let began = Instant::now();
         let allowed = match self.allow {
             Allow::Lossless => Class::Lossless,
@@ -80,11 +79,11 @@ impl Fit {
             atomic::write(path, text.as_bytes()).map_err(CommandError::writing(path))?;
         }
         if self.json {
-            return print_line(json!({ "config": source, "device": budget.name(), "budget_bytes": bytes, "plan": plan,
+            return print_line(json!({ "config": source, "device": planner.key(), "budget_bytes": bytes, "plan": plan,
                     "frontier": plans.plans }));
         }
         self.print(&space, plan, &plans, bytes)?;
-        budget.warning().map_or(Ok(()), print_line)?;
+        warning(&planner).map_or(Ok(()), print_line)?;
         if let Some((before, after)) = rate {
             print_line(format_args!(
                 "learning rate {before} becomes {after} by the linear scaling rule (base_batch_size)"

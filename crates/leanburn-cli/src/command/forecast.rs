@@ -6,9 +6,11 @@ use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Moment, Space, Target, Timeline, bound};
 use leanburn_systems::Config;
-use leanburn_systems::planning::{Budget, ConfigSpace};
+use leanburn_systems::planning::ConfigSpace;
+use leanburn_train::planning::Planner;
 use serde_json::{Value, json};
 
+use super::budget::warning;
 use crate::console::{print_line, seconds_text};
 use crate::error::Result;
 use crate::report::{Advice, PlanPage, PredictionRow};
@@ -27,7 +29,7 @@ pub(super) struct Forecast<'a> {
     pub timeline: Timeline,
     /// What the device has to have for it, without a margin.
     pub taken: Bytes,
-    pub budget: Budget,
+    pub planner: Planner,
     /// Seconds of a step, by the device's rates.
     pub seconds: f64,
 }
@@ -37,7 +39,7 @@ impl Forecast<'_> {
     pub fn other_bytes(&self) -> Vec<(String, Bytes)> {
         let gaps = (self.taken - self.timeline.peak(), "gaps in the pool's pages");
         let margin = (bound(self.taken) - self.taken, "margin of the plan");
-        let context = (self.budget.context(), "context of the driver");
+        let context = (self.planner.context(), "context of the driver");
         let batches = (self.space.other_bytes(&self.candidate), "batches that wait (data.prefetch)");
         let named = [gaps, context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > Bytes(0));
         named.map(|(bytes, name)| (name.to_string(), bytes)).collect()
@@ -50,7 +52,7 @@ impl Forecast<'_> {
 
     /// Whether it fits; nothing without a budget.
     pub fn fits(&self) -> Option<bool> {
-        self.budget.size.map(|budget| self.need() <= budget)
+        self.planner.budget().map(|budget| self.need() <= budget)
     }
 
     fn peak(&self) -> Option<&Moment> {
@@ -64,7 +66,7 @@ impl Forecast<'_> {
     /// The verdict in one line.
     pub fn verdict(&self) -> String {
         let need = self.need();
-        match self.budget.size {
+        match self.planner.budget() {
             None => format!("needs {need}; give --budget or --gpu to hold it against something"),
             Some(budget) if need <= budget => {
                 let (left, share) = (budget - need, 100.0 * need.as_mib() / budget.as_mib());
@@ -94,19 +96,19 @@ impl Forecast<'_> {
     /// What a verdict alone does not say.
     fn remarks(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or_default();
-        let over = self.budget.largest_allocation().filter(|limit| largest > *limit).map(|limit| {
+        let over = self.planner.largest_allocation().filter(|limit| largest > *limit).map(|limit| {
             format!(
                 "the largest tensor has {}, more than the {} that one allocation of this card may have in the default pool",
                 largest,
                 limit
             )
         });
-        over.into_iter().chain(self.attention()).chain(self.budget.warning()).collect()
+        over.into_iter().chain(self.attention()).chain(warning(&self.planner)).collect()
     }
 
     /// Says so where a step is little else than attention.
     fn attention(&self) -> Option<String> {
-        let rates = self.budget.rates();
+        let rates = self.planner.rates();
         let seconds = |is_counted: fn(&Moment) -> bool| -> f64 {
             let counted = self.timeline.moments.iter().filter(|moment| is_counted(moment));
             counted.map(|moment| rates.seconds_of(moment)).sum()
@@ -127,7 +129,7 @@ impl Forecast<'_> {
     pub fn print(&self, explain: bool) -> Result<()> {
         let [depth, height, width] = self.space.extent(&self.candidate);
         let Candidate { micro_batch, accumulation, .. } = self.candidate;
-        let (precision, device) = (self.config.device.resolved_precision(), self.budget.describe());
+        let (precision, device) = (self.config.device.resolved_precision(), self.planner.name());
         print_line(format_args!(
             "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision}, on {device}",
             self.source
@@ -192,7 +194,7 @@ impl Forecast<'_> {
 
     /// What would lower the peak, lossless changes first.
     pub fn advice(&self) -> Vec<Advice> {
-        super::advice::advice(self.space, &self.candidate, &self.budget, self.timeline.peak())
+        super::advice::advice(self.space, &self.candidate, &self.planner, self.timeline.peak())
     }
 
     /// Everything for machines.
@@ -211,15 +213,15 @@ impl Forecast<'_> {
         });
         let mut all = json!({
             "config": self.source,
-            "device": self.budget.name(),
+            "device": self.planner.key(),
             "extent": self.space.extent(&self.candidate),
             "micro_batch": self.candidate.micro_batch,
             "accumulation": self.candidate.accumulation,
             "recompute": self.candidate.recompute,
-            "budget_bytes": self.budget.size,
+            "budget_bytes": self.planner.budget(),
             "needed_bytes": self.need(),
             "step_peak_bytes": self.timeline.peak(),
-            "reserved_bytes": self.budget.memory_model().reserved(&self.timeline),
+            "reserved_bytes": self.planner.memory_model().reserved(&self.timeline),
             "fits": self.fits(),
             "peak": peak,
             "causes": sizes(self.rows()),
@@ -238,7 +240,7 @@ impl Forecast<'_> {
         let [depth, height, width] = self.space.extent(&self.candidate);
         let Candidate { micro_batch, accumulation, .. } = self.candidate;
         let summary = [
-            ("device", self.budget.describe()),
+            ("device", self.planner.name().to_string()),
             ("volume", format!("{depth} x {height} x {width}")),
             ("batch", format!("{micro_batch} x {accumulation}")),
             ("precision", self.config.device.resolved_precision().to_string()),
@@ -250,7 +252,7 @@ impl Forecast<'_> {
         });
         let mut not_counted =
             vec!["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"];
-        if self.budget.target() == Target::Gpu {
+        if self.planner.target() == Target::Gpu {
             not_counted.push("what autotuned kernels need while they run");
         }
         Ok(PlanPage {
@@ -259,7 +261,7 @@ impl Forecast<'_> {
             timeline: self.timeline.clone(),
             shapes: Vec::new(),
             beyond: self.other_bytes(),
-            budget: self.budget.size,
+            budget: self.planner.budget(),
             predictions,
             advice: self.advice(),
             remarks: drawn.into_iter().chain(self.remarks()).collect(),

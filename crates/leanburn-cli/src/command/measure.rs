@@ -7,9 +7,8 @@ use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, MemoryModel, Moment, Phase, Timeline};
 use leanburn_systems::Recompute;
-use leanburn_systems::device::half_precision;
 use leanburn_systems::measure::{Measured, measure};
-use leanburn_systems::planning::{ConfigSpace, memory_of};
+use leanburn_systems::planning::{ConfigSpace, planner_of};
 use serde_json::json;
 
 use super::load::load;
@@ -40,10 +39,9 @@ impl Measure {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
         let config = load(&self.config, &self.set)?;
-        let (target, memory) = memory_of(&config.device.name)?;
-        let half = half_precision(&config.device.name);
-        let space = ConfigSpace::new(&config, &source, target, half, || config.extent_of_data(&source))?;
-        let bench = Bench { space: &space, memory, source: &source, steps: self.steps };
+        let planner = planner_of(&config.device.name, None, None)?;
+        let space = ConfigSpace::new(&config, &source, &planner, || config.extent_of_data(&source))?;
+        let bench = Bench { space: &space, memory: planner.memory_model(), source: &source, steps: self.steps };
         match self.ladder {
             true => self.climb(&bench),
             false => self.compare(&bench),

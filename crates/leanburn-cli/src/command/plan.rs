@@ -54,19 +54,18 @@ impl Plan {
         }
         let path = self.config.as_deref().ok_or_else(no_configuration)?;
         let source = path.display().to_string();
-        let (config, budget) = both(load(path, &self.set), self.budget.resolve())?;
-        let budget = budget.on(&config.device.name)?;
-        let half = budget.half_precision(&config.device.name);
-        let space = ConfigSpace::new(&config, &source, budget.target(), half, || config.extent_of_data(&source))?;
+        let (config, available) = both(load(path, &self.set), self.budget.resolve())?;
+        let planner = available.planner(&config.device.name)?;
+        let space = ConfigSpace::new(&config, &source, &planner, || config.extent_of_data(&source))?;
         let candidate = space.configured();
         let began = Instant::now();
         let recording = space.record_with(&candidate, candidate.recorded())?;
-        let timeline = recording.timeline(budget.memory_model());
-        let taken = budget.memory_model().taken(&timeline);
+        let timeline = recording.timeline(planner.memory_model());
+        let taken = planner.memory_model().taken(&timeline);
         let took = began.elapsed();
-        let seconds = budget.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
+        let seconds = planner.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
         let forecast =
-            Forecast { config: &config, source: &source, space: &space, candidate, timeline, taken, budget, seconds };
+            Forecast { config: &config, source: &source, space: &space, candidate, timeline, taken, planner, seconds };
 
         if let Some(path) = &self.page {
             let page = forecast.page(Vec::new())?.render()?;
@@ -118,16 +117,16 @@ impl Plan {
 
     fn compare(&self) -> Result<()> {
         let Some(path) = &self.config else {
-            return super::compare::print(None, &self.budget.resolve()?, self.json);
+            return super::compare::print(None, &self.budget.resolve()?.planner("flex")?, self.json);
         };
-        let (config, budget) = both(load(path, &self.set), self.budget.resolve())?;
-        let budget = budget.on(&config.device.name)?;
-        super::compare::print(Some((&config, &path.display().to_string())), &budget, self.json)
+        let (config, available) = both(load(path, &self.set), self.budget.resolve())?;
+        let planner = available.planner(&config.device.name)?;
+        super::compare::print(Some((&config, &path.display().to_string())), &planner, self.json)
     }
 }
 
 fn write_trace(path: &Path, forecast: &Forecast<'_>) -> Result<()> {
-    let (timeline, rates) = (&forecast.timeline, forecast.budget.rates());
+    let (timeline, rates) = (&forecast.timeline, forecast.planner.rates());
     let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
     let text = perfetto_trace(timeline, Some(&durations));
     atomic::write(path, text.as_bytes()).map_err(CommandError::writing(path))

@@ -28,7 +28,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// A picture taken at a step, such as a [`comparison`](leanburn_systems::picture::comparison).
+/// A picture taken at a step, such as a [`comparison`](leanburn_systems::picture::comparison()).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
     /// Optimizer steps taken so far.

@@ -7,7 +7,7 @@ use leanburn_train::{AutoencoderWorkload, Learner};
 use super::discriminator::Discriminator;
 use super::section::AutoencoderSection;
 use crate::error::Result;
-use crate::shared::{Context, drawn, learner, policy};
+use crate::shared::{Context, drawn, learner, policy_and_seed};
 
 /// Builds the models and their learners, with weights drawn from the configuration's seed.
 pub(super) fn build(
@@ -28,8 +28,7 @@ pub(super) fn build(
         Ok(segments)
     };
     let is_known = |pattern: &str| objective.perceptual.is_segment(pattern);
-    let policy = policy(context, "autoencoder", &training.recompute, is_known, segments)?;
-    leanburn_ops::random::seed(device, context.seed);
+    let policy = policy_and_seed(context, "autoencoder", &training.recompute, device, is_known, segments)?;
     let model = drawn(device, |device| model.init(device)).with_residency(policy.clone());
     let rate = training.learning_rate;
     let autoencoder = Learner::new("autoencoder", model, learner(context, training, rate))?;

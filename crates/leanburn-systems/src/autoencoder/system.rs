@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
-use leanburn_data::{Dataset, Progress, SequenceConfig};
+use leanburn_data::{Dataset, SequenceConfig};
 use leanburn_nn::weights::{WeightsError, save_safetensors};
 use leanburn_ops::largest_attention_block;
 use leanburn_plan::Knob;
@@ -16,17 +16,18 @@ use super::build::build;
 use super::discriminator::Discriminator;
 use super::section::AutoencoderSection;
 use super::smaller::smaller;
-use crate::error::{Result, SystemError};
+use crate::error::Result;
 use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
-use crate::picture::comparison;
 use crate::recipe::Recipe;
-use crate::shared::{Context, TrainingSection, exhibit, of_section, trained_parameters, validate_volumes};
+use crate::shared::{
+    COMPARISON, Context, DIVERGENCE, PERCEPTUAL, RECONSTRUCTION, TrainingSection, check_shape, compared, of_section,
+    trained_parameters, validate_volumes,
+};
 use crate::system::{ModelChange, System};
 use crate::yaml::Section;
 
 impl System for AutoencoderSection {
     type Batch = Tensor<5>;
-    type Data = Arc<Dataset>;
     type Workload = AutoencoderWorkload<Discriminator>;
 
     const NAME: &'static str = "autoencoder";
@@ -52,32 +53,11 @@ impl System for AutoencoderSection {
             text: include_str!("../../recipes/autoencoder-40gb.yaml"),
         },
     ];
-    const PICTURE: PictureLabel = PictureLabel {
-        name: "reconstruction",
-        caption: "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes",
-    };
+    const PICTURE: PictureLabel = COMPARISON;
     const CURVES: &'static [Curves] = &[
-        Curves {
-            title: "Reconstruction",
-            y_label: "loss",
-            log_y: true,
-            train: &[("training", "reconstruction")],
-            validation: &[L1],
-        },
-        Curves {
-            title: "Perceptual",
-            y_label: "loss",
-            log_y: true,
-            train: &[("training", "perceptual")],
-            validation: &[],
-        },
-        Curves {
-            title: "Kullback-Leibler divergence",
-            y_label: "nats",
-            log_y: true,
-            train: &[("training", "kl")],
-            validation: &[],
-        },
+        Curves { validation: &[L1], ..RECONSTRUCTION },
+        PERCEPTUAL,
+        DIVERGENCE,
         Curves {
             title: "Adversarial losses",
             y_label: "loss",
@@ -150,35 +130,25 @@ impl System for AutoencoderSection {
         }
     }
 
-    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
-        Ok(Arc::new(Dataset::open_with(context.data, context.seed, progress)?))
-    }
-
-    fn batch_shape(&self, _: &Context<'_>, micro_batch: usize, [depth, height, width]: [usize; 3]) -> [usize; 5] {
-        [micro_batch, self.in_channels, depth, height, width]
-    }
-
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
         let [channels, depth, height, width] = shape;
-        let input = [1, channels, depth, height, width];
         self.training.objective.perceptual.check_sample(name, [depth, height, width])?;
         if let Some(discriminator) = &self.training.objective.discriminator {
-            discriminator.check_sample(name, input)?;
+            discriminator.check_sample(name, [1, channels, depth, height, width])?;
         }
-        self.model().check_input(input).map_err(|reason| SystemError::Shape { volume: name.to_string(), reason })
+        check_shape(name, shape, |input| self.model().check_input(input))
     }
 
     fn multiples(&self) -> [usize; 3] {
         [self.model().downsampling(); 3]
     }
 
-    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
+    fn evaluate(&self, workload: &Self::Workload, data: &Arc<Dataset>, device: &Device) -> Result<Metrics> {
         validate_volumes(data, device, |volumes| workload.reconstruct(volumes), |_, _, _| Ok(Vec::new()))
     }
 
-    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
-        let exhibit = exhibit(data, self.multiples(), device, |volumes| workload.reconstruct(volumes))?;
-        Ok(comparison(&exhibit.original, &exhibit.reconstruction, exhibit.extent, exhibit.range())?)
+    fn picture(&self, workload: &Self::Workload, data: &Arc<Dataset>, device: &Device) -> Result<RgbImage> {
+        compared(data, self.multiples(), device, |volumes| workload.reconstruct(volumes))
     }
 
     fn smaller(&self) -> Vec<ModelChange<Self>> {

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::metrics::{mean_absolute_error, root_mean_squared_error, skill};
-use leanburn_data::{Progress, SequenceConfig, SequenceDataset, Window};
+use leanburn_data::{SequenceConfig, SequenceDataset, Window};
 use leanburn_nn::weights::WeightsError;
 use leanburn_train::{ForecastWorkload, Learner};
 
@@ -17,7 +17,7 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
-use crate::shared::{Context, Source, TrainingSection, first_channel, learner, of_section, policy, trained_parameters};
+use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy_and_seed, trained_parameters};
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::yaml::Section;
 
@@ -28,7 +28,6 @@ const fn flat(key: &'static str, section: &'static str, is_telling: bool) -> Fla
 
 impl System for ForecasterSection {
     type Batch = (Tensor<5>, Tensor<4>);
-    type Data = Arc<SequenceDataset>;
     type Workload = ForecastWorkload<AnyForecaster>;
 
     const NAME: &'static str = "forecaster";
@@ -81,7 +80,7 @@ device: {name: flex}
     }
 
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
-        let errors = self.model(sequence(context).predict_days).validate();
+        let errors = self.model(context.fields().predict_days).validate();
         of_section(errors, Self::NAME, &[("predict_days", "sequence.predict_days")])
     }
 
@@ -99,11 +98,10 @@ device: {name: flex}
 
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let training = &self.training.common;
-        let SequenceConfig { input_days, predict_days, .. } = sequence(context);
+        let SequenceConfig { input_days, predict_days, .. } = context.fields();
         let model = self.model(predict_days);
         let segments = || Ok(model.init(&Device::flex()).segments(input_days));
-        let policy = policy(context, Self::NAME, &training.recompute, |_| false, segments)?;
-        leanburn_ops::random::seed(device, context.seed);
+        let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, |_| false, segments)?;
         let learner = learner(context, training, training.learning_rate);
         let learner = Learner::new("forecaster", model.init(device).with_residency(policy), learner)?;
         Ok(ForecastWorkload::new(learner, self.training.objective.forecast_loss, context.device.resolved_precision()))
@@ -115,20 +113,6 @@ device: {name: flex}
 
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
         workload.forecaster().trained().save(path)
-    }
-
-    fn open(&self, context: &Context<'_>, _progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
-        Ok(Arc::new(SequenceDataset::open(&sequence(context), context.seed)?))
-    }
-
-    fn batch_shape(
-        &self,
-        context: &Context<'_>,
-        micro_batch: usize,
-        [days, height, width]: [usize; 3],
-    ) -> ([usize; 5], [usize; 4]) {
-        let predicted = context.sequence.map_or(1, |sequence| sequence.predict_days);
-        ([micro_batch, days, self.in_channels, height, width], [micro_batch, predicted, height, width])
     }
 
     fn check_sample(&self, name: &str, [channels, ..]: [usize; 4]) -> Result<()> {
@@ -144,7 +128,7 @@ device: {name: flex}
     }
 
     /// Errors over all windows together, and skill against the last field that is seen.
-    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
+    fn evaluate(&self, workload: &Self::Workload, data: &Arc<SequenceDataset>, device: &Device) -> Result<Metrics> {
         let (mut forecasts, mut truth, mut persistence) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..data.val_len() {
             let window = data.val_window(index)?;
@@ -163,7 +147,7 @@ device: {name: flex}
     }
 
     /// The last day of a window: truth, forecast, and the last field that is seen.
-    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
+    fn picture(&self, workload: &Self::Workload, data: &Arc<SequenceDataset>, device: &Device) -> Result<RgbImage> {
         let window = if data.val_len() > 0 { data.val_window(0)? } else { data.train_window(0)? };
         let [.., height, width] = window.target_shape;
         let forecast = forecast(workload, &window, device);
@@ -195,13 +179,6 @@ device: {name: flex}
         };
         ModelType::ALL.map(size).into()
     }
-}
-
-/// The fields of a configuration, with the one channel that is predicted.
-fn sequence(context: &Context<'_>) -> SequenceConfig {
-    let mut sequence = context.sequence.cloned().unwrap_or_default();
-    sequence.target_channel = sequence.target_channel.or(Some(first_channel(&sequence.use_channels)));
-    sequence
 }
 
 /// The forecast of a window, day by day.

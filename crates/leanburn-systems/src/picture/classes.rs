@@ -2,11 +2,13 @@
 
 use image::{Rgb, RgbImage};
 
-use super::{BACKGROUND, Layout, PictureError, check, grey, mid_planes, write_text};
+use super::canvas::grey;
+use super::error::{PictureError, check};
+use super::planes::draw;
 
 /// Draws a volume, its labels over it, and the predicted labels over it, side by side.
 ///
-/// Planes, orientation and grey are those of [`comparison`](super::comparison). Class 0 has no colour; further classes have
+/// Planes, orientation and grey are those of [`comparison`](super::comparison()). Class 0 has no colour; further classes have
 /// the colours of `colorous::CATEGORY10`, and again from the first after ten.
 ///
 /// # Shapes
@@ -26,21 +28,12 @@ pub fn classes(
     for (name, found) in [("volume", volume.len()), ("labels", labels.len()), ("prediction", prediction.len())] {
         check(name, found, shape)?;
     }
-    let planes = mid_planes(shape);
-    let layout = Layout::new(&planes, shape);
-    let mut picture = RgbImage::from_pixel(layout.width(), layout.height(), BACKGROUND);
-    for (column, caption) in ["volume", "labels", "prediction"].into_iter().enumerate() {
-        write_text(&mut picture, layout.left(column) + 4, 4, caption);
-    }
-    for (row, plane) in planes.iter().enumerate() {
-        let below = |voxel: usize| grey(volume[voxel], range);
-        layout.paint(&mut picture, row, 0, plane, below);
-        for (column, classes) in [(1, labels), (2, prediction)] {
-            layout.paint(&mut picture, row, column, plane, |voxel| tinted(below(voxel), classes[voxel]));
-        }
-        layout.write_directions(&mut picture, row, plane.directions);
-    }
-    Ok(picture)
+    let below = |voxel: usize| grey(volume[voxel], range);
+    Ok(draw(["volume", "labels", "prediction"], shape, |column, voxel| match column {
+        0 => below(voxel),
+        1 => tinted(below(voxel), labels[voxel]),
+        _ => tinted(below(voxel), prediction[voxel]),
+    }))
 }
 
 /// A grey half covered by the colour of a class.
@@ -52,6 +45,7 @@ fn tinted(grey: Rgb<u8>, class: u8) -> Rgb<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::planes::{Layout, mid_planes};
     use super::*;
 
     const SHAPE: [usize; 3] = [40, 50, 30];

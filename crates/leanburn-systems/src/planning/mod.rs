@@ -1,10 +1,10 @@
 //! From a configuration to what the planner can plan, and back.
 
-mod budget;
 mod calls;
+mod planner;
 mod space;
 mod variants;
 
-pub use budget::{Budget, memory_of};
 pub use calls::FittedConfig;
+pub use planner::planner_of;
 pub use space::ConfigSpace;

@@ -2,7 +2,7 @@
 
 use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, Knob, Recording, Space, Target, Variant, splits};
-use leanburn_train::Precision;
+use leanburn_train::planning::Planner;
 
 use super::variants::variants;
 use crate::config::Config;
@@ -20,8 +20,8 @@ pub struct ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// The space around `config`, which was read from `source`, on a device that computes in the half precision `half`; `extent`
-    /// is asked for where the configuration names no size.
+    /// The space around `config`, which was read from `source`, on the planner's device; `extent` is asked for where the
+    /// configuration names no size.
     ///
     /// # Errors
     ///
@@ -29,8 +29,7 @@ impl ConfigSpace {
     pub fn new(
         config: &Config,
         source: &str,
-        target: Target,
-        half: Option<Precision>,
+        planner: &Planner,
         extent: impl FnOnce() -> Result<[usize; 3]>,
     ) -> Result<Self> {
         config.check(source)?;
@@ -38,7 +37,8 @@ impl ConfigSpace {
             Some(_) => None,
             None => Some(extent()?),
         };
-        Ok(Self { variants: variants(config, half), source: source.to_string(), target, extent })
+        let variants = variants(config, planner.half_precision());
+        Ok(Self { variants, source: source.to_string(), target: planner.target(), extent })
     }
 
     /// The system that is trained, as its section is called.

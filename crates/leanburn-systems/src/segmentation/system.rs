@@ -7,18 +7,20 @@ use burn::tensor::{Device, Int, Tensor};
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::metrics::{DiceCounts, best_two_thresholds, mean_dice};
-use leanburn_data::{DataError, Dataset, LabelMap, Progress, SequenceConfig, Volume};
+use leanburn_data::{DataError, Dataset, LabelMap, SequenceConfig, Volume};
 use leanburn_nn::weights::{WeightsError, save_safetensors};
 use leanburn_train::Learner;
 
 use super::inference::{predict_logits, window};
 use super::section::SegmentationSection;
 use super::workload::SegmentationWorkload;
-use crate::error::{Result, SystemError};
+use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
-use crate::picture::classes;
+use crate::picture::{classes, range_of};
 use crate::recipe::Recipe;
-use crate::shared::{Context, TrainingSection, drawn, learner, of_section, policy, trained_parameters};
+use crate::shared::{
+    Context, TrainingSection, check_shape, drawn, learner, of_section, policy_and_seed, trained_parameters,
+};
 use crate::system::{ModelChange, System};
 use crate::yaml::Section;
 
@@ -36,7 +38,6 @@ const CLASS_DICE: [&str; 8] = [
 
 impl System for SegmentationSection {
     type Batch = (Tensor<5>, Tensor<4, Int>);
-    type Data = Arc<Dataset>;
     type Workload = SegmentationWorkload;
 
     const NAME: &'static str = "segmentation";
@@ -93,8 +94,7 @@ impl System for SegmentationSection {
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
-        let policy = policy(context, Self::NAME, &training.recompute, |_| false, segments)?;
-        leanburn_ops::random::seed(device, context.seed);
+        let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, |_| false, segments)?;
         let model = drawn(device, |device| model.init(device)).with_residency(policy);
         let unet = Learner::new("unet", model, learner(context, training, training.learning_rate))?;
         let precision = context.device.resolved_precision();
@@ -109,17 +109,8 @@ impl System for SegmentationSection {
         save_safetensors(&workload.unet().trained(), path)
     }
 
-    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
-        Ok(Arc::new(Dataset::open_with(context.data, context.seed, progress)?))
-    }
-
-    fn batch_shape(&self, _: &Context<'_>, micro_batch: usize, [depth, height, width]: [usize; 3]) -> [usize; 5] {
-        [micro_batch, self.in_channels, depth, height, width]
-    }
-
-    fn check_sample(&self, name: &str, [channels, depth, height, width]: [usize; 4]) -> Result<()> {
-        let input = [1, channels, depth, height, width];
-        self.model().check_input(input).map_err(|reason| SystemError::Shape { volume: name.to_string(), reason })
+    fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
+        check_shape(name, shape, |input| self.model().check_input(input))
     }
 
     fn multiples(&self) -> [usize; 3] {
@@ -129,7 +120,7 @@ impl System for SegmentationSection {
     /// The Dice score over all voxels of the held-out parts, of at most `val_patches` of them: its mean over the classes but the
     /// background, and that of each class. With three classes of volumes of one channel also the best that a pair of intensity
     /// thresholds can reach on the same voxels.
-    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
+    fn evaluate(&self, workload: &Self::Workload, data: &Arc<Dataset>, device: &Device) -> Result<Metrics> {
         let parts = data.held_out_len().min(data.config().val_patches);
         let mut counts = DiceCounts::new(self.num_classes);
         let (mut values, mut truth) = (Vec::new(), Vec::new());
@@ -151,27 +142,18 @@ impl System for SegmentationSection {
         Ok(if parts > 0 { metrics } else { Vec::new() })
     }
 
-    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
+    fn picture(&self, workload: &Self::Workload, data: &Arc<Dataset>, device: &Device) -> Result<RgbImage> {
         let (volume, labels) = data.exhibit()?;
         let labels = labels.ok_or_else(DataError::without_labels)?;
         let prediction = self.predict(workload, data, &volume, device)?;
         let extent = volume.extent();
         let first = &volume.data()[..labels.data().len()];
-        let range = first.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)));
-        Ok(classes(first, labels.data(), prediction.data(), extent, range)?)
+        Ok(classes(first, labels.data(), prediction.data(), extent, range_of(first))?)
     }
 
     /// Half of the channels.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
-        let channels: Vec<usize> = self.channels.iter().map(|channels| channels.div_ceil(2)).collect();
-        if channels == self.channels {
-            return Vec::new();
-        }
-        vec![ModelChange {
-            text: format!("segmentation.channels = {channels:?}"),
-            cost: "a smaller model: a quarter of the weights",
-            section: Self { channels, ..self.clone() },
-        }]
+        ModelChange::half_of(Self::NAME, &self.channels, |channels| Self { channels, ..self.clone() })
     }
 }
 

@@ -6,7 +6,7 @@ use leanburn_ops::Gpu;
 
 use crate::config::Config;
 use crate::error::Result;
-use crate::planning::{ConfigSpace, memory_of};
+use crate::planning::{ConfigSpace, planner_of};
 
 /// What a step is planned to hold, without data in memory and waiting batches.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +27,9 @@ impl Planned {
     ///
     /// What keeps the configuration from being recorded.
     pub fn of(config: &Config, name: &str, extent: impl FnOnce() -> Result<[usize; 3]>) -> Result<Self> {
-        let (target, memory) = memory_of(&config.device.name)?;
-        let space = ConfigSpace::new(config, name, target, None, extent)?;
+        let planner = planner_of(&config.device.name, None, None)?;
+        let memory = planner.memory_model();
+        let space = ConfigSpace::new(config, name, &planner, extent)?;
         let candidate = space.configured();
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(memory);
         Ok(Self {

@@ -5,7 +5,7 @@ use leanburn_plan::{Candidate, Class, Knob, Machine, Plan, Recording, Space, Tim
 
 use crate::config::Config;
 use crate::error::{Result, SystemError};
-use crate::planning::{Budget, ConfigSpace};
+use crate::planning::{ConfigSpace, planner_of};
 
 /// What the planner has to say to a step that did not fit.
 #[derive(Debug)]
@@ -25,14 +25,14 @@ impl StepDown {
     ///
     /// What keeps the configuration from being recorded.
     pub fn of(config: &Config, name: &str) -> Result<Self> {
-        let budget = Budget::default().on(&config.device.name)?;
-        let memory = budget.memory_model();
-        let space = ConfigSpace::new(config, name, budget.target(), None, || config.extent_of_data(name))?;
+        let planner = planner_of(&config.device.name, None, None)?;
+        let memory = planner.memory_model();
+        let space = ConfigSpace::new(config, name, &planner, || config.extent_of_data(name))?;
         let now = space.configured();
         let timeline = space.record_with(&now, now.recorded())?.timeline(memory);
         let planned = memory.needed(&timeline) + space.other_bytes(&now);
 
-        let machine = Machine { memory, rates: budget.rates(), other_bytes: Bytes(0) };
+        let machine = Machine { other_bytes: Bytes(0), ..planner.machine() };
         let plans = frontier(&SameBatches(&space), &machine, Class::Lossless)?.plans;
         let next = plans.into_iter().rev().find(|plan| plan.peak < planned);
         let lower = next.map(|plan| {
@@ -94,6 +94,8 @@ fn peak_of(timeline: &Timeline) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use leanburn_train::planning::Planner;
+
     use super::*;
 
     const TINY: &str = "\
@@ -105,9 +107,9 @@ device: {name: flex}
     #[test]
     fn it_goes_down_to_the_smallest_plan_of_the_same_micro_batch() {
         let mut config = Config::parse(TINY, "tiny", &[]).unwrap();
-        let space = ConfigSpace::new(&config, "tiny", leanburn_plan::Target::Cpu, None, || unreachable!()).unwrap();
-        let machine =
-            Machine { memory: &leanburn_plan::FlexMemory, rates: Budget::default().rates(), other_bytes: Bytes(0) };
+        let planner = Planner::cpu();
+        let space = ConfigSpace::new(&config, "tiny", &planner, || unreachable!()).unwrap();
+        let machine = planner.machine();
         let smallest = frontier(&SameBatches(&space), &machine, Class::Lossless).unwrap().plans.remove(0);
         assert_eq!((smallest.candidate.micro_batch, smallest.candidate.accumulation), (4, 1));
         let among_all = frontier(&space, &machine, Class::Lossless).unwrap();

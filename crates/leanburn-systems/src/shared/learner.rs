@@ -31,26 +31,38 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
         .with_memory_limit(context.device.memory_limit)
 }
 
-/// Which segments of the system `system` are recomputed; a pattern that names none is rejected.
+/// Which segments of the system `system` are recomputed; a pattern that names none is rejected. What is drawn from here on is
+/// drawn from the configuration's seed.
 ///
-/// To know their names, `segments` builds models that are thrown away: call it before the weights' seed is set. `is_known`
-/// says which patterns name segments that are not listed.
+/// To know their names, `segments` builds models that are thrown away. `is_known` says which patterns name segments that are not
+/// listed.
 ///
 /// # Errors
 ///
 /// [`SystemError::Config`](crate::SystemError::Config), and those of `segments`.
-pub(crate) fn policy(
+pub(crate) fn policy_and_seed(
     context: &Context<'_>,
     system: &str,
     recompute: &Recompute,
+    device: &Device,
     is_known: impl Fn(&str) -> bool,
     segments: impl FnOnce() -> Result<Vec<String>>,
 ) -> Result<ResidencyPolicy> {
     let policy = recompute.policy();
-    if policy.rules.is_empty() {
-        return Ok(policy);
+    if !policy.rules.is_empty() {
+        reject(context, nameless(system, recompute, is_known, &segments()?))?;
     }
-    let segments = segments()?;
+    leanburn_ops::random::seed(device, context.seed);
+    Ok(policy)
+}
+
+/// The patterns of the system `system` that name none of its segments.
+fn nameless(
+    system: &str,
+    recompute: &Recompute,
+    is_known: impl Fn(&str) -> bool,
+    segments: &[String],
+) -> Vec<ValidationError> {
     let names_none = |pattern: &&String| {
         let alone = Recompute::segments([pattern.as_str()]).policy();
         !is_known(pattern) && segments.iter().all(|name| alone.of(name) == Residency::Keep)
@@ -62,8 +74,7 @@ pub(crate) fn policy(
         found: format!("`{pattern}`, which names no segment"),
         help: "`*` stands for any text, as in `decoder.*`".into(),
     };
-    reject(context, recompute.patterns().iter().filter(names_none).map(error).collect())?;
-    Ok(policy)
+    recompute.patterns().iter().filter(names_none).map(error).collect()
 }
 
 /// Numbers of a module that take a gradient; running statistics and codebooks do not.

@@ -2,12 +2,14 @@
 
 mod builders;
 mod codebook;
+mod curves;
 mod data_section;
 mod device_section;
 mod learner;
 mod perceptual;
 mod recompute;
 mod reconstruction;
+mod sample;
 mod sequence_section;
 mod source;
 mod training;
@@ -24,8 +26,10 @@ pub use voxels::VoxelObjectiveSection;
 
 pub(crate) use builders::with_methods;
 pub(crate) use codebook::CodeUse;
+pub(crate) use curves::{CODEBOOK, COMMITMENT, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION};
 pub(crate) use data_section::read_data;
-pub(crate) use learner::{drawn, learner, policy, trained_parameters, trainer};
-pub(crate) use reconstruction::{exhibit, validate_volumes};
-pub(crate) use sequence_section::{first_channel, read_sequence};
+pub(crate) use learner::{drawn, learner, policy_and_seed, trained_parameters, trainer};
+pub(crate) use reconstruction::{COMPARISON, compared, exhibit, validate_volumes};
+pub(crate) use sample::check_shape;
+pub(crate) use sequence_section::read_sequence;
 pub(crate) use validation::{of_section, reject};

@@ -1,11 +1,13 @@
 //! Evaluation of models that reconstruct volumes: metrics over the validation samples, and a whole volume through the model.
 
 use burn::tensor::{Device, Tensor};
+use image::RgbImage;
 use leanburn_data::{Dataset, Sample, SlidingWindow};
 use leanburn_train::TrainError;
 
 use crate::error::Result;
-use crate::evaluation::{L1, Metrics};
+use crate::evaluation::{L1, Metrics, PictureLabel};
+use crate::picture::{comparison, range_of};
 use crate::volume::{tensor, through};
 
 /// Means by name, in the order in which names came.
@@ -64,13 +66,6 @@ pub(crate) struct Exhibit {
     pub extent: [usize; 3],
 }
 
-impl Exhibit {
-    /// The smallest and the largest value of the original.
-    pub fn range(&self) -> (f32, f32) {
-        self.original.iter().fold((f32::MAX, f32::MIN), |(low, high), &value| (low.min(value), high.max(value)))
-    }
-}
-
 /// The reconstruction of a whole volume of the data, made patch by patch so that it needs no larger activations than training.
 ///
 /// Sizes are padded to multiples of `multiples` and cropped again.
@@ -94,4 +89,25 @@ pub(crate) fn exhibit(
     let voxels = extent.iter().product();
     reconstruction.truncate(voxels);
     Ok(Exhibit { original: volume.data()[..voxels].to_vec(), reconstruction, extent })
+}
+
+/// How pictures of [`compared`] volumes are called.
+pub(crate) const COMPARISON: PictureLabel = PictureLabel {
+    name: "reconstruction",
+    caption: "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes",
+};
+
+/// A whole volume of the data beside its reconstruction, in mid-planes.
+///
+/// # Errors
+///
+/// As [`exhibit`], and if it cannot be drawn.
+pub(crate) fn compared(
+    dataset: &Dataset,
+    multiples: [usize; 3],
+    device: &Device,
+    reconstruct: impl Fn(Tensor<5>) -> Tensor<5>,
+) -> Result<RgbImage> {
+    let Exhibit { original, reconstruction, extent } = exhibit(dataset, multiples, device, reconstruct)?;
+    Ok(comparison(&original, &reconstruction, extent, range_of(&original))?)
 }

@@ -36,6 +36,6 @@ fn read_advection(section: &mut Section<'_>) -> AdvectionConfig {
 }
 
 /// The channel that is predicted where none is named: the first of those that are seen.
-pub(crate) fn first_channel(use_channels: &[usize]) -> usize {
+pub(super) fn first_channel(use_channels: &[usize]) -> usize {
     use_channels.first().copied().unwrap_or(0)
 }

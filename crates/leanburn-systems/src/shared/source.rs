@@ -3,6 +3,7 @@
 use leanburn_data::{DataConfig, SequenceConfig};
 
 use super::device_section::DeviceSection;
+use super::sequence_section::first_channel;
 
 /// What a system is trained on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,4 +53,13 @@ pub struct Context<'a> {
     pub sequence: Option<&'a SequenceConfig>,
     /// What computes, and in which precision.
     pub device: &'a DeviceSection,
+}
+
+impl Context<'_> {
+    /// The fields to train on, with the one channel that is predicted.
+    pub(crate) fn fields(&self) -> SequenceConfig {
+        let mut fields = self.sequence.cloned().unwrap_or_default();
+        fields.target_channel = fields.target_channel.or(Some(first_channel(&fields.use_channels)));
+        fields
+    }
 }

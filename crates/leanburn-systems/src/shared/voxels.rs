@@ -1,10 +1,15 @@
 //! The loss and the metrics of voxels that are mostly empty.
 
+use burn::tensor::Tensor;
+use leanburn_data::Sample;
 use leanburn_data::metrics::{chamfer_distance, intersection_over_union};
-use leanburn_nn::losses::{Difference, OccupancyWeight};
+use leanburn_nn::losses::{Difference, OccupancyWeight, voxel_loss};
 use serde::Serialize;
 
 use super::builders::with_methods;
+use crate::error::Result;
+use crate::evaluation::Metrics;
+use crate::volume::values;
 use crate::yaml::{POSITIVE, Section};
 
 /// How voxels are compared with those of the input.
@@ -47,25 +52,26 @@ impl VoxelObjectiveSection {
         (self.occupancy_weight != 1.0).then_some(weight)
     }
 
-    /// How well occupied voxels are met: intersection over union, and the distance between the two sets in voxels.
+    /// The loss of a reconstruction, and how well its occupied voxels are met: intersection over union, and the distance between
+    /// the two sets in voxels.
     ///
     /// # Shapes
     ///
-    /// Both slices begin with a channel of `extent` voxels (of a radar the occupancy); the rest is not looked at.
+    /// `volume` is that of the sample, `reconstruction` has its shape. What is occupied is seen in the first channel (of a radar the
+    /// occupancy).
     ///
     /// # Errors
     ///
-    /// [`SystemError::Data`](crate::SystemError::Data) if a slice is shorter than that.
-    pub(crate) fn metrics(
-        &self,
-        reconstruction: &[f32],
-        truth: &[f32],
-        extent: [usize; 3],
-    ) -> crate::error::Result<[(&'static str, f64); 2]> {
+    /// [`SystemError::Data`](crate::SystemError::Data) if the metrics cannot be taken.
+    pub(crate) fn metrics(&self, sample: &Sample, volume: Tensor<5>, reconstruction: Tensor<5>) -> Result<Metrics> {
+        let loss = voxel_loss(reconstruction.clone(), volume, self.reconstruction_loss, self.occupancy());
+        let reconstruction = values(reconstruction);
+        let [_, extent @ ..] = sample.shape;
         let count: usize = extent.iter().product();
-        let (made, truth) = (&reconstruction[..count], &truth[..count]);
+        let (made, truth) = (&reconstruction[..count], &sample.data[..count]);
         let threshold = self.occupancy_threshold as f32;
-        Ok([
+        Ok(vec![
+            ("reconstruction", f64::from(loss.into_scalar::<f32>())),
             ("iou", intersection_over_union(made, truth, threshold)?),
             ("chamfer_voxels", chamfer_distance(made, truth, extent, threshold)?.mean()),
         ])

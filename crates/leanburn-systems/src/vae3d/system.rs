@@ -6,27 +6,25 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::ValidationError;
-use leanburn_data::{Dataset, Progress, SequenceConfig};
-use leanburn_nn::losses::voxel_loss;
+use leanburn_data::{Dataset, SequenceConfig};
 use leanburn_nn::weights::{WeightsError, save_safetensors};
 use leanburn_train::{Learner, Precision, VaeWorkload};
 
 use super::section::{Vae3dSection, VaeType};
-use crate::error::{Result, SystemError};
+use crate::error::Result;
 use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{
-    CodeUse, Context, Recompute, TrainingSection, drawn, exhibit, learner, of_section, policy, trained_parameters,
+    CODEBOOK, COMMITMENT, CodeUse, Context, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION, Recompute,
+    TrainingSection, check_shape, drawn, exhibit, learner, of_section, policy_and_seed, trained_parameters,
     validate_volumes,
 };
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
-use crate::volume::values;
 use crate::yaml::Section;
 
 impl System for Vae3dSection {
     type Batch = Tensor<5>;
-    type Data = Arc<Dataset>;
     type Workload = VaeWorkload;
 
     const NAME: &'static str = "vae3d";
@@ -40,50 +38,7 @@ impl System for Vae3dSection {
         name: "reconstruction",
         caption: "scene and reconstruction from above, and their absolute difference",
     };
-    const CURVES: &'static [Curves] = &[
-        Curves {
-            title: "Reconstruction",
-            y_label: "loss",
-            log_y: true,
-            train: &[("training", "reconstruction")],
-            validation: &["reconstruction", L1],
-        },
-        Curves {
-            title: "Occupancy",
-            y_label: "intersection over union",
-            log_y: false,
-            train: &[],
-            validation: &["iou"],
-        },
-        Curves {
-            title: "Codebook",
-            y_label: "share of codes used",
-            log_y: false,
-            train: &[],
-            validation: &["codes_used"],
-        },
-        Curves {
-            title: "Commitment",
-            y_label: "loss",
-            log_y: true,
-            train: &[("training", "commitment")],
-            validation: &[],
-        },
-        Curves {
-            title: "Perceptual",
-            y_label: "loss",
-            log_y: true,
-            train: &[("training", "perceptual")],
-            validation: &[],
-        },
-        Curves {
-            title: "Kullback-Leibler divergence",
-            y_label: "nats",
-            log_y: true,
-            train: &[("training", "kl")],
-            validation: &[],
-        },
-    ];
+    const CURVES: &'static [Curves] = &[RECONSTRUCTION, OCCUPANCY, CODEBOOK, COMMITMENT, PERCEPTUAL, DIVERGENCE];
     const ERRORS: &'static [&'static str] = &[L1, "reconstruction", "chamfer_voxels"];
     /// Radar scenes at the size of their guide.
     const GUIDE: Option<&'static str> = Some(
@@ -120,8 +75,7 @@ device: {name: flex}
         let perceptual = &self.training.objective.perceptual;
         let is_known = |pattern: &str| perceptual.is_segment(pattern);
         let segments = || Ok([model.init(&Device::flex()).segments(), perceptual.segments()].concat());
-        let policy = policy(context, Self::NAME, &training.recompute, is_known, segments)?;
-        leanburn_ops::random::seed(device, context.seed);
+        let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, is_known, segments)?;
         let model = drawn(device, |device| model.init(device)).with_residency(policy);
         let vae = Learner::new("vae", model, learner(context, training, training.learning_rate))?;
         let perceptual = perceptual.build(Self::NAME, device)?;
@@ -137,43 +91,29 @@ device: {name: flex}
         save_safetensors(&workload.vae().trained(), path)
     }
 
-    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
-        Ok(Arc::new(Dataset::open_with(context.data, context.seed, progress)?))
-    }
-
-    fn batch_shape(&self, _: &Context<'_>, micro_batch: usize, [depth, height, width]: [usize; 3]) -> [usize; 5] {
-        [micro_batch, self.in_channels, depth, height, width]
-    }
-
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
-        let [channels, depth, height, width] = shape;
-        self.training.objective.perceptual.check_sample(name, [depth, height, width])?;
-        let input = [1, channels, depth, height, width];
-        self.model().check_input(input).map_err(|reason| SystemError::Shape { volume: name.to_string(), reason })
+        let [_, extent @ ..] = shape;
+        self.training.objective.perceptual.check_sample(name, extent)?;
+        check_shape(name, shape, |input| self.model().check_input(input))
     }
 
     fn multiples(&self) -> [usize; 3] {
         self.model().downsampling().unwrap_or([1; 3])
     }
 
-    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
-        let (section, mut codes) = (&self.training.objective.voxels, CodeUse::default());
+    fn evaluate(&self, workload: &Self::Workload, data: &Arc<Dataset>, device: &Device) -> Result<Metrics> {
+        let (voxels, mut codes) = (&self.training.objective.voxels, CodeUse::default());
         let reconstruct = |volumes| workload.reconstruct(volumes);
         let mut metrics = validate_volumes(data, device, reconstruct, |sample, volume, reconstruction| {
-            let (difference, occupancy) = (section.reconstruction_loss, section.occupancy());
-            let loss = voxel_loss(reconstruction.clone(), volume.clone(), difference, occupancy);
-            let mut metrics = vec![("reconstruction", f64::from(loss.into_scalar::<f32>()))];
-            let [_, extent @ ..] = sample.shape;
-            metrics.extend(section.metrics(&values(reconstruction), &sample.data, extent)?);
-            workload.codes(volume).into_iter().for_each(|latent| codes.add(latent));
-            Ok(metrics)
+            workload.codes(volume.clone()).into_iter().for_each(|latent| codes.add(latent));
+            voxels.metrics(sample, volume, reconstruction)
         })?;
         metrics.extend(self.codebook.iter().flat_map(|codebook| codes.metrics(codebook.num_embeddings)));
         Ok(metrics)
     }
 
     /// From above: the scene is sparse and shallow, a plane through the middle would miss most of it.
-    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
+    fn picture(&self, workload: &Self::Workload, data: &Arc<Dataset>, device: &Device) -> Result<RgbImage> {
         let exhibit = exhibit(data, self.multiples(), device, |volumes| workload.reconstruct(volumes))?;
         let [_, height, width] = exhibit.extent;
         let [scene, made] =

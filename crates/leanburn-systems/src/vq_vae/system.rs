@@ -6,27 +6,23 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::ValidationError;
-use leanburn_data::{Dataset, Progress, SequenceConfig};
-use leanburn_nn::losses::voxel_loss;
+use leanburn_data::{Dataset, SequenceConfig};
 use leanburn_nn::weights::{WeightsError, save_safetensors};
 use leanburn_train::{Learner, VqVaeWorkload};
 
 use super::section::VqVaeSection;
-use crate::error::{Result, SystemError};
+use crate::error::Result;
 use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
-use crate::picture::comparison;
 use crate::recipe::Recipe;
 use crate::shared::{
-    CodeUse, Context, TrainingSection, drawn, exhibit, learner, of_section, policy, trained_parameters,
-    validate_volumes,
+    CODEBOOK, COMMITMENT, COMPARISON, CodeUse, Context, OCCUPANCY, RECONSTRUCTION, TrainingSection, check_shape,
+    compared, drawn, learner, of_section, policy_and_seed, trained_parameters, validate_volumes,
 };
-use crate::system::{ModelChange, System};
-use crate::volume::values;
+use crate::system::{ModelChange, System, half};
 use crate::yaml::Section;
 
 impl System for VqVaeSection {
     type Batch = Tensor<5>;
-    type Data = Arc<Dataset>;
     type Workload = VqVaeWorkload;
 
     const NAME: &'static str = "vqvae";
@@ -35,40 +31,8 @@ impl System for VqVaeSection {
         about: "a discrete autoencoder and its codebook on synthetic scans: minutes on a CPU",
         text: include_str!("../../recipes/vqvae.yaml"),
     }];
-    const PICTURE: PictureLabel = PictureLabel {
-        name: "reconstruction",
-        caption: "original, reconstruction and absolute difference; sagittal, coronal and axial mid-planes",
-    };
-    const CURVES: &'static [Curves] = &[
-        Curves {
-            title: "Reconstruction",
-            y_label: "loss",
-            log_y: true,
-            train: &[("training", "reconstruction")],
-            validation: &["reconstruction", L1],
-        },
-        Curves {
-            title: "Occupancy",
-            y_label: "intersection over union",
-            log_y: false,
-            train: &[],
-            validation: &["iou"],
-        },
-        Curves {
-            title: "Codebook",
-            y_label: "share of codes used",
-            log_y: false,
-            train: &[],
-            validation: &["codes_used"],
-        },
-        Curves {
-            title: "Commitment",
-            y_label: "loss",
-            log_y: true,
-            train: &[("training", "commitment")],
-            validation: &[],
-        },
-    ];
+    const PICTURE: PictureLabel = COMPARISON;
+    const CURVES: &'static [Curves] = &[RECONSTRUCTION, OCCUPANCY, CODEBOOK, COMMITMENT];
     const ERRORS: &'static [&'static str] = &[L1, "reconstruction", "chamfer_voxels"];
 
     fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
@@ -95,8 +59,7 @@ impl System for VqVaeSection {
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
-        let policy = policy(context, Self::NAME, &training.recompute, |_| false, segments)?;
-        leanburn_ops::random::seed(device, context.seed);
+        let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, |_| false, segments)?;
         let model = drawn(device, |device| model.init(device)).with_residency(policy);
         let vq_vae = Learner::new("vqvae", model, learner(context, training, training.learning_rate))?;
         let voxels = &self.training.objective;
@@ -112,56 +75,32 @@ impl System for VqVaeSection {
         save_safetensors(&workload.vq_vae().trained(), path)
     }
 
-    fn open(&self, context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self::Data> {
-        Ok(Arc::new(Dataset::open_with(context.data, context.seed, progress)?))
-    }
-
-    fn batch_shape(&self, _: &Context<'_>, micro_batch: usize, [depth, height, width]: [usize; 3]) -> [usize; 5] {
-        [micro_batch, self.in_channels, depth, height, width]
-    }
-
-    fn check_sample(&self, name: &str, [channels, depth, height, width]: [usize; 4]) -> Result<()> {
-        let input = [1, channels, depth, height, width];
-        self.model().check_input(input).map_err(|reason| SystemError::Shape { volume: name.to_string(), reason })
+    fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
+        check_shape(name, shape, |input| self.model().check_input(input))
     }
 
     fn multiples(&self) -> [usize; 3] {
         [self.model().downsampling().unwrap_or(1); 3]
     }
 
-    fn evaluate(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<Metrics> {
-        let (section, mut codes) = (&self.training.objective, CodeUse::default());
+    fn evaluate(&self, workload: &Self::Workload, data: &Arc<Dataset>, device: &Device) -> Result<Metrics> {
+        let (voxels, mut codes) = (&self.training.objective, CodeUse::default());
         let reconstruct = |volumes| workload.reconstruct(volumes);
         let mut metrics = validate_volumes(data, device, reconstruct, |sample, volume, reconstruction| {
-            let (difference, occupancy) = (section.reconstruction_loss, section.occupancy());
-            let loss = voxel_loss(reconstruction.clone(), volume.clone(), difference, occupancy);
-            let mut metrics = vec![("reconstruction", f64::from(loss.into_scalar::<f32>()))];
-            let [_, extent @ ..] = sample.shape;
-            metrics.extend(section.metrics(&values(reconstruction), &sample.data, extent)?);
-            codes.add(workload.codes(volume));
-            Ok(metrics)
+            codes.add(workload.codes(volume.clone()));
+            voxels.metrics(sample, volume, reconstruction)
         })?;
         metrics.extend(codes.metrics(self.codebook.num_embeddings));
         Ok(metrics)
     }
 
-    fn picture(&self, workload: &Self::Workload, data: &Self::Data, device: &Device) -> Result<RgbImage> {
-        let exhibit = exhibit(data, self.multiples(), device, |volumes| workload.reconstruct(volumes))?;
-        Ok(comparison(&exhibit.original, &exhibit.reconstruction, exhibit.extent, exhibit.range())?)
+    fn picture(&self, workload: &Self::Workload, data: &Arc<Dataset>, device: &Device) -> Result<RgbImage> {
+        compared(data, self.multiples(), device, |volumes| workload.reconstruct(volumes))
     }
 
     /// Half of the channels.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
-        let half =
-            |channels: &[usize]| -> Vec<usize> { channels.iter().map(|channels| channels.div_ceil(2)).collect() };
-        let (channels, num_res_channels) = (half(&self.channels), half(&self.num_res_channels));
-        if channels == self.channels {
-            return Vec::new();
-        }
-        vec![ModelChange {
-            text: format!("vqvae.channels = {channels:?}"),
-            cost: "a smaller model: a quarter of the weights",
-            section: Self { channels, num_res_channels, ..self.clone() },
-        }]
+        let section = |channels| Self { channels, num_res_channels: half(&self.num_res_channels), ..self.clone() };
+        ModelChange::half_of(Self::NAME, &self.channels, section)
     }
 }

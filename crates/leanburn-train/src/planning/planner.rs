@@ -32,6 +32,7 @@ use crate::workload::Workload;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Planner {
+    key: String,
     name: String,
     target: Target,
     memory: &'static dyn MemoryModel,
@@ -41,7 +42,8 @@ pub struct Planner {
     context: Bytes,
     other: Bytes,
     largest_allocation: Option<Bytes>,
-    warning: Option<String>,
+    /// Why things of the device are assumed, if they are.
+    doubt: Option<String>,
     allowed: Class,
 }
 
@@ -55,6 +57,7 @@ impl Planner {
     /// For this machine's processor, by [its rates](super::processor_rates). There is no budget until one is given.
     pub fn cpu() -> Self {
         Self {
+            key: "flex".to_string(),
             name: "the CPU".to_string(),
             target: Target::Cpu,
             memory: &FlexMemory,
@@ -64,7 +67,7 @@ impl Planner {
             context: Bytes(0),
             other: Bytes(0),
             largest_allocation: None,
-            warning: None,
+            doubt: None,
             allowed: Class::Lossless,
         }
     }
@@ -83,6 +86,7 @@ impl Planner {
     pub fn of_card(card: &Card) -> Self {
         let memory = card.memory_bytes;
         Self {
+            key: card.name.to_string(),
             name: card.full_name.to_string(),
             target: Target::Gpu,
             memory: &CubeMemory,
@@ -103,25 +107,23 @@ impl Planner {
     pub fn on(device: &Device) -> Self {
         let halves = [Precision::Bf16, Precision::F16];
         let half = halves.into_iter().find(|half| half.is_supported_by(device));
-        let Some(gpu) = Gpu::of(device) else { return Self { half, ..Self::cpu() } };
+        let Some(gpu) = Gpu::of(device) else { return Self::cpu().with_half_precision(half) };
         let listed = gpu.memory.and_then(|memory| Card::of_driver(&gpu.name, Bytes(memory))).map(Self::of_card);
-        Self { half, ..listed.unwrap_or_else(|| Self::unlisted(&gpu.name, gpu.memory, Some(gpu.largest_allocation))) }
+        let planner = listed.unwrap_or_else(|| Self::unlisted(&gpu.name, gpu.memory, Some(gpu.largest_allocation)));
+        planner.with_half_precision(half)
     }
 
     /// For a card that the catalogue does not have, with what is known of it in bytes.
     pub fn unlisted(name: &str, memory: Option<u64>, largest_allocation: Option<u64>) -> Self {
-        let size = if memory.is_none() { "its memory is not known, " } else { "" };
-        let warning = format!(
-            "{name} is not in the catalogue: {size}the driver's context is not counted, times are those of an {TYPICAL}"
-        );
         Self {
+            key: name.to_string(),
             name: name.to_string(),
             target: Target::Gpu,
             memory: &CubeMemory,
             rates: Card::find(TYPICAL).map_or(Rates::TWO_CORES, Rates::of_card),
             budget: memory.map(Bytes),
             largest_allocation: largest_allocation.map(Bytes),
-            warning: Some(warning),
+            doubt: Some(format!("{name} is not in the catalogue")),
             ..Self::cpu()
         }
     }
@@ -150,6 +152,25 @@ impl Planner {
         self
     }
 
+    /// With other names: `key` for machines, `name` in words.
+    pub fn named(mut self, key: impl Into<String>, name: impl Into<String>) -> Self {
+        (self.key, self.name) = (key.into(), name.into());
+        self
+    }
+
+    /// With a [warning](Self::warning) that begins with `doubt`: why things of the device are assumed.
+    pub fn doubted(mut self, doubt: impl Into<String>) -> Self {
+        self.doubt = Some(doubt.into());
+        self
+    }
+
+    /// Where the program's runtime computes in this half precision, `None` for none. A card has what it has units for: where the
+    /// runtime computes in bfloat16, the better one that the card computes in stays.
+    pub fn with_half_precision(mut self, half: Option<Precision>) -> Self {
+        self.half = if half == Some(Precision::Bf16) { self.half } else { half };
+        self
+    }
+
     /// With these rates, in place of those known of the device.
     pub fn with_rates(mut self, rates: Rates) -> Self {
         self.rates = rates;
@@ -159,6 +180,11 @@ impl Planner {
     /// The class of changes that a fit may make.
     pub fn allowed(&self) -> Class {
         self.allowed
+    }
+
+    /// The device's name for machines: `flex` for the CPU, that of the catalogue for a card.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// The device in words.
@@ -191,6 +217,11 @@ impl Planner {
         self.budget
     }
 
+    /// What the driver's context takes of the device.
+    pub fn context(&self) -> Bytes {
+        self.context
+    }
+
     /// What is counted besides the step: the context of a driver, and what [`with_other_bytes`](Self::with_other_bytes) was
     /// told.
     pub fn other_bytes(&self) -> Bytes {
@@ -203,8 +234,11 @@ impl Planner {
     }
 
     /// What is assumed because it is not known of the device.
-    pub fn warning(&self) -> Option<&str> {
-        self.warning.as_deref()
+    pub fn warning(&self) -> Option<String> {
+        let doubt = self.doubt.as_ref()?;
+        let size = if self.budget.is_none() { "its memory is not known, " } else { "" };
+        let typical = Card::find(TYPICAL).map_or(TYPICAL, |card| card.full_name);
+        Some(format!("{doubt}: {size}the driver's context is not counted, times are those of the {typical}"))
     }
 
     /// What a search of the planner's crate measures plans against.
@@ -260,11 +294,15 @@ mod tests {
     #[test]
     fn a_planner_knows_its_device() {
         let cpu = Planner::on(&Device::flex());
-        assert_eq!((cpu.name(), cpu.target(), cpu.budget()), ("the CPU", Target::Cpu, None));
+        assert_eq!((cpu.key(), cpu.name(), cpu.target(), cpu.budget()), ("flex", "the CPU", Target::Cpu, None));
         assert_eq!((cpu.half_precision(), cpu.other_bytes()), (Some(Precision::Bf16), Bytes(0)));
         let card = Planner::card("t4").unwrap();
         assert_eq!((card.target(), card.half_precision(), card.warning()), (Target::Gpu, Some(Precision::F16), None));
-        assert!(card.budget() > Some(Bytes::gib(14)) && card.other_bytes() > Bytes(0));
+        assert!(card.budget() > Some(Bytes::gib(14)) && card.context() > Bytes(0));
+        assert_eq!(
+            (card.key(), card.clone().with_more_bytes(Bytes(1)).other_bytes().get()),
+            ("t4", card.context().get() + 1)
+        );
         assert_eq!(card.largest_allocation(), card.budget().map(|memory| memory.share(0.25)));
         assert!(Planner::card("4091").unwrap_err().to_string().contains("rtx-4090"));
     }
@@ -273,7 +311,22 @@ mod tests {
     fn of_an_unlisted_card_is_said_what_is_assumed() {
         let card = Planner::unlisted("Some GPU", None, None);
         assert_eq!((card.target(), card.budget()), (Target::Gpu, None));
-        assert!(card.warning().unwrap().contains("Some GPU is not in the catalogue: its memory is not known"));
+        let warning = card.warning().unwrap();
+        assert!(warning.starts_with("Some GPU is not in the catalogue: its memory is not known, "), "{warning}");
+        let known = card.clone().within(Bytes::gib(8)).doubted("device.name is x").warning().unwrap();
+        assert!(known.starts_with("device.name is x: the driver's context is not counted, "), "{known}");
         assert_eq!(card.rates(), Planner::card("rtx-4090").unwrap().rates());
+    }
+
+    #[test]
+    fn half_precision_is_one_that_card_and_runtime_compute_in() {
+        let halves = |planner: Planner| {
+            let by_runtime = |half| planner.clone().with_half_precision(half).half_precision();
+            [Some(Precision::Bf16), Some(Precision::F16), None].map(by_runtime)
+        };
+        let (bf16, f16) = (Some(Precision::Bf16), Some(Precision::F16));
+        assert_eq!(halves(Planner::card("t4").unwrap()), [f16, f16, None]);
+        assert_eq!(halves(Planner::card("rtx-4090").unwrap()), [bf16, f16, None]);
+        assert_eq!(halves(Planner::cpu()), [bf16, f16, None]);
     }
 }

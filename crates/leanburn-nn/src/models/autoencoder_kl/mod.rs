@@ -5,14 +5,17 @@
 //! An encoder halves the volume level by level, two 1x1x1 convolutions give mean and deviation of the latent, a
 //! decoder doubles it back.
 
-mod chain;
+mod block;
+mod builder;
 mod config;
 mod decoder;
 mod encoder;
+mod levels;
 mod model;
 mod names;
 
-pub use chain::{Block, Out};
+pub use block::{Block, Out};
+pub(super) use builder::ChainBuilder;
 pub use config::AutoencoderKlConfig;
 pub use model::AutoencoderKl;
 pub(super) use model::{deviation, sample};

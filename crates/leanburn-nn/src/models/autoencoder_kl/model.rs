@@ -6,7 +6,7 @@ use leanburn_common::panic_if_invalid;
 use leanburn_ops::ResidencyPolicy;
 use leanburn_ops::numerics::{cast_to, in_wide};
 
-use super::chain::Block;
+use super::block::Block;
 use super::config::AutoencoderKlConfig;
 use super::{decoder::decoder, encoder::encoder};
 use crate::blocks::{Conv3d, Conv3dConfig};

@@ -1,0 +1,51 @@
+//! The blocks of encoder and decoder.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use leanburn_ops::{Activation, norm_act_conv3d};
+
+use crate::blocks::{AttentionBlock, Conv3d, Downsample, GroupNorm, ResBlock, Upsample};
+
+/// One block of a chain.
+#[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
+pub enum Block {
+    /// The first convolution.
+    Conv(Conv3d),
+    /// Residual block.
+    Res(ResBlock),
+    /// Attention over all positions.
+    Attention(AttentionBlock),
+    /// Halves the volume.
+    Downsample(Downsample),
+    /// Doubles the volume.
+    Upsample(Upsample),
+    /// The last norm and convolution.
+    Out(Out),
+}
+
+/// Group norm, an activation or none, then a 3x3x3 convolution.
+#[derive(Module, Debug)]
+pub struct Out {
+    pub(in crate::models) final_norm: GroupNorm,
+    pub(in crate::models) final_conv: Conv3d,
+    #[module(skip)]
+    pub(in crate::models) activation: Activation,
+}
+
+impl Block {
+    /// Applies the block to `[batch_size, channels, depth, height, width]`.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        match self {
+            Self::Conv(block) => block.forward(x),
+            Self::Res(block) => block.forward(x),
+            Self::Attention(block) => block.forward(x),
+            Self::Downsample(block) => block.forward(x),
+            Self::Upsample(block) => block.forward(x),
+            Self::Out(block) => {
+                let (norm, convolution) = (block.final_norm.norm(), block.final_conv.convolution());
+                norm_act_conv3d(x, Some(norm), block.activation, convolution, None)
+            }
+        }
+    }
+}

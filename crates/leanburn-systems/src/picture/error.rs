@@ -1,0 +1,46 @@
+//! What cannot be drawn.
+
+/// The longest side of a volume that is drawn; it bounds the memory that a picture takes.
+pub(super) const LONGEST_SIDE: usize = 2048;
+
+/// Why a picture cannot be drawn or encoded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PictureError {
+    /// A volume does not have the voxels that its shape promises, or is too long to draw.
+    #[error(
+        "cannot draw the {volume}: its shape {shape:?} needs {expected} voxels with sides of \
+         1 to {longest}, found {found} voxels"
+    )]
+    VolumeShape {
+        /// Which of the volumes, such as "original" or "reconstruction".
+        volume: &'static str,
+        /// The shape that was given.
+        shape: [usize; 3],
+        /// The voxels of that shape, or "too many" when their count overflows.
+        expected: String,
+        /// The voxels that were given.
+        found: usize,
+        /// The longest side that is drawn.
+        longest: usize,
+    },
+    /// A picture could not be encoded, or is no PNG.
+    #[error("cannot encode or decode a PNG picture")]
+    Encoding(#[from] image::ImageError),
+}
+
+/// Rejects values that are not those of a shape, and shapes that are too long.
+pub(super) fn check(volume: &'static str, found: usize, shape: [usize; 3]) -> Result<(), PictureError> {
+    let expected = shape.into_iter().try_fold(1_usize, |product, side| product.checked_mul(side));
+    let drawable = shape.iter().all(|side| (1..=LONGEST_SIDE).contains(side));
+    if drawable && expected == Some(found) {
+        return Ok(());
+    }
+    Err(PictureError::VolumeShape {
+        volume,
+        shape,
+        expected: expected.map_or("too many".to_string(), |count| count.to_string()),
+        found,
+        longest: LONGEST_SIDE,
+    })
+}

@@ -1,0 +1,80 @@
+//! Fields side by side, and how far the first two differ.
+
+use image::RgbImage;
+
+use super::canvas::{
+    BACKGROUND, CAPTION_HEIGHT, SEPARATOR, SMALLEST_TILE, difference_caption, grey, heat, largest_of, range_of,
+    write_text,
+};
+use super::error::{PictureError, check};
+
+/// Draws fields side by side, each with its caption, and behind them the absolute difference of the first two.
+///
+/// The first row is on top. Grey runs over the values of the first field, the difference through magma from zero to its
+/// largest value, which its caption notes. What is not finite is cyan.
+///
+/// # Shapes
+///
+/// All fields `[height, width]`, `width` fastest.
+///
+/// # Errors
+///
+/// When a field does not have the values of its shape, or a side is zero or longer than 2048.
+pub fn fields<const N: usize>(
+    columns: [(&'static str, &[f32]); N],
+    [height, width]: [usize; 2],
+) -> Result<RgbImage, PictureError> {
+    for (caption, values) in columns {
+        check(caption, values.len(), [height, width, 1])?;
+    }
+    let [truth, other] = [0, 1].map(|column: usize| columns.get(column).map_or(&[][..], |(_, values)| values));
+    let range = range_of(truth);
+    let differences: Vec<f32> = truth.iter().zip(other).map(|(one, other)| (one - other).abs()).collect();
+    let largest = largest_of(differences.iter().copied());
+    let factor = SMALLEST_TILE.div_ceil(height.max(width));
+    let column_width = (width * factor).max(SMALLEST_TILE) + SEPARATOR;
+    let size = [(N + 1) * column_width - SEPARATOR, CAPTION_HEIGHT + height * factor];
+    let mut picture = RgbImage::from_pixel(size[0] as u32, size[1] as u32, BACKGROUND);
+    let caption = difference_caption(largest);
+    let columns = columns.into_iter().chain([(caption.as_str(), &differences[..])]);
+    for (column, (caption, values)) in columns.enumerate() {
+        write_text(&mut picture, column * column_width + 4, 4, caption);
+        for (place, &value) in values.iter().enumerate() {
+            let colour = if column == N { heat(value, largest) } else { grey(value, range) };
+            let (top, left) = (place / width * factor + CAPTION_HEIGHT, place % width * factor + column * column_width);
+            for (x, y) in (0..factor * factor).map(|at| (left + at % factor, top + at / factor)) {
+                picture.put_pixel(x as u32, y as u32, colour);
+            }
+        }
+    }
+    Ok(picture)
+}
+
+#[cfg(test)]
+mod tests {
+    use image::Rgb;
+
+    use super::super::canvas::NOT_FINITE;
+    use super::*;
+
+    const WHITE: Rgb<u8> = Rgb([255; 3]);
+    const BLACK: Rgb<u8> = Rgb([0; 3]);
+
+    #[test]
+    fn fields_lie_side_by_side_with_the_difference_of_the_first_two() {
+        let (truth, told, seen) = ([0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 0.5, f32::NAN], [1.0; 4]);
+        let columns = [("truth", &truth[..]), ("forecast", &told), ("last seen", &seen)];
+        let picture = fields(columns, [2, 2]).unwrap();
+        let tile = SMALLEST_TILE + SEPARATOR;
+        let at = |column: usize, row: usize, place: usize| {
+            let half = SMALLEST_TILE / 2;
+            *picture.get_pixel((column * tile + place * half + 3) as u32, (CAPTION_HEIGHT + row * half + 3) as u32)
+        };
+        assert_eq!((at(0, 0, 0), at(0, 0, 1), at(1, 0, 1), at(2, 1, 0)), (BLACK, WHITE, BLACK, WHITE));
+        assert_eq!((at(3, 0, 1), at(3, 0, 0)), (heat(1.0, 1.0), heat(0.0, 1.0)));
+        assert_eq!((at(1, 1, 1), at(3, 1, 1)), (NOT_FINITE, NOT_FINITE));
+        assert_eq!(picture.width() as usize, 4 * tile - SEPARATOR);
+        assert!(fields([("truth", &truth[..]), ("forecast", &told[..3])], [2, 2]).is_err());
+        assert!(fields([("truth", &truth[..]), ("forecast", &told)], [0, 2]).is_err());
+    }
+}

@@ -1,0 +1,17 @@
+//! Pictures for people: volumes and fields beside what a model makes of them, as pixels.
+
+mod canvas;
+mod classes;
+mod comparison;
+mod error;
+mod fields;
+mod planes;
+mod png;
+
+pub use classes::classes;
+pub use comparison::comparison;
+pub use error::PictureError;
+pub use fields::fields;
+pub use png::encode_png;
+
+pub(crate) use canvas::range_of;
