@@ -21,7 +21,7 @@ use burn::backend::ir::{
 use burn::tensor::DType;
 use leanburn_common::Bytes;
 
-use crate::graphs::Books;
+use crate::graphs::GraphMetadata;
 use crate::memory_model::{Effect, MemoryModel, Operand};
 use elementwise::{binary, mask_where, over_first, scalar, unary};
 use inputs::{Inputs, bytes, elements, is_half, new_output};
@@ -39,7 +39,7 @@ pub struct FlexMemory;
 /// Places are those of the tables in Burn's autodiff. The rest is fitted to what the heap held without tensors' values after each of
 /// 9,218 operations of 42 steps, of 34 to 218 weights: half of them come out within 18 KB, three quarters within 33 KB. A step of one
 /// of Burn's own small operations takes more than is said here (about 250 bytes).
-const BOOKS: Books = Books {
+const GRAPH_METADATA: GraphMetadata = GraphMetadata {
     lasting: 940,
     tensor: 380,
     leaf: 1000,
@@ -76,8 +76,8 @@ impl MemoryModel for FlexMemory {
         }
     }
 
-    fn books(&self) -> Books {
-        BOOKS
+    fn graph_metadata(&self) -> GraphMetadata {
+        GRAPH_METADATA
     }
 }
 

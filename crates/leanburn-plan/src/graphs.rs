@@ -14,7 +14,7 @@ use crate::Phase;
 
 /// Bytes that the metadata of autodiff and of tensors takes, apart from the tensors' values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Books {
+pub struct GraphMetadata {
     /// A tensor that lasts from step to step, with its place in a module or in a table.
     pub lasting: u64,
     /// Any other piece of memory that tensors share.
@@ -55,20 +55,20 @@ struct Graph {
 }
 
 impl Graph {
-    fn bytes(&self, books: &Books) -> u64 {
+    fn bytes(&self, metadata: &GraphMetadata) -> u64 {
         let tensors: u64 = self.segments.iter().sum();
-        books.step * self.steps
-            + books.input * self.sum_of_inputs
-            + books.place * places(self.steps)
-            + books.backward_place * self.backward_places
-            + books.segment * self.segments.len() as u64
-            + books.segment_tensor * tensors
+        metadata.step * self.steps
+            + metadata.input * self.sum_of_inputs
+            + metadata.place * places(self.steps)
+            + metadata.backward_place * self.backward_places
+            + metadata.segment * self.segments.len() as u64
+            + metadata.segment_tensor * tensors
     }
 }
 
 /// All graphs at a point of a step.
 pub(crate) struct Graphs {
-    books: Books,
+    graph_metadata: GraphMetadata,
     /// Passes around it, innermost last.
     passes: Vec<Pass>,
     /// Whether an operation of ours runs.
@@ -88,9 +88,9 @@ pub(crate) struct Graphs {
 }
 
 impl Graphs {
-    pub(crate) fn new(books: Books) -> Self {
+    pub(crate) fn new(graph_metadata: GraphMetadata) -> Self {
         Self {
-            books,
+            graph_metadata,
             passes: Vec::new(),
             in_operation: false,
             weights: HashSet::new(),
@@ -105,12 +105,12 @@ impl Graphs {
 
     /// Bytes of all of them.
     pub(crate) fn bytes(&self) -> u64 {
-        let graphs: u64 = self.graphs.iter().map(|graph| graph.bytes(&self.books)).sum();
+        let graphs: u64 = self.graphs.iter().map(|graph| graph.bytes(&self.graph_metadata)).sum();
         let running: u64 = self.running.iter().sum();
         graphs
-            + self.books.leaf * self.alone.len() as u64
-            + self.books.orphan * self.orphans
-            + self.books.running_tensor * running
+            + self.graph_metadata.leaf * self.alone.len() as u64
+            + self.graph_metadata.orphan * self.orphans
+            + self.graph_metadata.running_tensor * running
     }
 
     pub(crate) fn phase(&self) -> Phase {

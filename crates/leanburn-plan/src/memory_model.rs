@@ -5,7 +5,7 @@ use std::fmt;
 use burn::backend::ir::{OperationIr, TensorIr};
 use leanburn_common::Bytes;
 
-use crate::graphs::Books;
+use crate::graphs::GraphMetadata;
 use crate::operation::bytes_of;
 use crate::{Timeline, bound};
 
@@ -88,8 +88,8 @@ pub trait MemoryModel: fmt::Debug {
     }
 
     /// The overhead of autodiff in the same memory; nothing where tensors are on another device than it.
-    fn books(&self) -> Books {
-        Books::default()
+    fn graph_metadata(&self) -> GraphMetadata {
+        GraphMetadata::default()
     }
 }
 

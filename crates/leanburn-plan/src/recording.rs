@@ -84,7 +84,7 @@ impl Recording {
 
     /// What lives when, on a device that allocates as `memory` says.
     ///
-    /// If [training steps](leanburn_ops::recording::step_begins) are marked, the last of them; else everything.
+    /// If [training steps](leanburn_ops::recording::mark_step) are marked, the last of them; else everything.
     pub fn timeline(&self, memory: &dyn MemoryModel) -> Timeline {
         simulate(&self.operations, memory)
     }

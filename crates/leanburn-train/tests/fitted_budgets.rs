@@ -13,7 +13,7 @@ use leanburn_ops::ResidencyPolicy;
 use leanburn_plan::{Class, Rates};
 use leanburn_train::planning::{FitError, Fitted, Options, Planner, StepSetup, measure};
 use leanburn_train::{
-    AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, Losses, Moment,
+    AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, Losses, StepPosition,
     Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig, Workload,
 };
 
@@ -90,7 +90,7 @@ impl Workload for Blocks {
         vec![&mut self.learner]
     }
 
-    fn loss(&mut self, _turn: usize, batch: &Tensor<5>, _moment: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, batch: &Tensor<5>, _position: StepPosition) -> Option<Losses> {
         let mut x = batch.clone();
         for (index, block) in self.learner.module().iter().enumerate() {
             x = self.residency.run(&format!("block_{index}"), block, x, Block::forward);

@@ -13,7 +13,7 @@ use leanburn_ops::{Residency, ResidencyPolicy};
 use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
     AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, LossScale,
-    Losses, Moment, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig,
+    Losses, StepPosition, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig,
     Workload, record_step,
 };
 use rand::rngs::StdRng;
@@ -210,7 +210,7 @@ impl Workload for PlainWorkload {
         vec![&mut self.0]
     }
 
-    fn loss(&mut self, _turn: usize, batch: &Tensor<5>, _moment: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, batch: &Tensor<5>, _position: StepPosition) -> Option<Losses> {
         Some(Losses { total: self.0.module().forward(batch.clone()), parts: Vec::new() })
     }
 }

@@ -61,7 +61,7 @@ fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<R
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(budget.memory_model());
         let parameters = config.parameters(source)?;
         size = space.extent(&candidate);
-        let (kept, peak) = (timeline.most(Cause::Kept), timeline.peak());
+        let (kept, peak) = (timeline.most(Cause::SavedActivations), timeline.peak());
         let need = budget.memory_model().needed(&timeline) + space.other_bytes(&candidate) + budget.context();
         rows.push(Row { name, parameters, kept, peak, need });
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, Moment, Space, Target, Timeline, bound};
+use leanburn_plan::{Candidate, OperationEvent, Space, Target, Timeline, bound};
 use leanburn_systems::Config;
 use leanburn_systems::planning::{Budget, ConfigSpace};
 use serde_json::{Value, json};
@@ -53,12 +53,12 @@ impl Forecast<'_> {
         self.budget.size.map(|budget| self.need() <= budget)
     }
 
-    fn peak(&self) -> Option<&Moment> {
-        self.timeline.moments.get(self.timeline.peak_index())
+    fn peak(&self) -> Option<&OperationEvent> {
+        self.timeline.events.get(self.timeline.peak_index())
     }
 
-    fn segment_of(&self, moment: &Moment) -> &str {
-        moment.segment.map_or("no segment", |segment| &self.timeline.segments[segment])
+    fn segment_of(&self, event: &OperationEvent) -> &str {
+        event.segment.map_or("no segment", |segment| &self.timeline.segments[segment])
     }
 
     /// The verdict in one line.
@@ -76,13 +76,13 @@ impl Forecast<'_> {
 
     /// Where the peak stands, in one line.
     fn place(&self) -> String {
-        let Some(moment) = self.peak() else { return "nothing was recorded".into() };
-        let (at, count) = (self.timeline.peak_index() + 1, self.timeline.moments.len());
+        let Some(event) = self.peak() else { return "nothing was recorded".into() };
+        let (at, count) = (self.timeline.peak_index() + 1, self.timeline.events.len());
         format!(
             "peak in {}, {} of {} ({at} of {count} operations)",
-            moment.phase,
-            moment.operation,
-            self.segment_of(moment)
+            event.phase,
+            event.operation,
+            self.segment_of(event)
         )
     }
 
@@ -107,13 +107,13 @@ impl Forecast<'_> {
     /// Says so where a step is little else than attention.
     fn attention(&self) -> Option<String> {
         let rates = self.budget.rates();
-        let seconds = |is_counted: fn(&Moment) -> bool| -> f64 {
-            let counted = self.timeline.moments.iter().filter(|moment| is_counted(moment));
-            counted.map(|moment| rates.seconds_of(moment)).sum()
+        let seconds = |is_counted: fn(&OperationEvent) -> bool| -> f64 {
+            let counted = self.timeline.events.iter().filter(|event| is_counted(event));
+            counted.map(|event| rates.seconds_of(event)).sum()
         };
         // One block stands for all where attention is made of blocks.
         let share =
-            seconds(|moment| moment.operation.starts_with("attention") || moment.repeats > 1.0) / seconds(|_| true);
+            seconds(|event| event.operation.starts_with("attention") || event.repeats > 1.0) / seconds(|_| true);
         (share > MUCH_ATTENTION).then(|| {
             format!(
                 "attention takes {:.0} % of the step's time, which grows with the square of the positions: at the larger levels \
@@ -174,13 +174,13 @@ impl Forecast<'_> {
         let mut text = String::new();
         let rows = self.rows();
         let largest = rows.iter().max_by_key(|(_, bytes)| *bytes);
-        if let (Some((cause, bytes)), Some(moment)) = (largest, self.peak()) {
+        if let (Some((cause, bytes)), Some(event)) = (largest, self.peak()) {
             let share = 100.0 * bytes.as_mib() / self.need().max(Bytes(1)).as_mib();
             let _ = writeln!(
                 text,
                 "The step holds the most while {} runs in {}. {share:.0} % of that is {cause}.",
-                moment.operation,
-                self.segment_of(moment)
+                event.operation,
+                self.segment_of(event)
             );
         }
         for advice in self.advice() {
@@ -200,13 +200,13 @@ impl Forecast<'_> {
         let sizes = |rows: Vec<(String, Bytes)>| -> Value {
             rows.into_iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect()
         };
-        let peak = self.peak().map(|moment| {
+        let peak = self.peak().map(|event| {
             json!({
-                "operation": moment.operation,
-                "phase": moment.phase.to_string(),
-                "segment": moment.segment.map(|segment| &self.timeline.segments[segment]),
+                "operation": event.operation,
+                "phase": event.phase.to_string(),
+                "segment": event.segment.map(|segment| &self.timeline.segments[segment]),
                 "index": self.timeline.peak_index(),
-                "operations": self.timeline.moments.len(),
+                "operations": self.timeline.events.len(),
             })
         });
         let mut all = json!({

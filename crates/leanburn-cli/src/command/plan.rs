@@ -128,7 +128,7 @@ impl Plan {
 
 fn write_trace(path: &Path, forecast: &Forecast<'_>) -> Result<()> {
     let (timeline, rates) = (&forecast.timeline, forecast.budget.rates());
-    let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
+    let durations: Vec<f64> = timeline.events.iter().map(|event| rates.seconds_of(event)).collect();
     let text = perfetto_trace(timeline, Some(&durations));
     atomic::write(path, text.as_bytes()).map_err(CommandError::writing(path))
 }

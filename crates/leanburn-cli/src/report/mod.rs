@@ -14,7 +14,7 @@ mod event_file;
 mod event_message;
 mod html;
 mod memory;
-mod moments;
+mod events;
 mod perfetto;
 mod plan_page;
 mod timeline_chart;

@@ -2,7 +2,7 @@
 
 use super::error::ReportError;
 use super::memory::{Bar, MemoryPeak, MemoryRow, size_text};
-use super::moments::{colour, segment_name};
+use super::events::{colour, segment_name};
 use super::timeline_chart::timeline_chart;
 use askama::Template;
 use leanburn_common::Bytes;
@@ -102,13 +102,13 @@ impl PlanPage {
 
     fn peak(&self) -> Option<Peak<'_>> {
         let index = self.timeline.peak_index();
-        let moment = self.timeline.moments.get(index)?;
+        let event = self.timeline.events.get(index)?;
         Some(Peak {
-            operation: &moment.operation,
-            segment: segment_name(&self.timeline, moment.segment),
-            phase: moment.phase.to_string(),
+            operation: &event.operation,
+            segment: segment_name(&self.timeline, event.segment),
+            phase: event.phase.to_string(),
             place: index + 1,
-            count: self.timeline.moments.len(),
+            count: self.timeline.events.len(),
         })
     }
 
@@ -124,7 +124,7 @@ impl PlanPage {
     /// The largest segments at the peak, and what belongs to none of them; shares are of all that the step needs, as for causes.
     fn segments(&self) -> Vec<Line> {
         let peak = self.timeline.peak_index();
-        let Some(moment) = self.timeline.moments.get(peak) else { return Vec::new() };
+        let Some(event) = self.timeline.events.get(peak) else { return Vec::new() };
         let all = self.timeline.segments_at(peak);
         let whole = self.need();
         let large = all.iter().filter(|(_, bytes)| bytes.get() as f64 >= SMALLEST_SHARE * whole as f64).count();
@@ -134,8 +134,8 @@ impl PlanPage {
         let rest = [
             (format!("{} smaller", others.len()), sum(&mut others.iter().map(|(_, bytes)| bytes.get()))),
             ("in no segment".to_string(), sum(&mut none.map(|block| block.bytes.get()))),
-            (format!("workspace of {}", moment.operation), moment.workspace.get()),
-            (Cause::Books.to_string(), moment.books.get()),
+            (format!("workspace of {}", event.operation), event.workspace.get()),
+            (Cause::GraphMetadata.to_string(), event.graph_metadata.get()),
         ];
         let shown = shown.iter().map(|(name, bytes)| Line::new(name.to_string(), bytes.get(), whole));
         let rest = rest.into_iter().filter(|(_, bytes)| *bytes > 0);
@@ -164,14 +164,14 @@ impl PlanPage {
     }
 }
 
-/// When a block is there, in words; moments are counted from 1.
+/// When a block is there, in words; events are counted from 1.
 fn life(block: &Block, timeline: &Timeline) -> String {
     let name = |index: usize| {
-        let moment = timeline.moments.get(index);
-        moment.map_or(String::new(), |moment| format!(" ({}, {})", moment.operation, moment.phase))
+        let event = timeline.events.get(index);
+        event.map_or(String::new(), |event| format!(" ({}, {})", event.operation, event.phase))
     };
     let last = format!("{}{}", block.last + 1, name(block.last));
-    match (block.born, block.last + 1 >= timeline.moments.len()) {
+    match (block.born, block.last + 1 >= timeline.events.len()) {
         (0, true) => "the whole step".to_string(),
         (0, false) => format!("from the start to {last}"),
         (born, true) => format!("{}{} to the end", born + 1, name(born)),
@@ -226,7 +226,7 @@ impl Verdict {
     }
 }
 
-/// Where the peak stands; moments are counted from 1.
+/// Where the peak stands; events are counted from 1.
 struct Peak<'a> {
     operation: &'a str,
     segment: Option<&'a str>,
@@ -282,7 +282,7 @@ impl<'a> Difference<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::moments::tests::handmade;
+    use super::super::events::tests::handmade;
     use super::*;
 
     const HOSTILE: &str = "<script>alert(\"1\" & '2')</script>";
@@ -292,7 +292,7 @@ mod tests {
         let text = || HOSTILE.to_string();
         let mut timeline = handmade();
         timeline.segments = vec![text(), text()];
-        timeline.moments.iter_mut().for_each(|moment| moment.operation = text());
+        timeline.events.iter_mut().for_each(|event| event.operation = text());
         PlanPage {
             title: text(),
             summary: vec![(text(), text())],
@@ -359,7 +359,7 @@ mod tests {
             ("context", 10, "5.0 %"),
         ];
         assert_eq!(causes, expected);
-        assert_eq!(colours[1], colour(Cause::Kept));
+        assert_eq!(colours[1], colour(Cause::SavedActivations));
         assert!(page.render().unwrap().contains("Together</td><td class=\"number\">200 B"));
     }
 
@@ -372,7 +372,7 @@ mod tests {
 
         let mut page = plain();
         page.timeline.segments = (0..25).map(|segment| format!("level_{segment}")).collect();
-        let block = |segment| Block { bytes: Bytes(100), cause: Cause::Kept, segment: Some(segment), born: 1, last: 2 };
+        let block = |segment| Block { bytes: Bytes(100), cause: Cause::SavedActivations, segment: Some(segment), born: 1, last: 2 };
         page.timeline.blocks.extend((2..25).map(block));
         let lines = named(&page);
         assert_eq!(lines.len(), MOST_SEGMENTS + 3);

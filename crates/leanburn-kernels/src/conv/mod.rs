@@ -25,6 +25,6 @@ pub use bias_gradient::bias_gradient;
 pub use data_gradient::data_gradient;
 pub use forward::forward;
 pub use geometry::{ConvShape, Input, Output, Prologue, Residual};
-pub use uninitialised::{data_gradient_fresh, forward_fresh};
+pub use uninitialised::{data_gradient_allocating, forward_allocating};
 pub use weight_gradient::weight_gradient;
 pub use workspace::{data_gradient_workspace, forward_workspace, weight_gradient_workspace};

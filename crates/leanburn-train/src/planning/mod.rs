@@ -17,7 +17,7 @@
 //! use burn::tensor::{Device, Tensor};
 //! use leanburn_common::Bytes;
 //! use leanburn_train::planning::{Planner, StepSetup};
-//! use leanburn_train::{AnyLearner, Learner, LearnerConfig, Losses, Moment, TrainError, Trainer, TrainerConfig, Workload};
+//! use leanburn_train::{AnyLearner, Learner, LearnerConfig, Losses, StepPosition, TrainError, Trainer, TrainerConfig, Workload};
 //!
 //! /// Layers that may be recomputed one by one: the policy of the setup names them.
 //! struct Layers(Learner<Vec<Linear>>, StepSetup);
@@ -29,7 +29,7 @@
 //!         vec![&mut self.0]
 //!     }
 //!
-//!     fn loss(&mut self, _turn: usize, batch: &Tensor<2>, _moment: Moment) -> Option<Losses> {
+//!     fn loss(&mut self, _learner: usize, batch: &Tensor<2>, _position: StepPosition) -> Option<Losses> {
 //!         let mut x = batch.clone();
 //!         for (index, layer) in self.0.module().iter().enumerate() {
 //!             let layer_forward = |layer: &Linear, x: Tensor<2>| layer.forward(x).tanh();

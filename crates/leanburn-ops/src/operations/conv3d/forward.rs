@@ -54,7 +54,7 @@ impl Computation for Forward<'_> {
             return residual.expect("it is there").into_tensor();
         }
         let residual = residual.as_ref().map(|residual| residual.values::<E>());
-        let values = conv::forward_fresh(&shape, input, &weight, bias.as_deref(), residual);
+        let values = conv::forward_allocating(&shape, input, &weight, bias.as_deref(), residual);
         CpuTensor::from_vec(values, output_dims(&shape)).into_tensor()
     }
 

@@ -100,7 +100,7 @@ mod tests {
     use burn::tensor::Device;
 
     use super::*;
-    use crate::{gradients::backward, probe::watched};
+    use crate::{gradients::backward, probe::sampled};
 
     #[test]
     fn every_operation_is_sampled_forward_and_backward() {
@@ -108,7 +108,7 @@ mod tests {
         let count = samples.clone();
         let x = Tensor::<5>::ones([1, 2, 3, 3, 3], &Device::flex().autodiff()).require_grad();
         let step = || backward(activate(activate(x.clone(), Activation::Silu), Activation::Relu).sum());
-        watched(Rc::new(move || count.set(count.get() + 1)), step);
+        sampled(Rc::new(move || count.set(count.get() + 1)), step);
         assert_eq!(samples.get(), 4);
         step();
         assert_eq!(samples.get(), 4);
