@@ -1,6 +1,6 @@
 """What the PyTorch programs share: values that are the same in Rust, the heap, the timing of steps, the line of JSON.
 
-Its twins are rust/values.rs and rust/measure.rs.
+Its counterparts are rust/values.rs and rust/measure.rs.
 """
 
 import ctypes

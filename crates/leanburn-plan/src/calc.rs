@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_at_once() {
+    fn all_errors_at_once() {
         let nothing = Calc { batch: 0, seq_len: 0, height: 0, width: 0, hidden_dim: 0, num_layers: 0, gpu_memory: 1.0 };
         let fields: Vec<_> = nothing.estimate().unwrap_err().iter().filter_map(CalcError::field).collect();
         assert_eq!(fields, ["batch", "seq_len", "height", "width", "hidden_dim", "num_layers"]);

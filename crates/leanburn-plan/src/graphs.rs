@@ -2,7 +2,7 @@
 //!
 //! Read off Burn's autodiff 0.22. An operation with a gradient becomes a step of the graph of what went into it. A graph has
 //! tables by step, whose room doubles when they are full; backward makes more of them. A weight has a graph of its own from the
-//! moment it is made until an operation takes it into another. An operation without a gradient has a graph of its own too.
+//! time it is made until an operation takes it into another. An operation without a gradient has a graph of its own too.
 //! Graphs that nobody needs are let go when a backward ends, together with the graph that it went through.
 
 use std::collections::HashSet;

@@ -139,7 +139,9 @@ pub struct Timeline {
 impl Timeline {
     /// Index of the operation event that holds the most, the first of several; 0 for an empty timeline.
     pub fn peak_index(&self) -> usize {
-        let order = |&(a, x): &(usize, &OperationEvent), &(b, y): &(usize, &OperationEvent)| x.during.cmp(&y.during).then(b.cmp(&a));
+        let order = |&(a, x): &(usize, &OperationEvent), &(b, y): &(usize, &OperationEvent)| {
+            x.during.cmp(&y.during).then(b.cmp(&a))
+        };
         self.events.iter().enumerate().max_by(order).map_or(0, |(index, _)| index)
     }
 

@@ -4,9 +4,9 @@ use burn::backend::ir::OperationIr;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use leanburn_common::Bytes;
-use leanburn_ops::recording::{TensorRole, tag_module, mark_step};
+use leanburn_ops::recording::{TensorRole, mark_step, tag_module};
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
-use leanburn_plan::{GraphMetadata, Effect, FlexMemory, MemoryModel, Operand, Phase, Recording, Target, record};
+use leanburn_plan::{Effect, FlexMemory, GraphMetadata, MemoryModel, Operand, Phase, Recording, Target, record};
 
 /// Nothing but graph_metadata.
 #[derive(Debug)]

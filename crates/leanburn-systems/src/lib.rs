@@ -4,7 +4,7 @@
 //! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster), [segmentation]. Each is one folder
 //! that implements one trait, [`System`]; everything else works on that trait.
 //!
-//! - [`Config`] is what a run is configured by: built in code, or read from YAML with every mistake at once.
+//! - [`Config`] is what a run is configured by: built in code, or read from YAML with every error at once.
 //! - [`planning`] says what a step will need before it runs, and finds the fastest way to train within a budget.
 //! - [`session`] trains: evaluation, checkpoints, resume bit for bit, stepping down when memory runs out.
 //! - [`device`] finds devices by name.

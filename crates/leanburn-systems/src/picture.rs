@@ -139,7 +139,7 @@ pub fn fields<const N: usize>(
 ///
 /// # Errors
 ///
-/// When the encoder refuses, as it does for a picture without pixels.
+/// When the encoder rejects, as it does for a picture without pixels.
 pub fn encode_png(picture: &RgbImage) -> Result<Vec<u8>, PictureError> {
     let mut bytes = Cursor::new(Vec::new());
     picture.write_to(&mut bytes, ImageFormat::Png)?;

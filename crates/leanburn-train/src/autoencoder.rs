@@ -11,7 +11,7 @@ use leanburn_nn::models::{AutoencoderKl, MultiScalePatchDiscriminator, PatchDisc
 use leanburn_nn::numerics::widen;
 use serde::{Deserialize, Serialize};
 
-use crate::{AnyLearner, Learner, Losses, StepPosition, Perceptual, Precision, Workload};
+use crate::{AnyLearner, Learner, Losses, Perceptual, Precision, StepPosition, Workload};
 
 /// A micro-batch of volumes, `[batch_size, channels, depth, height, width]`.
 pub type AutoencoderBatch = Tensor<5>;

@@ -8,7 +8,7 @@ use leanburn_nn::models::{Cnn3dLstm, ConvLstm};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::{AnyLearner, Learner, Losses, StepPosition, Precision, Workload};
+use crate::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
 
 /// A micro-batch: the input, `[batch_size, input_days, channels, height, width]`, and what is to be predicted,
 /// `[batch_size, predict_days, height, width]`.

@@ -10,7 +10,7 @@ use leanburn_nn::models::Vae3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::{AnyLearner, Learner, Losses, StepPosition, Perceptual, Precision, Workload};
+use crate::{AnyLearner, Learner, Losses, Perceptual, Precision, StepPosition, Workload};
 
 /// A voxel autoencoder and its optimizer.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use leanburn_nn::models::VqVae3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::{AnyLearner, Learner, Losses, StepPosition, Precision, Workload};
+use crate::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
 
 /// A discrete autoencoder and its optimizer.
 #[derive(Debug)]

@@ -44,7 +44,8 @@ fn gradients(micro_batch: usize, scale: LossScale) -> Vec<Vec<f32>> {
     }
     let mut workload = workload(scale);
     for first in (0..4).step_by(micro_batch) {
-        let loss = workload.loss(0, &phantoms(first as u64, micro_batch), StepPosition { seed: 0, step: 0, micro_batch: 0 });
+        let loss =
+            workload.loss(0, &phantoms(first as u64, micro_batch), StepPosition { seed: 0, step: 0, micro_batch: 0 });
         workload.0.accumulate(loss.unwrap().total, micro_batch as f64 / 4.0);
     }
     let module = workload.0.module().clone();

@@ -13,8 +13,8 @@ use leanburn_ops::ResidencyPolicy;
 use leanburn_plan::{Class, Rates};
 use leanburn_train::planning::{FitError, Fitted, Options, Planner, StepSetup, measure};
 use leanburn_train::{
-    AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, Losses, StepPosition,
-    Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig, Workload,
+    AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, Losses,
+    Precision, ReconstructionLoss, StepPosition, TrainError, Trainer, TrainerConfig, Workload,
 };
 
 #[global_allocator]

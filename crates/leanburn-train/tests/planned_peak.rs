@@ -13,8 +13,8 @@ use leanburn_ops::{Residency, ResidencyPolicy};
 use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
     AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, LossScale,
-    Losses, StepPosition, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig,
-    Workload, record_step,
+    Losses, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, StepPosition, TrainError, Trainer,
+    TrainerConfig, Workload, record_step,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

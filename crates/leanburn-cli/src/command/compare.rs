@@ -14,10 +14,10 @@ use crate::error::Result;
 struct Row {
     name: String,
     parameters: usize,
-    /// The most that is kept for backward at any moment.
-    kept: Bytes,
+    /// The most that saved activations take at any operation.
+    saved: Bytes,
     peak: Bytes,
-    /// All that a verdict counts.
+    /// All that the fit check counts.
     need: Bytes,
 }
 
@@ -61,9 +61,9 @@ fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<R
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(budget.memory_model());
         let parameters = config.parameters(source)?;
         size = space.extent(&candidate);
-        let (kept, peak) = (timeline.most(Cause::SavedActivations), timeline.peak());
+        let (saved, peak) = (timeline.most(Cause::SavedActivations), timeline.peak());
         let need = budget.memory_model().needed(&timeline) + space.other_bytes(&candidate) + budget.context();
-        rows.push(Row { name, parameters, kept, peak, need });
+        rows.push(Row { name, parameters, saved, peak, need });
     }
     let channels = config.in_channels();
     let what = match config.source() {
@@ -75,11 +75,11 @@ fn rows(config: &Config, source: &str, budget: &Budget) -> Result<(String, Vec<R
 
 fn print_table(heading: &str, rows: &[Row], budget: &Budget) -> Result<()> {
     let mut table = Table::new();
-    let mut head = vec!["", "parameters", "kept for backward", "peak of a step"];
+    let mut head = vec!["", "parameters", "saved activations", "peak of a step"];
     head.extend(budget.size.map(|_| "fits"));
     table.load_style(UTF8_FULL_CONDENSED).set_header(head);
     for row in rows {
-        let mut cells = vec![row.name.clone(), row.parameters.to_string(), row.kept.to_string(), row.peak.to_string()];
+        let mut cells = vec![row.name.clone(), row.parameters.to_string(), row.saved.to_string(), row.peak.to_string()];
         cells.extend(budget.size.map(|bytes| if row.need <= bytes { "yes" } else { "no" }.to_string()));
         table.add_row(cells);
     }
@@ -90,6 +90,6 @@ fn print_table(heading: &str, rows: &[Row], budget: &Budget) -> Result<()> {
 }
 
 fn json_of(heading: &str, rows: &[Row]) -> Value {
-    let row = |row: &Row| json!({ "name": row.name.trim(), "parameters": row.parameters, "kept_bytes": row.kept, "peak_bytes": row.peak });
+    let row = |row: &Row| json!({ "name": row.name.trim(), "parameters": row.parameters, "saved_activation_bytes": row.saved, "peak_bytes": row.peak });
     json!({ "of": heading, "rows": rows.iter().map(row).collect::<Vec<_>>() })
 }

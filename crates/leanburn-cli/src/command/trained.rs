@@ -87,7 +87,7 @@ impl Loaded {
     }
 }
 
-/// Refuses an output that cannot be written or would replace an input, before anything is computed.
+/// Rejects an output that cannot be written or would replace an input, before anything is computed.
 pub(super) fn check_output(path: &Path, inputs: [&Path; 2]) -> Result<()> {
     Format::of(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -111,7 +111,7 @@ pub(super) fn check_output(path: &Path, inputs: [&Path; 2]) -> Result<()> {
     tempfile::tempfile_in(folder).map(drop).map_err(|error| reject(error.to_string()))
 }
 
-/// Refuses a volume of other channels than the model takes.
+/// Rejects a volume of other channels than the model takes.
 pub(super) fn check_channels(path: &Path, volume: &Volume, expected: usize) -> Result<()> {
     match volume.channels() == expected {
         true => Ok(()),

@@ -66,7 +66,10 @@ fn place(cause: Cause) -> usize {
 }
 
 /// The events, cut wherever the key changes.
-pub(super) fn stretches<K: PartialEq>(events: &[OperationEvent], key: impl Fn(&OperationEvent) -> K) -> Vec<Stretch<K>> {
+pub(super) fn stretches<K: PartialEq>(
+    events: &[OperationEvent],
+    key: impl Fn(&OperationEvent) -> K,
+) -> Vec<Stretch<K>> {
     let mut start = 0;
     let alike = events.chunk_by(|a, b| key(a) == key(b));
     alike
@@ -103,7 +106,19 @@ pub(super) mod tests {
         let (flops, bytes_moved, after) = (during.saturating_mul(10), during.saturating_mul(2), during - workspace);
         let [bytes_moved, during, after, workspace] = [bytes_moved, during, after, workspace].map(Bytes);
         let (repeats, graph_metadata) = (1.0, Bytes(0));
-        OperationEvent { operation, phase, segment, flops, repeats, is_half, bytes_moved, during, after, workspace, graph_metadata }
+        OperationEvent {
+            operation,
+            phase,
+            segment,
+            flops,
+            repeats,
+            is_half,
+            bytes_moved,
+            during,
+            after,
+            workspace,
+            graph_metadata,
+        }
     }
 
     fn block(bytes: u64, cause: Cause, segment: Option<usize>, born: usize, last: usize) -> Block {

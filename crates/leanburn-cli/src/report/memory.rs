@@ -14,7 +14,7 @@ pub struct MemoryRow {
     pub cause: String,
     /// How much it takes at the peak.
     pub bytes: Bytes,
-    /// A remark, such as how to make it smaller; may be empty.
+    /// A warning, such as how to make it smaller; may be empty.
     pub note: String,
 }
 

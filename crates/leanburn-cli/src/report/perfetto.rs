@@ -228,7 +228,7 @@ mod tests {
             }
             let sum: u64 = live.values().map(|bytes| bytes.as_u64().unwrap()).sum();
             assert_eq!((sum, &at("live bytes in all")["bytes"]), (event.during.get(), &json!(event.during)));
-            assert_eq!(live.len(), 5, "weights, gradients, kept, passing, workspace");
+            assert_eq!(live.len(), 5, "weights, gradients, saved activations, temporaries, workspace");
         }
         assert!(counters.is_sorted_by(|a, b| a["ts"].as_f64() <= b["ts"].as_f64()));
     }

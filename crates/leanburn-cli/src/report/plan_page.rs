@@ -1,8 +1,8 @@
 //! What a training step will need, as one HTML page that needs no network and no other file.
 
 use super::error::ReportError;
-use super::memory::{Bar, MemoryPeak, MemoryRow, size_text};
 use super::events::{colour, segment_name};
+use super::memory::{Bar, MemoryPeak, MemoryRow, size_text};
 use super::timeline_chart::timeline_chart;
 use askama::Template;
 use leanburn_common::Bytes;
@@ -28,16 +28,16 @@ pub struct PlanPage {
     /// Shape and element type of each block, in the order of [`Timeline::blocks`], such as `f32 [1, 32, 64, 64, 64]`;
     /// empty where unknown, and shorter than the blocks where the rest is unknown.
     pub shapes: Vec<String>,
-    /// What is held all the time besides the blocks of the timeline, such as the context of a device. It counts.
-    pub beyond: Vec<(String, Bytes)>,
+    /// What is held all the time in addition to the blocks of the timeline, such as the context of a device. It counts.
+    pub other_bytes: Vec<(String, Bytes)>,
     /// The memory that the step may use, if it was given.
     pub budget: Option<Bytes>,
-    /// Predictions beside measurements.
+    /// Predictions and measurements.
     pub predictions: Vec<PredictionRow>,
     /// What would lower the peak; shown with lossless changes first, otherwise in the given order.
     pub advice: Vec<Advice>,
     /// What to know when reading the page, a sentence each.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
     /// What the prediction leaves out, one item each, such as `code and threads of the process`.
     pub not_counted: Vec<String>,
 }
@@ -69,8 +69,8 @@ impl PlanPage {
     ///
     /// When the template cannot be rendered.
     pub fn render(&self) -> Result<String, ReportError> {
-        let beyond = self.beyond();
-        let budget = self.budget.map(|budget| Bytes(budget.get().saturating_sub(beyond)));
+        let other_bytes = self.other_bytes();
+        let budget = self.budget.map(|budget| Bytes(budget.get().saturating_sub(other_bytes)));
         let mut advice: Vec<_> = self.advice.iter().collect();
         advice.sort_by_key(|advice| advice.class);
         let (rows, colours) = self.causes();
@@ -78,9 +78,9 @@ impl PlanPage {
         bar.segments.iter_mut().zip(colours).for_each(|(segment, colour)| segment.colour = colour);
         let page = Page {
             plan: self,
-            verdict: Verdict::new(self.need(), self.budget),
+            fit_check: FitCheck::new(self.need(), self.budget),
             peak: self.peak(),
-            beyond: (beyond > 0).then(|| size_text(Bytes(beyond))),
+            other_bytes: (other_bytes > 0).then(|| size_text(Bytes(other_bytes))),
             chart: timeline_chart(&self.timeline, budget)?,
             bar,
             segments: self.segments(),
@@ -91,13 +91,13 @@ impl PlanPage {
         Ok(page.render()?)
     }
 
-    fn beyond(&self) -> u64 {
-        self.beyond.iter().map(|(_, bytes)| bytes.get()).fold(0, u64::saturating_add)
+    fn other_bytes(&self) -> u64 {
+        self.other_bytes.iter().map(|(_, bytes)| bytes.get()).fold(0, u64::saturating_add)
     }
 
     /// All that the step needs at its peak.
     fn need(&self) -> u64 {
-        self.timeline.peak().get().saturating_add(self.beyond())
+        self.timeline.peak().get().saturating_add(self.other_bytes())
     }
 
     fn peak(&self) -> Option<Peak<'_>> {
@@ -112,13 +112,13 @@ impl PlanPage {
         })
     }
 
-    /// The causes at the peak and what is held besides, with their shares as notes; and the colours.
+    /// The causes at the peak and other bytes, with their shares as notes; and the colours.
     fn causes(&self) -> (Vec<MemoryRow>, Vec<&'static str>) {
         let row = |cause: String, bytes| MemoryRow { cause, bytes: Bytes(bytes), note: share(bytes, self.need()) };
         let causes = self.timeline.causes_at(self.timeline.peak_index()).into_iter();
         let causes = causes.map(|(cause, bytes)| (row(cause.to_string(), bytes.get()), colour(cause)));
-        let beyond = self.beyond.iter().map(|(name, bytes)| (row(name.clone(), bytes.get()), "var(--faint)"));
-        causes.chain(beyond).unzip()
+        let other_bytes = self.other_bytes.iter().map(|(name, bytes)| (row(name.clone(), bytes.get()), "var(--faint)"));
+        causes.chain(other_bytes).unzip()
     }
 
     /// The largest segments at the peak, and what belongs to none of them; shares are of all that the step needs, as for causes.
@@ -188,10 +188,10 @@ fn share(part: u64, whole: u64) -> String {
 #[template(path = "plan.html")]
 struct Page<'a> {
     plan: &'a PlanPage,
-    verdict: Verdict,
+    fit_check: FitCheck,
     peak: Option<Peak<'a>>,
-    /// Size of what is held besides the timeline, if it is anything.
-    beyond: Option<String>,
+    /// Size of what is held in addition to the timeline, if it is anything.
+    other_bytes: Option<String>,
     chart: String,
     bar: Bar<'a>,
     segments: Vec<Line>,
@@ -201,14 +201,14 @@ struct Page<'a> {
 }
 
 /// Whether the step fits.
-struct Verdict {
-    /// How it looks.
+struct FitCheck {
+    /// CSS class.
     class: &'static str,
     word: &'static str,
     detail: String,
 }
 
-impl Verdict {
+impl FitCheck {
     fn new(need: u64, budget: Option<Bytes>) -> Self {
         let needs = format!("The step needs {}", size_text(Bytes(need)));
         let Some(budget) = budget else {
@@ -298,11 +298,11 @@ mod tests {
             summary: vec![(text(), text())],
             shapes: vec![text(); timeline.blocks.len()],
             timeline,
-            beyond: vec![(text(), Bytes(10))],
+            other_bytes: vec![(text(), Bytes(10))],
             budget: Some(Bytes(250)),
             predictions: vec![PredictionRow { name: text(), predicted: Bytes(101), measured: Bytes(100) }],
             advice: vec![Advice { class: Class::Model, text: text() }],
-            remarks: vec![text()],
+            warnings: vec![text()],
             not_counted: vec![text()],
         }
     }
@@ -330,31 +330,33 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_counts_what_is_beyond_and_says_the_margin() {
-        let verdict = |budget, beyond| {
-            let beyond = vec![("context".to_string(), Bytes(beyond))];
-            let page = PlanPage { budget, beyond, ..plain() };
-            let verdict = Verdict::new(page.need(), page.budget);
-            assert!(page.render().unwrap().contains(&format!("<strong>{}</strong>{}", verdict.word, verdict.detail)));
-            (verdict.word, verdict.detail)
+    fn the_fit_check_counts_other_bytes_and_says_the_margin() {
+        let fit_check = |budget, other_bytes| {
+            let other_bytes = vec![("context".to_string(), Bytes(other_bytes))];
+            let page = PlanPage { budget, other_bytes, ..plain() };
+            let fit_check = FitCheck::new(page.need(), page.budget);
+            assert!(
+                page.render().unwrap().contains(&format!("<strong>{}</strong>{}", fit_check.word, fit_check.detail))
+            );
+            (fit_check.word, fit_check.detail)
         };
         let fits = "The step needs 200 B of 250 B; 50 B (20.0 % of the budget) to spare.";
-        assert_eq!(verdict(Some(Bytes(250)), 10), ("Fits", fits.to_string()));
+        assert_eq!(fit_check(Some(Bytes(250)), 10), ("Fits", fits.to_string()));
         let over = "The step needs 260 B of 250 B; 10 B (4.0 % of the budget) too much.";
-        assert_eq!(verdict(Some(Bytes(250)), 70), ("Does not fit", over.to_string()));
-        assert_eq!(verdict(Some(Bytes(190)), 0).0, "Fits");
-        assert_eq!(verdict(None, 0), ("No budget given", "The step needs 190 B.".to_string()));
+        assert_eq!(fit_check(Some(Bytes(250)), 70), ("Does not fit", over.to_string()));
+        assert_eq!(fit_check(Some(Bytes(190)), 0).0, "Fits");
+        assert_eq!(fit_check(None, 0), ("No budget given", "The step needs 190 B.".to_string()));
     }
 
     #[test]
     fn causes_add_up_to_what_the_step_needs() {
-        let page = PlanPage { beyond: vec![("context".to_string(), Bytes(10))], ..plain() };
+        let page = PlanPage { other_bytes: vec![("context".to_string(), Bytes(10))], ..plain() };
         let (rows, colours) = page.causes();
         let causes: Vec<_> = rows.iter().map(|row| (row.cause.as_str(), row.bytes.get(), row.note.as_str())).collect();
         let expected = [
             ("weights", 100, "50.0 %"),
-            ("kept for backward", 60, "30.0 %"),
-            ("passing tensors", 10, "5.0 %"),
+            ("saved activations", 60, "30.0 %"),
+            ("temporaries", 10, "5.0 %"),
             ("workspace", 20, "10.0 %"),
             ("context", 10, "5.0 %"),
         ];
@@ -372,7 +374,13 @@ mod tests {
 
         let mut page = plain();
         page.timeline.segments = (0..25).map(|segment| format!("level_{segment}")).collect();
-        let block = |segment| Block { bytes: Bytes(100), cause: Cause::SavedActivations, segment: Some(segment), born: 1, last: 2 };
+        let block = |segment| Block {
+            bytes: Bytes(100),
+            cause: Cause::SavedActivations,
+            segment: Some(segment),
+            born: 1,
+            last: 2,
+        };
         page.timeline.blocks.extend((2..25).map(block));
         let lines = named(&page);
         assert_eq!(lines.len(), MOST_SEGMENTS + 3);
@@ -380,7 +388,7 @@ mod tests {
         assert_eq!(lines[MOST_SEGMENTS], ("5 smaller".to_string(), "370 B".to_string()));
 
         let mut page = plain();
-        page.beyond = vec![("context".to_string(), Bytes(8000))];
+        page.other_bytes = vec![("context".to_string(), Bytes(8000))];
         let lines = page.segments();
         let shares: Vec<_> = lines.iter().map(|line| (line.name.as_str(), line.share.as_str())).collect();
         // 40 and 30 of 8190 bytes: the second is too little for a row of its own.
@@ -438,10 +446,10 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_of_the_chart_leaves_out_what_is_beyond() {
-        let beyond = vec![("context".to_string(), Bytes(50))];
-        let page = PlanPage { beyond, budget: Some(Bytes(300)), ..plain() }.render().unwrap();
-        assert!(page.contains(">budget 250 B</text>") && page.contains("; 50 B besides it are held"));
+    fn the_budget_of_the_chart_leaves_out_other_bytes() {
+        let other_bytes = vec![("context".to_string(), Bytes(50))];
+        let page = PlanPage { other_bytes, budget: Some(Bytes(300)), ..plain() }.render().unwrap();
+        assert!(page.contains(">budget 250 B</text>") && page.contains("; 50 B of other memory are held"));
     }
 
     #[test]

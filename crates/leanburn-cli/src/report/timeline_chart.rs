@@ -1,8 +1,8 @@
 //! The memory of a step over its operations, drawn as SVG.
 
 use super::error::ReportError;
-use super::memory::size_text;
 use super::events::{CauseBytes, Stretch, cause_bytes, colour, segment_name, stretches};
+use super::memory::size_text;
 use super::timeline_labels::{BudgetLabel, PEAK_LINE, PeakLabel, SegmentLabel, segment_labels};
 use super::timeline_scale::{BOTTOM, LEFT, RIGHT, Scale, TOP, Tick};
 use askama::Template;
@@ -210,7 +210,7 @@ impl Hover {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::events::tests::{handmade, event};
+    use super::super::events::tests::{event, handmade};
     use super::*;
     use proptest::prelude::*;
 
@@ -239,7 +239,10 @@ pub(super) mod tests {
     fn areas_are_stacked_steps_up_to_the_peak() {
         let drawing = Drawing::new(&handmade(), None);
         let causes: Vec<_> = drawing.areas.iter().map(|area| area.cause).collect();
-        assert_eq!(causes, [Cause::Weights, Cause::Gradients, Cause::SavedActivations, Cause::Temporaries, Cause::Workspace]);
+        assert_eq!(
+            causes,
+            [Cause::Weights, Cause::Gradients, Cause::SavedActivations, Cause::Temporaries, Cause::Workspace]
+        );
         // 200 bytes are the height, 300 pixels; four events share 944 pixels.
         assert_eq!(
             drawing.areas[0].path,
@@ -262,7 +265,7 @@ pub(super) mod tests {
         assert_eq!(peak.text, "peak 190 B: operation_190 in decoder, backward");
         let svg = drawing.render().unwrap();
         assert!(svg.contains("peak 190 B: operation_190 in decoder, backward</text>"));
-        assert!(svg.contains("<title>kept for backward: 60 B at the peak, at most 60 B</title>"));
+        assert!(svg.contains("<title>saved activations: 60 B at the peak, at most 60 B</title>"));
         assert!(svg.contains("<title>160 B at event 2 of 4: operation_160 in decoder, forward</title>"));
         assert!(svg.contains("<title>encoder: events 1 to 1</title>") && svg.contains(">backward</text>"));
     }

@@ -1,7 +1,7 @@
 //! What is written into the chart of a step: the peak, the budget, names of segments.
 
-use super::memory::size_text;
 use super::events::{Stretch, segment_name};
+use super::memory::size_text;
 use super::timeline_scale::{LEFT, RIGHT, Scale, TOP};
 use leanburn_common::Bytes;
 use leanburn_plan::Timeline;
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 /// Longer names of segments and operations lose their middle.
 const LONGEST_NAME: usize = 28;
-/// What a slanted name takes along the axis.
+/// What a rotated name takes along the axis.
 const NAME_DISTANCE: f64 = 17.0;
 /// Where the peak is named, above the areas.
 pub(super) const PEAK_LINE: f64 = TOP - 12.0;

@@ -251,7 +251,7 @@ fn blocks_do_not_change_a_bit_and_take_less() {
 
 #[test]
 #[should_panic(expected = "keys of")]
-fn a_key_of_another_length_is_refused() {
+fn a_key_of_another_length_is_rejected() {
     let shape = shape([1, 1, 2], [3, 4]);
     forward(&shape, &[0.0; 6], &[0.0; 8], &[0.0; 7], &mut [0.0; 6]);
 }

@@ -5,8 +5,8 @@ use burn::backend::ir::{CustomOpIr, ScalarIr};
 use super::call::KERNEL;
 use super::operation::{OPERATION, OPERATION_CONSUMED, OPERATION_END};
 use super::pass::{PASS_END, Pass};
-use super::role::TensorRole;
 use super::repeat::{REPEAT, REPEAT_END};
+use super::role::TensorRole;
 use super::segment::{SEGMENT, SEGMENT_END};
 use super::step::STEP;
 

@@ -5,7 +5,7 @@ use leanburn_nn::losses::DiceCeLoss;
 use leanburn_nn::models::UNet3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
-use leanburn_train::{AnyLearner, Learner, Losses, StepPosition, Precision, Workload};
+use leanburn_train::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
 
 /// A U-Net and its optimizer; its loss is Dice loss plus cross-entropy.
 #[derive(Debug)]

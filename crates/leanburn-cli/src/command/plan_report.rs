@@ -15,11 +15,11 @@ use crate::report::{Advice, PlanPage, PredictionRow};
 
 /// Segments that the terminal's table names.
 const MOST_SEGMENTS: usize = 8;
-/// The share of a step's time from which on attention is worth a remark.
+/// The share of a step's time from which on attention is worth a warning.
 const MUCH_ATTENTION: f64 = 0.5;
 
-/// A step as it was traced, held against a budget.
-pub(super) struct Forecast<'a> {
+/// A step as it was traced, compared with a budget.
+pub(super) struct PlanReport<'a> {
     pub config: &'a Config,
     pub source: &'a str,
     pub space: &'a ConfigSpace,
@@ -32,7 +32,7 @@ pub(super) struct Forecast<'a> {
     pub seconds: f64,
 }
 
-impl Forecast<'_> {
+impl PlanReport<'_> {
     /// Other bytes than those of the step, with names.
     pub fn other_bytes(&self) -> Vec<(String, Bytes)> {
         let gaps = (self.taken - self.timeline.peak(), "gaps in the pool's pages");
@@ -61,11 +61,11 @@ impl Forecast<'_> {
         event.segment.map_or("no segment", |segment| &self.timeline.segments[segment])
     }
 
-    /// The verdict in one line.
-    pub fn verdict(&self) -> String {
+    /// The fit_check in one line.
+    pub fn fit_check(&self) -> String {
         let need = self.need();
         match self.budget.size {
-            None => format!("needs {need}; give --budget or --gpu to hold it against something"),
+            None => format!("needs {need}; give --budget or --gpu to check whether it fits"),
             Some(budget) if need <= budget => {
                 let (left, share) = (budget - need, 100.0 * need.as_mib() / budget.as_mib());
                 format!("fits: needs {need} of {budget}, {left} to spare ({share:.0} %)")
@@ -91,8 +91,8 @@ impl Forecast<'_> {
         causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.other_bytes()).collect()
     }
 
-    /// What a verdict alone does not say.
-    fn remarks(&self) -> Vec<String> {
+    /// What a fit_check alone does not say.
+    fn warnings(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or_default();
         let over = self.budget.largest_allocation().filter(|limit| largest > *limit).map(|limit| {
             format!(
@@ -132,15 +132,15 @@ impl Forecast<'_> {
             "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision}, on {device}",
             self.source
         ))?;
-        print_line(format_args!("{}\n{}\n", self.verdict(), self.place()))?;
+        print_line(format_args!("{}\n{}\n", self.fit_check(), self.place()))?;
         print_line(self.table("at the peak", &self.rows()))?;
         let segments: Vec<(String, Bytes)> = self.segments();
         if !segments.is_empty() {
             print_line(self.table("of which by segment", &segments))?;
         }
         print_line(format_args!("step  about {} by the device's rates", seconds_text(self.seconds)))?;
-        for remark in self.remarks() {
-            print_line(remark)?;
+        for warning in self.warnings() {
+            print_line(warning)?;
         }
         if explain {
             print_line(format_args!("\n{}", self.explain()))?;
@@ -186,7 +186,9 @@ impl Forecast<'_> {
         for advice in self.advice() {
             let _ = writeln!(text, "- {}: {}", advice.class, advice.text);
         }
-        text.push_str("`leanburn fit` searches these ways and writes the configuration of the fastest one that fits.");
+        text.push_str(
+            "`leanburn fit` searches these options and writes the configuration of the fastest one that fits.",
+        );
         text
     }
 
@@ -225,7 +227,7 @@ impl Forecast<'_> {
             "causes": sizes(self.rows()),
             "segments": sizes(self.timeline.segments_at(self.timeline.peak_index()).into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect()),
             "step_seconds": self.seconds,
-            "remarks": self.remarks(),
+            "warnings": self.warnings(),
         });
         for name in self.space.knob_names() {
             all[name] = json!(self.candidate.knob(name));
@@ -233,7 +235,7 @@ impl Forecast<'_> {
         all
     }
 
-    /// The page, with predictions beside measurements where there are any.
+    /// The page, with predictions and measurements where there are any.
     pub fn page(&self, predictions: Vec<PredictionRow>) -> Result<PlanPage> {
         let [depth, height, width] = self.space.extent(&self.candidate);
         let Candidate { micro_batch, accumulation, .. } = self.candidate;
@@ -258,11 +260,11 @@ impl Forecast<'_> {
             summary: summary.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
             timeline: self.timeline.clone(),
             shapes: Vec::new(),
-            beyond: self.other_bytes(),
+            other_bytes: self.other_bytes(),
             budget: self.budget.size,
             predictions,
             advice: self.advice(),
-            remarks: drawn.into_iter().chain(self.remarks()).collect(),
+            warnings: drawn.into_iter().chain(self.warnings()).collect(),
             not_counted: not_counted.into_iter().map(String::from).collect(),
         })
     }
