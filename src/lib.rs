@@ -101,7 +101,7 @@ pub mod prelude {
     pub use crate::train::planning::{Planner, StepPlan, StepSetup};
     pub use crate::train::{
         AnyLearner, AutoencoderObjective, AutoencoderWorkload, CheckpointStore, CountingAllocator, Learner,
-        LearnerConfig, LossScale, Losses, MemoryMonitor, StepPosition, OptimizerConfig, Precision, ScheduleConfig,
-        ScheduleKind, StepReport, TrainError, Trainer, TrainerConfig, Workload, record_step, volumes,
+        LearnerConfig, LossScale, Losses, MemoryMonitor, OptimizerConfig, Precision, ScheduleConfig, ScheduleKind,
+        StepPosition, StepReport, TrainError, Trainer, TrainerConfig, Workload, record_step, volumes,
     };
 }
