@@ -19,7 +19,7 @@ use leanburn::plan::{
 };
 use leanburn::prelude::Bytes;
 
-/// The guide's autoencoder on volumes of one size, two of them to a step.
+/// The autoencoder of the high-resolution guide on volumes of one size, two of them to a step.
 struct Autoencoder {
     extent: [usize; 3],
 }

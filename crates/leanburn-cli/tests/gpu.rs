@@ -19,7 +19,7 @@ fn losses(place: &Place, device: &str) -> Vec<f64> {
     let recipe = repository.join("configs/mni152-autoencoder.yaml");
     let data = format!("data.paths=[{}]", repository.join("data/mni152_2009a_t1_1mm.nii.gz").display());
     let steps = STEPS.to_string();
-    // Looking at the whole head takes longer than the steps; it is no part of them.
+    // Evaluating the whole head takes longer than the steps; it is left out.
     let sets = ["data.val_patches=1", "autoencoder.training.visualize_interval=0", data.as_str()];
     let mut arguments =
         vec!["train", recipe.to_str().unwrap(), "--device", device, "--out", device, "--max-steps", &steps];

@@ -10,7 +10,7 @@ use leanburn_nn::losses::{LpipsConfig, LpipsNetwork};
 use leanburn_nn::weights::save_safetensors;
 use serde_json::Value;
 
-/// A small autoencoder of volumes across whose depth squeeze can look.
+/// A small autoencoder of volumes whose slices across the depth are large enough for squeeze.
 const CONFIG: &str = "\
 data: {phantom: {count: 3, shape: [8, 28, 28]}, voxel_size: [8, 28, 28], num_workers: 1}
 autoencoder:
@@ -23,7 +23,7 @@ autoencoder:
     lpips: {weights: lpips.safetensors, planes: [depth]}
 ";
 
-/// The configuration, and beside it a file of random weights of a network.
+/// The configuration, and in its folder a file of random weights of a network.
 fn place(config: &str, network: LpipsNetwork) -> Place {
     let place = Place::new();
     fs::write(place.path("slices.yaml"), config).unwrap();
@@ -83,7 +83,7 @@ fn its_cost_is_planned_without_the_file() {
 
 #[test]
 fn the_plan_of_slices_is_what_is_measured() {
-    // In smaller volumes what is held beside tensors outweighs them.
+    // In smaller volumes other bytes outweigh tensors.
     let place = place(&CONFIG.replace("8, 28, 28", "32, 64, 64"), LpipsNetwork::Squeeze);
     let measured: Value =
         serde_json::from_str(&place.succeed(&["measure", "slices.yaml", "--steps", "1", "--json"])).unwrap();

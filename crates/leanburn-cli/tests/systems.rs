@@ -1,4 +1,4 @@
-//! The systems beside the autoencoder: each is trained, goes on where it stopped, and is planned and measured.
+//! The systems other than the autoencoder: each is trained, goes on where it stopped, and is planned and measured.
 
 mod common;
 
@@ -94,7 +94,7 @@ fn each_system_is_planned_and_measured() {
         assert!(peak > 10_000, "{name}: {plan}");
         let measured = json(&["measure", &file, "--steps", "1", "--json"]);
         let step = measured["phases"].as_array().unwrap().iter().find(|phase| phase["phase"] == "step").unwrap();
-        // at this size what is held beside tensors outweighs them; `planned_peak` and `systems` of the trainer compare the two
+        // at this size other bytes outweigh tensors; `planned_peak` and `systems` of the trainer compare the two
         assert!(step["measured_bytes"].as_u64().unwrap() > 10_000, "{name}: {measured}");
         assert!(step["predicted_bytes"].as_u64().unwrap() > 10_000, "{name}: {measured}");
         let fitted = json(&["fit", &file, "--budget", "1GiB", "--out", "fitted.yaml", "--json"]);
@@ -119,7 +119,7 @@ fn sizes_are_compared_side_by_side() {
     let [kept, peak] = ["saved_activation_bytes", "peak_bytes"].map(|key| micro[key].as_u64().unwrap());
     assert!(
         micro["name"] == "3dcnn_lstm_micro, batch 4" && kept > peak / 4,
-        "what is kept at most, not at the peak: {micro}"
+        "the most saved activations, not those at the peak: {micro}"
     );
     let names = ["standard", "lightweight", "ultra_lightweight", "+ bf16", "+ recomputation"];
     let peaks = names.map(|name| row(0, name).1);

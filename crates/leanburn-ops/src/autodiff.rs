@@ -6,7 +6,7 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-/// A backend's float tensor under autodiff, whatever the checkpointing strategy.
+/// A backend's float tensor under autodiff, regardless of the checkpointing strategy.
 pub(crate) type AutodiffTensor<B> = FloatTensor<Autodiff<B>>;
 
 /// A backend whose tensors travel through Burn's dispatch, plain and under autodiff.

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// What the rule leaves out, in words.
 pub const NOT_COUNTED: [&str; 6] = [
     "weights, gradients and optimizer states",
-    "what a layer keeps besides its output, and the gradients of activations",
+    "saved activations other than the output of a layer, and the gradients of activations",
     "workspaces of kernels, attention's scores among them",
     "levels of lower resolution or other widths",
     "a depth axis, unless it is given as seq_len",

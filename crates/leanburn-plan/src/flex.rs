@@ -1,7 +1,7 @@
 //! What Burn's CPU backend, Flex 0.22, does with memory.
 //!
 //! Read off its sources and checked against the heap (`tests/flex_memory.rs`). Three rules make most of it: views cost
-//! nothing; an element-wise operation writes over an operand that nobody else holds and that lies in row-major order, the
+//! nothing; an element-wise operation writes over an operand that nothing else holds and that lies in row-major order, the
 //! left one first; whatever needs row-major values copies those that are not. What is known and not modelled: an output
 //! that is a part of a larger buffer counts as not contiguous, and a reversed axis as a permuted one.
 
@@ -176,7 +176,7 @@ fn activation_effect(operation: &ActivationOperationIr, inputs: &Inputs<'_>) -> 
     })
 }
 
-/// The input changed in place is not the result but on the way to it: a copy of it where somebody else holds it.
+/// The input changed in place is not the result but an intermediate: a copy of it if something else holds it.
 fn scalar_workspace(inputs: &Inputs<'_>) -> u64 {
     if inputs.writable(0) { 0 } else { inputs.bytes(0) }
 }

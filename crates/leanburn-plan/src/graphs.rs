@@ -3,7 +3,7 @@
 //! Read off Burn's autodiff 0.22. An operation with a gradient becomes a step of the graph of what went into it. A graph has
 //! tables by step, whose room doubles when they are full; backward makes more of them. A weight has a graph of its own from the
 //! time it is made until an operation takes it into another. An operation without a gradient has a graph of its own too.
-//! Graphs that nobody needs are let go when a backward ends, together with the graph that it went through.
+//! Unused graphs are freed when a backward ends, together with the graph that it went through.
 
 use std::collections::HashSet;
 
@@ -122,7 +122,7 @@ impl Graphs {
         }
     }
 
-    /// A step begins. The optimizer of the one before has made its weights anew: nobody needs the graphs of the old.
+    /// A step begins. The optimizer of the one before has made its weights anew: the graphs of the old ones are unused.
     pub(crate) fn begin_step(&mut self) {
         self.orphans += self.alone.len() as u64;
         self.alone.clear();

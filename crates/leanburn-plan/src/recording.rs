@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_shows_what_is_kept() {
+    fn the_peak_shows_saved_activations() {
         let (kept, recomputed) = (peak(Residency::Keep) / ACTIVATION, peak(Residency::Recompute) / ACTIVATION);
         let layers = LAYERS as u64;
         assert!((2 * layers..3 * layers + 6).contains(&kept), "{kept} activations");

@@ -23,7 +23,7 @@ pub(crate) fn simulate(operations: &[OperationIr], memory: &dyn MemoryModel) -> 
     account.finish()
 }
 
-/// A tensor that somebody holds.
+/// A tensor that is alive.
 #[derive(Clone, Copy)]
 struct Holder {
     /// Index of its block.

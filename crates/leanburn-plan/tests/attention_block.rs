@@ -66,7 +66,7 @@ fn the_composition_takes_what_its_recording_says() {
     });
 }
 
-/// A smaller block takes less memory and more time, whatever the device.
+/// A smaller block takes less memory and more time, regardless of the device.
 #[test]
 fn a_smaller_block_takes_less_and_longer() {
     let _alone = alone();

@@ -9,7 +9,7 @@
 //! - [`session`] trains: evaluation, checkpoints, resume bit for bit, stepping down when memory runs out.
 //! - [`device`] finds devices by name.
 //!
-//! Nothing here prints; whoever wants to is an [`Observer`].
+//! Nothing here prints; an [`Observer`] can.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! Pictures for people: volumes and fields beside what a model makes of them, as pixels.
+//! Pictures for people: volumes and fields next to the reconstructions and forecasts of a model, as pixels.
 
 mod classes;
 
@@ -52,7 +52,7 @@ pub enum PictureError {
 /// anterior is; anterior is to the right in the sagittal plane, and the subject's left is on the
 /// left (the neurological convention), as the letters at the first tiles say. Grey runs from
 /// `range.0` to `range.1`; an empty range draws black. The difference runs through magma from zero
-/// to its largest value in these planes, which its caption notes. What is not finite is cyan.
+/// to its largest value in these planes, which its caption states. What is not finite is cyan.
 ///
 /// # Shapes
 ///
@@ -96,7 +96,7 @@ pub fn comparison(
 /// Draws fields side by side, each with its caption, and behind them the absolute difference of the first two.
 ///
 /// The first row is on top. Grey runs over the values of the first field, the difference through magma from zero to its
-/// largest value, which its caption notes. What is not finite is cyan.
+/// largest value, which its caption states. What is not finite is cyan.
 ///
 /// # Shapes
 ///
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn fields_lie_side_by_side_with_the_difference_of_the_first_two() {
-        let (truth, told, seen) = ([0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 0.5, f32::NAN], [1.0; 4]);
-        let columns = [("truth", &truth[..]), ("forecast", &told), ("last seen", &seen)];
+        let (truth, forecast, seen) = ([0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 0.5, f32::NAN], [1.0; 4]);
+        let columns = [("truth", &truth[..]), ("forecast", &forecast), ("last seen", &seen)];
         let picture = fields(columns, [2, 2]).unwrap();
         let tile = SMALLEST_TILE + SEPARATOR;
         let at = |column: usize, row: usize, place: usize| {
@@ -330,8 +330,8 @@ mod tests {
         assert_eq!((at(3, 0, 1), at(3, 0, 0)), (heat(1.0, 1.0), heat(0.0, 1.0)));
         assert_eq!((at(1, 1, 1), at(3, 1, 1)), (NOT_FINITE, NOT_FINITE));
         assert_eq!(picture.width() as usize, 4 * tile - SEPARATOR);
-        assert!(fields([("truth", &truth[..]), ("forecast", &told[..3])], [2, 2]).is_err());
-        assert!(fields([("truth", &truth[..]), ("forecast", &told)], [0, 2]).is_err());
+        assert!(fields([("truth", &truth[..]), ("forecast", &forecast[..3])], [2, 2]).is_err());
+        assert!(fields([("truth", &truth[..]), ("forecast", &forecast)], [0, 2]).is_err());
     }
 
     fn marked(mark: [usize; 3]) -> Vec<f32> {

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::evaluation::Metrics;
 use crate::system::System;
 
-/// A system in training, whatever its types.
+/// A system in training, regardless of its types.
 pub(crate) trait AnyRun {
     /// Steps taken so far.
     fn steps(&self) -> u64;

@@ -193,7 +193,7 @@ fn is_recorded<M: Module>(module: &M) -> bool {
     module.devices().iter().any(is_recording)
 }
 
-/// Tells a recording device which tensors are gradients of weights.
+/// Tags on a recording device the tensors that are gradients of weights.
 fn tag_gradients<M: Module>(module: &M, gradients: &GradientsParams) {
     struct Collect<'a>(&'a GradientsParams, Vec<DispatchTensor>);
     impl ModuleVisitor for Collect<'_> {

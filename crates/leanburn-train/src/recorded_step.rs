@@ -11,8 +11,8 @@ use crate::workload::Workload;
 
 /// Records a step of the trainer that `build` makes, with micro-batches that `batch` makes, both on the device they are given.
 ///
-/// It is the second step: the first makes the states of the optimizers. The trainer's own code runs, so that whatever
-/// it is told (accumulation, precision, residency, an average of weights) is in the recording. Its memory limit is not: what
+/// It is the second step: the first makes the states of the optimizers. The trainer's own code runs, so that every setting
+/// of it (accumulation, precision, residency, an average of weights) is in the recording. Its memory limit is not: what
 /// recording takes is not what the step takes. Where a workload has a learner that begins later in a run, build it so that it
 /// begins at once.
 ///

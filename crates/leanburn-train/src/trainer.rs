@@ -202,8 +202,7 @@ impl<W: Workload> Trainer<W> {
     ///
     /// # Errors
     ///
-    /// [`TrainError::EvaluationOutOfMemory`] with the name of the evaluation: the device has no more memory, or more was held than the
-    /// run may hold.
+    /// [`TrainError::EvaluationOutOfMemory`] with the name of the evaluation: the device has no more memory, or the run exceeded its limit.
     pub fn evaluate<T>(&self, evaluation: &'static str, work: impl FnOnce(&W) -> T) -> Result<T, TrainError> {
         let step = self.position.step;
         self.monitor.start();

@@ -163,8 +163,8 @@ fn other_bytes_are_part_of_the_budget() {
     let _alone = alone();
     let planner = Planner::cpu().with_rates(RATES);
     let alone = planner.clone().within(Bytes::gib(1)).fit(2, blocks, features).unwrap();
-    let beside = planner.with_other_bytes(Bytes::mib(100)).within(Bytes::gib(1)).fit(2, blocks, features).unwrap();
-    assert_eq!((beside.peak, &beside.setup), (alone.peak + Bytes::mib(100), &alone.setup));
+    let with_others = planner.with_other_bytes(Bytes::mib(100)).within(Bytes::gib(1)).fit(2, blocks, features).unwrap();
+    assert_eq!((with_others.peak, &with_others.setup), (alone.peak + Bytes::mib(100), &alone.setup));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The planner's peak beside the measured one, over configurations drawn at random.
+//! The planner's peak and the measured one, over configurations drawn at random.
 
 use std::env;
 
@@ -140,7 +140,7 @@ fn volumes(shape: [usize; 5], device: &Device) -> Tensor<5> {
 
 /// Has autodiff let go of the graphs of tensors that are gone.
 ///
-/// Each weight has a graph of its own, and autodiff looks for those that nobody needs at the end of the next backward. Those of the
+/// Each weight has a graph of its own, and autodiff searches for unused ones at the end of the next backward. Those of the
 /// case before would count as held before this one, and as let go in it.
 fn forget_graphs(device: &Device) {
     drop(Tensor::<1>::ones([1], device).require_grad().backward());

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::console::print_line;
 use crate::error::Result;
 
-/// A way to train, and what a step of it takes.
+/// A setup of the training, and the memory of its step.
 struct Row {
     name: String,
     parameters: usize,

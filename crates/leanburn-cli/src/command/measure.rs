@@ -1,4 +1,4 @@
-//! `leanburn measure`: what was planned beside what is.
+//! `leanburn measure`: planned and measured peaks.
 
 use std::path::PathBuf;
 

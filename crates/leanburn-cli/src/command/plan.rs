@@ -24,14 +24,14 @@ pub struct Plan {
     set: Vec<String>,
     #[command(flatten)]
     budget: BudgetArguments,
-    /// Print a table of a system's sizes side by side: each forecaster, or the ladder of radar autoencoders; without CONFIG
-    /// both, at the sizes of their guides.
+    /// Print a table of a system's sizes side by side: each forecaster, or each radar autoencoder; without CONFIG
+    /// both, with data of the guides' sizes.
     #[arg(long)]
     compare: bool,
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
-    /// Say in words where the memory goes and what would lower it.
+    /// Describe where the memory goes and what would lower it.
     #[arg(long)]
     explain: bool,
     /// Write a page with the timeline: one HTML file that needs no network.

@@ -14,7 +14,7 @@ pub(super) struct Stretch<K> {
     pub events: Range<usize>,
 }
 
-/// The colour of a cause. Any two can be told apart also by those who see no red, no green or no blue, and read well
+/// The colour of a cause. Any two can be distinguished also by people who see no red, no green or no blue, and read well
 /// on light and on dark.
 pub(super) fn colour(cause: Cause) -> &'static str {
     match cause {

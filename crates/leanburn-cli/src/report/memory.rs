@@ -7,7 +7,7 @@ use leanburn_common::Bytes;
 pub(super) const COLOURS: [&str; 8] =
     ["#4c78d0", "#e07b39", "#2f9e77", "#c94f7c", "#8a63d2", "#b8942b", "#3aa5c4", "#8c8c94"];
 
-/// One cause of memory use, such as the weights or the activations kept for the backward pass.
+/// One cause of memory use, such as the weights or the activations saved for the backward pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryRow {
     /// What takes the memory.

@@ -91,7 +91,7 @@ struct Area {
     most: String,
 }
 
-/// Where a column tells about itself: above its areas.
+/// The area of the tooltip of a column: above its areas.
 struct Hover {
     left: f64,
     width: f64,

@@ -146,7 +146,7 @@ fn a_single_key_takes_all() {
         for (place, found) in output.iter().enumerate() {
             assert!((found - f64::from(operands[2][place / 5])).abs() < 1e-6, "{arch:?}");
         }
-        // The probability is one whatever the score.
+        // The probability is one regardless of the score.
         assert!(query_gradient.iter().chain(&key_gradient).all(|value| value.abs() < 1e-6), "{arch:?}");
     }
 }

@@ -23,7 +23,7 @@ use crate::{Element, simd};
 ///
 /// # Numerics
 ///
-/// float32 whatever the element; each sum in the same order whatever the number of threads.
+/// float32 regardless of the element; each sum in the same order regardless of the number of threads.
 ///
 /// # Panics
 ///

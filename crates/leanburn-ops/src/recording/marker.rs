@@ -22,7 +22,7 @@ pub enum Marker<'a> {
         flops: u64,
         /// Bytes of memory that are there only while it runs.
         workspace: u64,
-        /// Input over which the first output is written where nobody else holds it.
+        /// Input over which the first output is written if nothing else holds it.
         over: Option<usize>,
     },
     /// A segment begins; segments nest.

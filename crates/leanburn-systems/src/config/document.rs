@@ -53,7 +53,7 @@ pub struct Config {
 const SEED: u64 = 42;
 
 impl Config {
-    /// A system with every default beside it, and no data yet.
+    /// A system with every other default, and no data yet.
     pub fn new(system: impl Into<SystemSection>) -> Self {
         let (system, data) = (system.into(), DataConfig::default());
         let sequence = (system.any().source() == Source::Fields).then(SequenceConfig::default);

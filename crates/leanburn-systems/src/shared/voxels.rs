@@ -51,7 +51,7 @@ impl VoxelObjectiveSection {
     ///
     /// # Shapes
     ///
-    /// Both slices begin with a channel of `extent` voxels (of a radar the occupancy); the rest is not looked at.
+    /// Both slices begin with a channel of `extent` voxels (of a radar the occupancy); the rest is ignored.
     ///
     /// # Errors
     ///

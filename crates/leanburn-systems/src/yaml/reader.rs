@@ -144,7 +144,7 @@ impl<'a> Section<'a> {
         Self { reader, path, place, entries, asked: BTreeSet::new(), aliases: Vec::new(), wanted }
     }
 
-    /// Whether a key is there, whatever its value.
+    /// Whether a key is there, regardless of its value.
     pub fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
@@ -254,7 +254,7 @@ impl<'a> Section<'a> {
         None
     }
 
-    /// Notes that the schema knows a key, and where it stands; returns its path.
+    /// Records that the schema knows a key, and where it stands; returns its path.
     fn ask(&mut self, key: &'static str) -> String {
         let path = join(&self.path, key);
         self.asked.insert(key);

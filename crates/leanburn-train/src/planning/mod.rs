@@ -1,10 +1,10 @@
-//! Plans of training steps, and what fits a budget, for any model: one call from whatever builds a [`Trainer`](crate::Trainer).
+//! Plans of training steps, and what fits a budget, for any model: one call from a function that builds a [`Trainer`](crate::Trainer).
 //!
 //! | question | call |
 //! |---|---|
 //! | What will this step need on the CPU, on the card that is here, on a card of the catalogue? | [`Planner::plan`] |
 //! | What is the fastest way to train with this effective batch within a budget? | [`Planner::fit`] |
-//! | Which ways are worth taking at all? | [`Planner::options`] |
+//! | Which plans does no other beat in both memory and time? | [`Planner::options`] |
 //! | What do real steps take? | [`measure()`] |
 //!
 //! Nothing is computed: the trainer's own step is recorded ([`record_step`](crate::record_step)), and the size of the tensors

@@ -132,7 +132,7 @@ impl Planner {
         self
     }
 
-    /// With so many bytes that the process holds besides the step: data in memory, batches that wait.
+    /// With so many bytes that the process holds in addition to the step: data in memory, batches that wait.
     pub fn with_other_bytes(mut self, other: Bytes) -> Self {
         self.other = other;
         self
@@ -191,7 +191,7 @@ impl Planner {
         self.budget
     }
 
-    /// What is counted besides the step: the context of a driver, and what [`with_other_bytes`](Self::with_other_bytes) was
+    /// Other bytes that are counted: the context of a driver, and what [`with_other_bytes`](Self::with_other_bytes) was
     /// told.
     pub fn other_bytes(&self) -> Bytes {
         self.context + self.other

@@ -147,7 +147,7 @@ impl MultiScalePatchDiscriminator {
     ///
     /// # Panics
     ///
-    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel on the way.
+    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel at any layer.
     pub fn forward(&self, x: Tensor<5>) -> MultiScaleFeatures {
         let mut scales = MultiScaleFeatures { logits: Vec::new(), features: Vec::new() };
         let mut seen = x;

@@ -9,7 +9,7 @@ use super::shape::{output_dims, shape};
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
 use crate::recording::{Call, Recorder};
 
-/// `conv3d(entry(x), weight) + bias + residual`, over the residual where nobody else holds it.
+/// `conv3d(entry(x), weight) + bias + residual`, over the residual if nothing else holds it.
 pub(crate) struct Forward<'a> {
     pub(crate) x: &'a Tensor<5>,
     pub(crate) entry: &'a Entry,

@@ -18,12 +18,12 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with whoever made it, and mean and deviation of each group. On the CPU backward
-/// writes over the gradient it is given where nobody else holds it.
+/// Saved for backward: the input, shared with its producer, and mean and deviation of each group. On the CPU backward
+/// writes over the gradient it is given if nothing else holds it.
 ///
 /// # Numerics
 ///
-/// Arithmetic in float32 whatever the dtype; statistics are merged in float64.
+/// Arithmetic in float32 regardless of the dtype; statistics are merged in float64.
 ///
 /// # Panics
 ///
@@ -65,8 +65,8 @@ impl Operation<3> for GroupNormAct {
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with whoever made it. On the CPU backward writes over the gradient it is given
-/// where nobody else holds it.
+/// Saved for backward: the input, shared with its producer. On the CPU backward writes over the gradient it is given
+/// if nothing else holds it.
 #[must_use]
 pub fn activate(x: Tensor<5>, activation: Activation) -> Tensor<5> {
     if activation == Activation::None {
