@@ -34,7 +34,7 @@ use inputs::{Inputs, bytes, elements, is_half, new_output};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlexMemory;
 
-/// The overhead of autodiff: nothing to a volume, but a quarter of the heap of a small model.
+/// Graph metadata: negligible in comparison with a volume, but a quarter of the heap of a small model.
 ///
 /// Places are those of the tables in Burn's autodiff. The rest is fitted to what the heap held without tensors' values after each of
 /// 9,218 operations of 42 steps, of 34 to 218 weights: half of them come out within 18 KB, three quarters within 33 KB. A step of one

@@ -1,4 +1,4 @@
-//! The overhead of autodiff: the metadata of a step's graph, and of the graphs of what is in none.
+//! Graph metadata of autodiff: that of a step's graph, and that of the graphs of tensors outside of it.
 //!
 //! Read off Burn's autodiff 0.22. An operation with a gradient becomes a step of the graph of what went into it. A graph has
 //! tables by step, whose room doubles when they are full; backward makes more of them. A weight has a graph of its own from the
@@ -12,7 +12,7 @@ use leanburn_ops::recording::Pass;
 
 use crate::Phase;
 
-/// Bytes that the metadata of autodiff and of tensors takes, apart from the tensors' values.
+/// Graph metadata: bytes of autodiff's graph and of handles of tensors, without the values of tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphMetadata {
     /// A tensor that lasts from step to step, with its place in a module or in a table.

@@ -87,7 +87,7 @@ pub trait MemoryModel: fmt::Debug {
         self.reserved(timeline).unwrap_or_default().max(timeline.peak())
     }
 
-    /// The overhead of autodiff in the same memory; nothing where tensors are on another device than it.
+    /// Graph metadata in the same memory; none where tensors are on another device than autodiff.
     fn graph_metadata(&self) -> GraphMetadata {
         GraphMetadata::default()
     }

@@ -24,7 +24,7 @@ pub enum Cause {
     Temporaries,
     /// Needed by an operation while it runs.
     Workspace,
-    /// Autodiff overhead: the graph's metadata, handles of tensors.
+    /// Graph metadata: the graph that autodiff holds, and handles of tensors.
     GraphMetadata,
 }
 
@@ -104,7 +104,7 @@ pub struct OperationEvent {
     pub after: Bytes,
     /// Part of `during` that is workspace.
     pub workspace: Bytes,
-    /// Part of `during` that is autodiff overhead.
+    /// Part of `during` that is graph metadata.
     pub graph_metadata: Bytes,
 }
 
@@ -155,7 +155,7 @@ impl Timeline {
         self.blocks.iter().filter(move |block| (block.born..=block.last).contains(&index))
     }
 
-    /// Bytes by cause at an operation event, workspace and autodiff overhead included, in the order of [`Cause::ALL`], without
+    /// Bytes by cause at an operation event, workspace and graph metadata included, in the order of [`Cause::ALL`], without
     /// those that are nothing.
     pub fn causes_at(&self, index: usize) -> Vec<(Cause, Bytes)> {
         let other = |cause| match (self.events.get(index), cause) {
@@ -212,7 +212,7 @@ impl Timeline {
 /// The most that a step planned to hold `peak` may hold: what fit checks compare with a budget.
 ///
 /// 3 % and 256 KiB more. Plans are checked against measured peaks (`tests/planned_peak.rs` of `leanburn-train`); the constant covers
-/// what the overhead of autodiff is planned wrong by, which shows in steps of a few MiB only.
+/// the error of the planned graph metadata, which shows in steps of a few MiB only.
 pub fn bound(peak: Bytes) -> Bytes {
     Bytes(peak.get() + 3 * peak.get() / 100) + Bytes::kib(256)
 }

@@ -8,7 +8,7 @@ use leanburn_ops::recording::{TensorRole, mark_step, tag_module};
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
 use leanburn_plan::{Effect, FlexMemory, GraphMetadata, MemoryModel, Operand, Phase, Recording, Target, record};
 
-/// Nothing but graph_metadata.
+/// Nothing but graph metadata.
 #[derive(Debug)]
 struct Only(GraphMetadata);
 
@@ -52,7 +52,7 @@ fn recorded(residency: Residency, micro_batches: usize) -> Recording {
     record(Target::Cpu, |device| step(device, residency, micro_batches)).unwrap().0
 }
 
-/// GraphMetadata after each operation of the second step, with its phase.
+/// Graph metadata after each operation of the second step, with its phase.
 fn counted(recording: &Recording, graph_metadata: GraphMetadata) -> Vec<(Phase, u64)> {
     let events = recording.timeline(&Only(graph_metadata)).events;
     events.iter().map(|event| (event.phase, event.graph_metadata.get())).collect()

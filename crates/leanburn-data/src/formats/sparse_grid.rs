@@ -5,7 +5,7 @@ use crate::formats::archive::Archive;
 use crate::formats::array::Array;
 use crate::volumes::{count, zeros};
 
-/// Whole numbers `[voxels, 3]`: depth, height, width, or regardless of the three axes are.
+/// Whole numbers `[voxels, 3]`: depth, height, width, or any other three axes.
 pub(crate) const COORDINATES: &str = "coordinates";
 /// `[voxels, channels]`: the values at these coordinates; all other voxels are 0.
 const FEATURES: &str = "features";

@@ -51,7 +51,7 @@ pub enum Marker<'a> {
     RepeatEnds,
     /// A training step begins; what came before prepared it.
     StepBegins,
-    /// The marker's inputs serve this role, and are alive here.
+    /// The marker's inputs have this role, and are alive here.
     Tag(TensorRole),
 }
 

@@ -1,4 +1,4 @@
-//! What tensors are there for: weights, gradients, states of an optimizer, an average, a batch.
+//! The roles of tensors: weights, gradients, states of an optimizer, an average, a batch.
 
 use burn::backend::{DispatchTensor, TensorMetadata};
 use burn::module::{Module, ModuleVisitor, Param};
@@ -8,7 +8,7 @@ use super::recorder::{Recorder, recorded};
 
 const ROLE: &str = "leanburn:role:";
 
-/// What a tensor is there for.
+/// The role of a tensor in a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorRole {
@@ -44,7 +44,7 @@ impl TensorRole {
     }
 }
 
-/// Marks what the tensors of a module are for, and that they are alive; does nothing on a device that computes.
+/// Tags the tensors of a module with their role, and marks that they are alive; does nothing on a device that computes.
 pub fn tag_module<M: Module>(role: TensorRole, module: &M) {
     struct Collect(Vec<DispatchTensor>);
     impl ModuleVisitor for Collect {
