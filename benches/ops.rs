@@ -19,7 +19,7 @@ use leanburn::ops::{
 /// Shapes of the levels, the finest first.
 const LEVELS: [[usize; 5]; 3] = [[1, 32, 64, 64, 32], [1, 64, 32, 32, 16], [1, 64, 16, 16, 8]];
 
-/// What an operation takes beside a volume of `channels`.
+/// What an operation takes in addition to a volume of `channels`.
 #[derive(Clone)]
 struct Parameters {
     norm: Norm,

@@ -13,13 +13,13 @@ use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion
 use leanburn::nn::losses::{kl_divergence, l1_loss};
 use leanburn::nn::models::AutoencoderKlConfig;
 use leanburn::ops::backward;
-use leanburn::ops::recording::step_begins;
+use leanburn::ops::recording::mark_step;
 use leanburn::plan::{
     Candidate, Class, FlexMemory, Machine, Rates, RecordError, Recording, Space, Target, frontier, record,
 };
 use leanburn::prelude::Bytes;
 
-/// The guide's autoencoder on volumes of one size, two of them to a step.
+/// The autoencoder of the high-resolution guide on volumes of one size, two of them to a step.
 struct Autoencoder {
     extent: [usize; 3],
 }
@@ -36,7 +36,7 @@ impl Space for Autoencoder {
         let step = |device: &Device| {
             let config = AutoencoderKlConfig::new(vec![32, 64, 64], vec![1; 3], vec![false, false, true]);
             let model = config.with_norm_num_groups(16).init(device).with_residency(candidate.residency());
-            step_begins(device);
+            mark_step(device);
             for _ in 0..candidate.recorded() {
                 let x = Tensor::<5>::zeros([candidate.micro_batch, 1, depth, height, width], device);
                 let (reconstruction, mean, sigma) = model.forward(x.clone());

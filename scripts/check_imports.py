@@ -2,8 +2,8 @@
 """Finds modules of the workspace that import each other in a circle.
 
 A module is a file. It imports the file in which an item that it names by `crate::` or `super::` is defined: `mod.rs` and
-`lib.rs` that only hand an item on are looked through, so that a parent that re-exports its children makes no circle. Tests are
-not looked at. Prints every circle; exit status 1 if there is one.
+`lib.rs` that only hand an item on are skipped, so that a parent that re-exports its children makes no circle. Tests are
+ignored. Prints every circle; exit status 1 if there is one.
 
     python3 scripts/check_imports.py [CRATE_FOLDER ...]
 """

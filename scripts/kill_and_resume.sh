@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Kills a training run at random moments and resumes it each time; the final weights must equal, bit for bit, those of a
-# run that nobody disturbed.
+# Kills a training run at random times and resumes it each time; the final weights must equal, bit for bit, those of a
+# run that was not interrupted.
 #
 #     scripts/kill_and_resume.sh [KILLS=20] [SEED=1]
 #
@@ -58,7 +58,7 @@ while [ "$done_kills" -lt "$kills" ]; do
   [ -d "$work/killed" ] && resume=(--resume)
   train "$work/killed" "${resume[@]}" &
   process=$!
-  # a random moment; short enough that the run is not over before it has been killed often enough
+  # a random time; short enough that the run is not over before it has been killed often enough
   sleep "$(awk -v r="$RANDOM" -v w="$whole" -v k="$kills" 'BEGIN { print (0.1 + r / 32768 * 1.6 * w / k) / 1000 + 0.05 }')"
   if kill -9 "$process" 2>/dev/null; then
     done_kills=$((done_kills + 1))

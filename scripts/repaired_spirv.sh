@@ -26,7 +26,7 @@ if [ ! -e "$copy/.repaired" ]; then
     }' "$file"
   changed=$(diff "$(dirname "$manifest")/src/ops/memory.rs" "$file" | grep -c '^>' || true)
   if [ "$changed" != 2 ]; then
-    echo "repaired_spirv.sh: expected to change 2 lines of $file, changed $changed: look whether CubeCL is right by now" >&2
+    echo "repaired_spirv.sh: expected to change 2 lines of $file, changed $changed: check whether CubeCL has fixed it" >&2
     exit 1
   fi
   touch "$copy/.repaired"

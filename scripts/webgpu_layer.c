@@ -42,7 +42,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL address(VkInstance instance, con
 VKAPI_ATTR VkResult VKAPI_CALL vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *negotiated) {
   negotiated->loaderLayerInterfaceVersion = 2;
   negotiated->pfnGetInstanceProcAddr = address;
-  negotiated->pfnGetDeviceProcAddr = NULL; // devices are not looked at
+  negotiated->pfnGetDeviceProcAddr = NULL; // devices are not checked
   negotiated->pfnGetPhysicalDeviceProcAddr = NULL;
   return VK_SUCCESS;
 }

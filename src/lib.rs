@@ -34,9 +34,9 @@
 //!
 //! # Planning and fitting a model of your own
 //!
-//! What a step will need is read off a recording of it; nothing is computed, and the size of the volumes costs nothing. From
-//! whatever builds a [`Trainer`](train::Trainer), [`train::planning`] says what its step will need, on this processor or on a
-//! card of the catalogue, and the fastest way to train it within a budget; see its example.
+//! The memory of a step is read off a recording of it. Nothing is computed, and the size of the volumes does not matter.
+//! [`train::planning`] takes a function that builds a [`Trainer`](train::Trainer). It predicts the memory of a step, on this processor or
+//! on a card of the catalogue, and finds the fastest way to train within a budget; see its example.
 //!
 //! # Training a system
 //!
@@ -101,8 +101,8 @@ pub mod prelude {
     pub use crate::train::planning::{Planner, StepPlan, StepSetup};
     pub use crate::train::{
         AnyLearner, AutoencoderObjective, AutoencoderWorkload, CheckpointStore, CountingAllocator, Learner,
-        LearnerConfig, LossScale, Losses, MemoryMonitor, Moment, OptimizerConfig, Precision, ScheduleConfig,
-        ScheduleKind, StepReport, TrainError, Trainer, TrainerConfig, Workload, record_step, volumes,
+        LearnerConfig, LossScale, Losses, MemoryMonitor, OptimizerConfig, Precision, ScheduleConfig, ScheduleKind,
+        StepPosition, StepReport, TrainError, Trainer, TrainerConfig, Workload, record_step, volumes,
     };
 }
 

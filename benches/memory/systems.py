@@ -1,9 +1,9 @@
-"""Memory of a training step of the voxel autoencoder and the forecasters, as planned beside as measured.
+"""Memory of a training step of the voxel autoencoder and the forecasters, planned and measured.
 
     cargo build --release
     python benches/memory/systems.py [--binary target/release/leanburn] [--steps 1] [--write]
 
-The radar guide's way down at 4 x 32 x 128 x 128 voxels, and the forecaster guide's models at three sizes of fields. Each
+The sizes and memory savers of the radar guide at 4 x 32 x 128 x 128 voxels, and the forecaster guide's models at three sizes of fields. Each
 row is a process of its own, `leanburn measure` on a recipe of `configs/`. A step that this machine cannot hold is planned
 and not measured, and the table says so. Linux only (`/proc`).
 """
@@ -51,7 +51,7 @@ FORECASTERS = [
     ("3dcnn_lstm_micro", {}),
 ]
 
-NOTES = """*Predicted*: the peak of the recorded step, without the margin that a verdict adds. *Measured*: the most the heap held during
+NOTES = """*Predicted*: the peak of the recorded step, without the margin that the fit check adds. *Measured*: the most the heap held during
 a step, without what it held before the models were built, counted by our allocator. *Error*: of the prediction."""
 
 
@@ -78,22 +78,22 @@ def row(options: argparse.Namespace, name: str, recipe: str, keys: dict[str, str
     free = available()
     if HEADROOM * predicted > free:
         print(f"{name}: {mib(predicted)} planned, not measured", file=sys.stderr)
-        remark = f"{name}: predicted only. It needs {mib(predicted)}, and {mib(free)} were free on this machine."
-        return [name, mib(predicted, 1), "does not fit", ""], remark
+        note = f"{name}: predicted only. It needs {mib(predicted)}, and {mib(free)} were free on this machine."
+        return [name, mib(predicted, 1), "does not fit", ""], note
     answer = leanburn(options, "measure", recipe, keys, "--steps", str(options.steps))
     step = next(phase for phase in answer["phases"] if phase["phase"] == "step")
     if step["predicted_bytes"] != predicted:
         sys.exit(f"{name}: `plan` says {predicted} bytes and `measure` {step['predicted_bytes']}")
     error = 100.0 * (predicted / step["measured_bytes"] - 1.0)
     print(f"{name}: {mib(predicted)} planned, {mib(step['measured_bytes'])} measured", file=sys.stderr)
-    remark = f"{name}: the prediction is {error:+.2f} % off." if abs(error) > CLOSE else None
-    return [name, mib(predicted, 1), mib(step["measured_bytes"], 1), f"{error:+.2f} %"], remark
+    note = f"{name}: the prediction is {error:+.2f} % off." if abs(error) > CLOSE else None
+    return [name, mib(predicted, 1), mib(step["measured_bytes"], 1), f"{error:+.2f} %"], note
 
 
-def section(options: argparse.Namespace, title: str, recipe: str, shared: dict[str, str], ways: list) -> str:
+def section(options: argparse.Namespace, title: str, recipe: str, shared: dict[str, str], variants: list) -> str:
     """A table under its title, and below it what is to be said of its rows."""
-    rows, remarks = zip(*(row(options, name, recipe, shared | keys) for name, keys in ways))
-    said = [f"- {remark}" for remark in remarks if remark]
+    rows, notes = zip(*(row(options, name, recipe, shared | keys) for name, keys in variants))
+    said = [f"- {note}" for note in notes if note]
     return "\n".join([f"## {title}\n", table(HEADER, list(rows), names=1), *([""] if said else []), *said])
 
 
@@ -109,12 +109,12 @@ def main() -> None:
     sections = [radar]
     for size in SIZES:
         fields = {"input_days": "20", "use_channels": "[0,1,2,3]", "sequence.advection.shape": f"[{size},{size}]"}
-        ways = [(name, {"model_type": name.split(",")[0]} | keys) for name, keys in FORECASTERS]
+        variants = [(name, {"model_type": name.split(",")[0]} | keys) for name, keys in FORECASTERS]
         title = f"Forecasters, batch 4, 20 days of 4 x {size} x {size} fields"
-        sections.append(section(options, title, "convlstm-advection.yaml", fields, ways))
+        sections.append(section(options, title, "convlstm-advection.yaml", fields, variants))
     setting = """One training step in float32 (bfloat16 where it says so), Adam.
 `configs/radar-vae.yaml` and `configs/convlstm-advection.yaml` at the sizes of their guides, no accumulation."""
-    title = "Memory of the voxel autoencoder and the forecasters, predicted beside measured"
+    title = "Memory of the voxel autoencoder and the forecasters, predicted and measured"
     finish(options, "memory_systems", title, setting, "\n\n".join(sections), NOTES, BUILD)
 
 

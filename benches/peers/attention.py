@@ -42,7 +42,7 @@ def main() -> None:
             rows.append([*row, mib(max(0, result["step_peak_bytes"] - outputs), 1)])
     setting = f"""Self-attention, one head of {options.channels} channels, batch of 1, float32, forward and backward; median
 of {options.steps} steps after one."""
-    title = "Self-attention over the positions of a volume, leanburn beside PyTorch"
+    title = "Self-attention over the positions of a volume, leanburn and PyTorch"
     finish(options, "attention", title, setting, table(HEADER, rows, names=3), NOTES)
 
 

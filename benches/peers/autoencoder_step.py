@@ -11,9 +11,9 @@ import sys
 
 from compare import checked, finish, measure, mib, ours, parser, pytorch, table
 
-HEADER = ["program", "mode", "step", "ratio", "held for backward", "peak of the heap", "peak resident", "... before step 1"]
+HEADER = ["program", "mode", "step", "ratio", "saved activations", "peak of the heap", "peak resident", "... before step 1"]
 TOLERANCES = {"f32": {"kl": 1e-3, "l1": 5e-2}, "bf16": {"kl": 5e-2, "l1": 1e-1}}
-NOTES = """*Ratio*: to the first line. *Held for backward*: what the heap grew by during forward. *Peak of the heap*: weights and
+NOTES = """*Ratio*: to the first line. *Saved activations*: what the heap grew by during forward. *Peak of the heap*: weights and
 optimizer included; counted by our allocator, sampled every 0.2 ms in an extra step for PyTorch, a lower bound.
 PyTorch and MONAI themselves are resident *before step 1*."""
 # Burn's own layers store all scores of attention, several times.
@@ -77,7 +77,7 @@ def main() -> None:
     setting = f"""Volume {volume}, batch of 1, channels {options.channels}, one residual block a level,
 {attention}, {parameters:,} parameters, {options.dtype}, L1 + KL, Adam; median of {options.steps} steps after one."""
     parts = ["autoencoder_step", volume, options.dtype, "attention" if options.attention else "", options.only or ""]
-    title = "A training step of the KL autoencoder, leanburn beside MONAI"
+    title = "A training step of the KL autoencoder, leanburn and MONAI"
     finish(options, "-".join(filter(None, parts)), title, setting, table(HEADER, rows), NOTES)
 
 

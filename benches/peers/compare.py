@@ -82,7 +82,7 @@ class Server:
 
 
 def check(programs: dict[str, dict], tolerances: dict[str, float]) -> None:
-    """Refuses to compare programs that compute different things: each value equal, or close where there is a tolerance."""
+    """Stops if the programs compute different things: each value equal, or close where there is a tolerance."""
     (first, expected), *others = programs.items()
     for name, found in others:
         for key, value in expected.items():

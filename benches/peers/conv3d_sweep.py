@@ -148,7 +148,7 @@ def main() -> None:
     body += f"\n\n{len(ratios)} shapes: smallest ratio {min(ratios):.2f}, geometric mean {statistics.geometric_mean(ratios):.2f}."
     setting = f"""{'; '.join(programs)}. Float32; median of {options.steps} rounds,
 in each of them repetitions of at least {options.seconds} s for each program."""
-    title = "Single 3D convolutions, leanburn beside PyTorch"
+    title = "Single 3D convolutions, leanburn and PyTorch"
     finish(options, "conv3d_sweep", title, setting, body, NOTES)
 
 

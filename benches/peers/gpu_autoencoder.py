@@ -41,7 +41,7 @@ def pytorch_line(options: argparse.Namespace) -> dict:
     import torch
     from monai.networks.nets import AutoencoderKL
 
-    name, way = LINES[options.line]
+    name, setup = LINES[options.line]
     torch.manual_seed(1)
     levels = len(options.channels)
     model = AutoencoderKL(
@@ -52,10 +52,10 @@ def pytorch_line(options: argparse.Namespace) -> dict:
         norm_num_groups=32,
         with_encoder_nonlocal_attn=False,
         with_decoder_nonlocal_attn=False,
-        use_checkpoint=way["checkpoint"],
+        use_checkpoint=setup["checkpoint"],
     ).cuda()
     x = torch.rand(1, 1, *options.shape, device="cuda")
-    if way["channels_last"]:
+    if setup["channels_last"]:
         model, x = (item.to(memory_format=torch.channels_last_3d) for item in (model, x))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     seconds = []
@@ -64,7 +64,7 @@ def pytorch_line(options: argparse.Namespace) -> dict:
         torch.cuda.reset_peak_memory_stats()
         begin = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16, enabled=way["half"]):
+        with torch.autocast("cuda", torch.bfloat16, enabled=setup["half"]):
             reconstruction, mean, sigma = model(x)
         mean, sigma = mean.float(), sigma.float()
         kl = 0.5 * torch.sum(mean**2 + sigma**2 - torch.log(sigma**2) - 1, dim=[1, 2, 3, 4]).mean()

@@ -39,7 +39,7 @@ def main() -> None:
     setting = f"""A chain of {options.blocks} residual blocks (GroupNorm of {options.groups} groups, SiLU, 3x3x3 convolution, twice, plus the
 input), {options.channels} channels, {options.size}^3, batch of 1, float32: forward, mean square, backward; median of {options.steps} steps after one.
 One activation is {mib(activation, 2)}."""
-    title = "A training step of a chain of residual blocks, leanburn beside PyTorch"
+    title = "A training step of a chain of residual blocks, leanburn and PyTorch"
     finish(options, "residual_chain", title, setting, table(HEADER, rows), NOTES)
 
 

@@ -28,7 +28,7 @@ impl Workload for Training {
         vec![&mut self.0]
     }
 
-    fn loss(&mut self, _learner: usize, scans: &Tensor<5>, _position: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, scans: &Tensor<5>, _position: StepPosition) -> Option<Losses> {
         let blocks = self.0.module().iter().enumerate();
         let run = |x, (index, block): (_, &_)| self.1.run(&format!("block_{index}"), block, x, Block::forward);
         Some(Losses::of(blocks.fold(scans.clone(), run).square().mean(), Vec::new()))

@@ -24,7 +24,7 @@ static HEAP: CountingAllocator = CountingAllocator;
 const SEED: u64 = 7;
 const STEPS: u64 = 150;
 
-/// Six days of the field and its two velocities, of which the next day's field is to be told. The last fifth is held out.
+/// Six days of the field and its two velocities, from which the next day's field is predicted. The last fifth is held out.
 fn data() -> SequenceConfig {
     let flow = AdvectionConfig { steps: 200, shape: [16, 16], flow: Flow::Rotating, speed: 1.5, ..Default::default() };
     SequenceConfig {
@@ -43,17 +43,17 @@ fn score<M: Forecaster>(
     dataset: &SequenceDataset,
     device: &Device,
 ) -> Result<(f64, f64), Box<dyn Error>> {
-    let (mut told, mut truth, mut persistence) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut predicted, mut truth, mut persistence) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..dataset.val_len() {
         let window = dataset.val_window(index)?;
         let [days, channels, height, width] = window.input_shape;
         let input = TensorData::new(window.input.clone(), [1, days, channels, height, width]);
         let forecast = workload.forecast(Tensor::from_data(input, device)).into_data();
-        told.extend(forecast.iter::<f32>());
+        predicted.extend(forecast.iter::<f32>());
         persistence.extend(dataset.persistence(&window));
         truth.extend(window.target);
     }
-    Ok((root_mean_squared_error(&told, &truth)?, skill(&told, &truth, &persistence)?))
+    Ok((root_mean_squared_error(&predicted, &truth)?, skill(&predicted, &truth, &persistence)?))
 }
 
 /// Trains a forecaster and prints what it has learnt.
@@ -113,9 +113,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     step(&model, ResidencyPolicy::keep(), &fields); // makes what is made once
     println!("\n64 steps of convlstm on 96 x 96 fields");
     let (kept, held, peak) = step(&model, ResidencyPolicy::keep(), &fields);
-    println!("kept:                 {held:5.1} states held for backward, {peak:6.1} MiB at the peak");
+    println!("kept:                 {held:5.1} saved states, {peak:6.1} MiB at the peak");
     let (recomputed, held, peak) = step(&model, ResidencyPolicy::recompute_all(), &fields);
-    println!("recomputed over time: {held:5.1} states held for backward, {peak:6.1} MiB at the peak");
+    println!("recomputed over time: {held:5.1} saved states, {peak:6.1} MiB at the peak");
     println!("gradients are {}", if kept == recomputed { "equal, bit for bit" } else { "different" });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Perceptual losses beside a squared difference: what they say of two mistakes of the same size, and what they add to the
+//! Perceptual losses and a squared difference: their values for two errors of the same size, and what they add to the
 //! memory of a training step, read off a recording of it.
 //!
 //! ```bash
@@ -16,7 +16,7 @@ use leanburn::ops::{AvgPool3d, avg_pool3d};
 use leanburn::prelude::*;
 use leanburn::train::{Perceptual, PerceptualKind, ReconstructionLoss};
 
-/// What looks at the reconstruction, beside L1.
+/// The perceptual loss of the reconstruction, in addition to L1.
 type MakeLoss = fn(&Device) -> Option<PerceptualKind>;
 
 /// What the losses say of a scan with noise and of one that is blurred, both as far from it in squares.
@@ -54,7 +54,7 @@ fn features(policy: ResidencyPolicy, device: &Device) -> PerceptualKind {
     PerceptualKind::Features(FeatureLoss3dConfig::new().init(device).with_residency(policy))
 }
 
-/// A network that looks at half of the slices along each axis; a plan needs no weights.
+/// LPIPS of half of the slices along each axis; a plan needs no weights.
 fn slices(network: LpipsNetwork, policy: ResidencyPolicy, device: &Device) -> PerceptualKind {
     PerceptualKind::Slices(LpipsConfig::new().with_network(network).init(device).with_residency(policy))
 }
@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let weights = std::env::args().nth(1);
     compare(weights.as_deref().map(Path::new))?;
 
-    let ways: [(&str, MakeLoss); 7] = [
+    let losses: [(&str, MakeLoss); 7] = [
         ("none", |_| None),
         ("3D features and edges", |device| Some(features(ResidencyPolicy::recompute_all(), device))),
         ("  all kept", |device| Some(features(ResidencyPolicy::keep(), device))),
@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("  all kept", |device| Some(slices(LpipsNetwork::Vgg, ResidencyPolicy::keep(), device))),
     ];
     println!("\n{:<24} {:>12} {:>12}", "a step on a cube of", "64", "128");
-    for (name, make) in ways {
+    for (name, make) in losses {
         let plan = |size: usize| {
             let shape = [1, 1, size, size, size];
             record_step(Target::Cpu, |device| trainer(make, device), |device| Tensor::zeros(shape, device))

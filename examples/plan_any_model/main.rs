@@ -55,7 +55,7 @@ impl Workload for Ages {
         vec![&mut self.0]
     }
 
-    fn loss(&mut self, _learner: usize, (scans, ages): &Self::Batch, _position: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, (scans, ages): &Self::Batch, _position: StepPosition) -> Option<Losses> {
         let difference = self.0.module().forward(scans.clone()) - ages.clone();
         Some(Losses::of(difference.square().mean(), Vec::new()))
     }

@@ -1,4 +1,4 @@
-//! A chain of residual blocks of plain Burn layers, trained for one step twice: with everything kept for backward, and
+//! A chain of residual blocks of plain Burn layers, trained for one step twice: with all activations saved for backward, and
 //! with each block keeping its input only. Prints both peaks and compares the gradients.
 //!
 //! ```bash

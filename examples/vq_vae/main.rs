@@ -46,7 +46,7 @@ fn workload(device: &Device) -> Result<VqVaeWorkload, TrainError> {
     Ok(VqVaeWorkload::new(Learner::new("vq_vae", model, config)?, Difference::L1, None, Precision::F32))
 }
 
-/// How many codes a scan is written in, and their perplexity: as many, used alike, would tell as much.
+/// How many codes a scan is written in, and their perplexity, the number of equally used codes with the same information.
 fn codes(workload: &VqVaeWorkload, scan: &Tensor<5>) -> (usize, f64) {
     let mut uses = BTreeMap::<i64, f64>::new();
     let codes = workload.codes(scan.clone()).into_data();

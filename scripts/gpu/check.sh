@@ -32,7 +32,7 @@ echo "== devices"
 "$leanburn" devices
 card=$("$leanburn" devices --name "$device" | tr -c 'A-Za-z0-9\n' '-' | tr 'A-Z' 'a-z' | sed 's/--*/-/g; s/^-//; s/-$//')
 
-echo "== operations, fixtures and memory beside the CPU's"
+echo "== operations, fixtures and memory compared with the CPU's"
 export LEANBURN_TEST_DEVICE=${device%%:*}
 if [ -z "${LEANBURN:-}" ]; then
   cargo test --workspace --locked --features "$feature" --test operations -- --test-threads=1 gpu::
@@ -44,9 +44,9 @@ else
   if [ -n "${FIXTURES:-}" ]; then (cd crates/leanburn-nn && "$FIXTURES" --test-threads=1); else left_out FIXTURES; fi
 fi
 
-echo "== a training step beside the CPU's"
+echo "== a training step compared with the CPU's"
 "$leanburn" devices --check "$device" | tee "$results/gpu-parity-$card-$stamp.md"
 
-echo "== memory and speed beside PyTorch's"
+echo "== memory and speed compared with PyTorch's"
 "$python" benches/peers/gpu_autoencoder.py --leanburn "$leanburn" --device "$device" \
   --out "$results/gpu-autoencoder-$card-$stamp.md" "$@"

@@ -18,7 +18,7 @@ impl Workload for Layers {
         vec![&mut self.0]
     }
 
-    fn loss(&mut self, _learner: usize, scans: &Tensor<5>, _: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, scans: &Tensor<5>, _: StepPosition) -> Option<Losses> {
         let forward = |layer: &Conv3d, x: Tensor<5>| silu(layer.forward(x));
         let layers = self.0.module().iter().enumerate();
         let y =

@@ -1,4 +1,4 @@
-"""Self-attention, forward and backward; the twin of rust/attention.rs."""
+"""Self-attention, forward and backward; the counterpart of rust/attention.rs."""
 
 import argparse
 import time

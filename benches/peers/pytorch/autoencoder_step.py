@@ -1,4 +1,4 @@
-"""Training steps of MONAI's AutoencoderKL; the twin of rust/autoencoder_step.rs."""
+"""Training steps of MONAI's AutoencoderKL; the counterpart of rust/autoencoder_step.rs."""
 
 import argparse
 import time

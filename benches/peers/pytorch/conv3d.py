@@ -1,4 +1,4 @@
-"""Times single convolutions, one for each line of the input; the twin of rust/conv3d.rs.
+"""Times single convolutions, one for each line of the input; the counterpart of rust/conv3d.rs.
 
 `open B I O D H W KD KH KW SD SH SW PD PH PW` takes up a convolution and answers with what it computes, `time S` with
 seconds of forward and of backward (gradients of input, weight and bias), means of repetitions that take S seconds.

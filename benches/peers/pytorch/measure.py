@@ -1,6 +1,6 @@
 """What the PyTorch programs share: values that are the same in Rust, the heap, the timing of steps, the line of JSON.
 
-Its twins are rust/values.rs and rust/measure.rs.
+Its counterparts are rust/values.rs and rust/measure.rs.
 """
 
 import ctypes
@@ -73,15 +73,15 @@ def resident_peak_bytes() -> int:
 
 
 class HeapPeak:
-    """Looks at the heap every 0.2 ms while its block runs; `growth` is the most it grew by."""
+    """Samples the heap every 0.2 ms while its block runs; `growth` is the most it grew by."""
 
     def __enter__(self) -> "HeapPeak":
         self.growth, self.before, self.running = 0, live_bytes(), True
-        self.thread = threading.Thread(target=self.watch)
+        self.thread = threading.Thread(target=self.sample)
         self.thread.start()
         return self
 
-    def watch(self) -> None:
+    def sample(self) -> None:
         while self.running:
             self.growth = max(self.growth, live_bytes() - self.before)
             time.sleep(2e-4)

@@ -1,4 +1,4 @@
-"""Training steps of a chain of residual blocks; the twin of rust/residual_chain.rs."""
+"""Training steps of a chain of residual blocks; the counterpart of rust/residual_chain.rs."""
 
 import argparse
 import time

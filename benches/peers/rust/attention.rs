@@ -1,4 +1,4 @@
-//! Self-attention, forward and backward; the twin of `pytorch/attention.py`.
+//! Self-attention, forward and backward; the counterpart of `pytorch/attention.py`.
 
 use std::time::Instant;
 

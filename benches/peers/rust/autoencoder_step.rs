@@ -1,4 +1,4 @@
-//! Training steps of the KL autoencoder; the twin of `pytorch/autoencoder_step.py`.
+//! Training steps of the KL autoencoder; the counterpart of `pytorch/autoencoder_step.py`.
 
 use std::time::Instant;
 

@@ -80,7 +80,7 @@ fn out(channels: [usize; 2], config: &AutoencoderKlConfig, device: &Device) -> [
 
 /// One layer of a chain.
 #[derive(Module, Debug)]
-#[expect(clippy::large_enum_variant, reason = "handles to parameters, nothing beside the parameters")]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, nothing but handles")]
 enum Layer {
     Conv(Conv3d),
     Norm(GroupNorm),

@@ -1,4 +1,4 @@
-//! Times single convolutions, one for each line of the input; the twin of `pytorch/conv3d.py`, which says how to ask.
+//! Times single convolutions, one for each line of the input; the counterpart of `pytorch/conv3d.py`, which says how to ask.
 
 use std::hint::black_box;
 use std::io::BufRead;

@@ -1,4 +1,4 @@
-//! Time and memory of steps, and the line of JSON that says them; the twin of `pytorch/measure.py`.
+//! Time and memory of steps, and the line of JSON that says them; the counterpart of `pytorch/measure.py`.
 
 use clap::Args;
 use leanburn::prelude::CountingAllocator;

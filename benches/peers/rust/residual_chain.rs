@@ -1,4 +1,4 @@
-//! Training steps of a chain of residual blocks; the twin of `pytorch/residual_chain.py`.
+//! Training steps of a chain of residual blocks; the counterpart of `pytorch/residual_chain.py`.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Values that are the same in PyTorch, so that results can be compared; the twin of `pytorch/measure.py`.
+//! Values that are the same in PyTorch, so that results can be compared; the counterpart of `pytorch/measure.py`.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Shape, Tensor, TensorData};

@@ -18,12 +18,12 @@ pub fn print_line(line: impl Display) -> Result<()> {
     }
 }
 
-/// Prints a line to the standard error, if anybody is there to read it.
-pub fn print_remark(line: impl Display) {
+/// Prints a line to the standard error; ignores errors of writing.
+pub fn print_stderr(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// A duration as far as a forecast can be trusted: `0.06 s`, `26 s`, `83 min`, `2.9 h`.
+/// A duration as far as an estimate can be trusted: `0.06 s`, `26 s`, `83 min`, `2.9 h`.
 pub fn seconds_text(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 10.0 => format!("{seconds:.2} s"),
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_say_no_more_than_a_forecast_knows() {
+    fn durations_say_no_more_than_an_estimate_knows() {
         let texts = [0.061, 9.99, 26.48, 119.9, 120.0, 4961.71, 10_384.3].map(seconds_text);
         assert_eq!(texts, ["0.06 s", "9.99 s", "26 s", "120 s", "2 min", "83 min", "2.9 h"]);
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use leanburn_systems::SystemError;
-use leanburn_systems::yaml::{ConfigErrors, Mistake, Place};
+use leanburn_systems::yaml::{ConfigError, ConfigErrors, Place};
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
 use crate::error::CommandError;
@@ -24,7 +24,7 @@ impl From<CommandError> for Shown {
         match &mut error {
             CommandError::System(SystemError::Config(errors)) => {
                 source = Some(text_of(errors));
-                related.extend(errors.mistakes().iter().map(|mistake| Box::new(ShownMistake(mistake.clone())) as _));
+                related.extend(errors.errors().iter().map(|error| Box::new(ShownConfigError(error.clone())) as _));
             }
             CommandError::Several(errors) => {
                 let shown = errors.drain(..).map(|error| Box::new(Self::from(error)) as _);
@@ -74,19 +74,19 @@ impl Diagnostic for Shown {
     }
 }
 
-/// A mistake of a configuration, for miette.
+/// An error of a configuration, for miette.
 #[derive(Debug)]
-struct ShownMistake(Mistake);
+struct ShownConfigError(ConfigError);
 
-impl fmt::Display for ShownMistake {
+impl fmt::Display for ShownConfigError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)
     }
 }
 
-impl std::error::Error for ShownMistake {}
+impl std::error::Error for ShownConfigError {}
 
-impl Diagnostic for ShownMistake {
+impl Diagnostic for ShownConfigError {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         Some(Box::new(&self.0.help))
     }
@@ -116,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_shown_in_its_line() {
+    fn every_error_is_shown_in_its_line() {
         let shown = shown("data: {paths: [a]}\nautoencoder:\n  num_chanels: [8]\n  seed: x\n").unwrap();
-        for part in ["3 mistakes in test.yaml", "test.yaml:3:3", "num_chanels: [8]", "missing key"] {
+        for part in ["3 errors in test.yaml", "test.yaml:3:3", "num_chanels: [8]", "missing key"] {
             assert!(shown.contains(part), "{part} in {shown}");
         }
     }

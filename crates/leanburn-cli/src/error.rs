@@ -86,7 +86,7 @@ impl CommandError {
         }
     }
 
-    /// Whether this is a verdict that the command has printed already, rather than a failure to report.
+    /// Whether the command has printed this already as the result of a fit check: it is no failure to report.
     pub fn is_over_budget(&self) -> bool {
         matches!(self, Self::OverBudget)
     }
@@ -126,7 +126,7 @@ from_system!(ConfigErrors, DataError, MetricsError, TrainError, WeightsError);
 
 fn count(errors: &[(String, String)]) -> String {
     let plural = if errors.len() == 1 { "" } else { "s" };
-    format!("{} mistake{plural}", errors.len())
+    format!("{} error{plural}", errors.len())
 }
 
 fn lines(errors: &[(String, String)]) -> String {

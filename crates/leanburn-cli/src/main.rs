@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use leanburn_cli::command::Command;
-use leanburn_cli::console::print_remark;
+use leanburn_cli::console::print_stderr;
 use leanburn_cli::diagnostic::Shown;
 
 /// Counts the heap, so that memory on the CPU is measured and not guessed.
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let code = error.exit_code();
             if !error.is_over_budget() {
-                print_remark(format_args!("{:?}", miette::Report::new(Shown::from(error))));
+                print_stderr(format_args!("{:?}", miette::Report::new(Shown::from(error))));
             }
             ExitCode::from(code)
         }

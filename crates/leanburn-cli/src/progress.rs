@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::console::{print_line, print_remark};
+use crate::console::{print_line, print_stderr};
 
 /// How often a line is printed where there is no terminal.
 const QUIET: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ impl Progress {
             Some(last) if last.elapsed() >= QUIET => {
                 *last = Instant::now();
                 let (done, steps) = (self.bar.position(), self.bar.length().unwrap_or_default());
-                print_remark(format_args!("{} {done}/{steps}  {}", self.what, message()));
+                print_stderr(format_args!("{} {done}/{steps}  {}", self.what, message()));
             }
             Some(_) => {}
         }

@@ -21,21 +21,21 @@ fn case(line: &str, code: i32, says: &'static [&'static str]) -> Case {
     Case { arguments: line.split(' ').map(str::to_string).collect(), code, says }
 }
 
-/// Training with settings that must be refused.
+/// Training with settings that must be rejected.
 fn setting(settings: &[&str], says: &'static [&'static str]) -> Case {
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
     let arguments = ["train", "tiny.yaml", "--out", "new"].into_iter().chain(settings);
     Case { arguments: arguments.map(str::to_string).collect(), code: 2, says }
 }
 
-/// Training on a file that must be refused.
+/// Training on a file that must be rejected.
 fn data(path: &str, says: &'static [&'static str]) -> Case {
     setting(&["data.phantom=null", &format!("data.paths=[{path}]")], says)
 }
 
 /// Runs all cases in one folder, in which none may change anything.
 #[track_caller]
-fn refuse_all(place: &Place, cases: &[Case]) {
+fn reject_all(place: &Place, cases: &[Case]) {
     let before = place.contents();
     let mut faults = Vec::new();
     for Case { arguments, code, says } in cases {
@@ -68,7 +68,7 @@ fn configurations() {
     fs::write(place.path("open.yaml"), "data: {paths: [a\n").unwrap();
     fs::write(place.path("there.yaml"), "mine").unwrap();
     let training = |setting: &str| format!("autoencoder.training.{setting}");
-    refuse_all(
+    reject_all(
         &place,
         &[
             case("train none.yaml", 2, &["none.yaml", "a readable file", "No such file", "check the path"]),
@@ -120,14 +120,14 @@ fn configurations() {
         ],
     );
     #[cfg(not(feature = "cuda"))]
-    refuse_all(
+    reject_all(
         &place,
         &[case("train tiny.yaml --device cuda", 2, &["device `cuda`", "--features cuda", "--device flex"])],
     );
 }
 
 #[test]
-fn ten_mistakes_are_told_at_once() {
+fn ten_errors_are_reported_at_once() {
     let place = Place::new();
     let text = "\
 sed: 7
@@ -149,7 +149,7 @@ autoencoder:
     let lines = [1, 3, 4, 5, 6, 8, 9, 11, 12, 13, 14];
     let ended = place.run(&["train", "ten.yaml"]);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.stderr.contains(&format!("{} mistakes in ten.yaml", lines.len())), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&format!("{} errors in ten.yaml", lines.len())), "{}", ended.stderr);
     for line in lines {
         assert!(ended.stderr.contains(&format!("ten.yaml:{line}:")), "line {line} of\n{}", ended.stderr);
     }
@@ -204,7 +204,7 @@ fn make_broken_volumes(place: &Place) {
 fn volumes_to_train_on() {
     let place = Place::new();
     make_broken_volumes(&place);
-    refuse_all(
+    reject_all(
         &place,
         &[
             data("none.nii.gz", &["none.nii.gz", "not found", "Check the path"]),
@@ -258,7 +258,7 @@ fn models_and_volumes_to_use() {
     let input = |command: &str, volume: &str, says| {
         case(&format!("{command} run/weights.safetensors {volume} old.nii.gz"), 2, says)
     };
-    refuse_all(
+    reject_all(
         &place,
         &[
             weights_of(
@@ -339,7 +339,7 @@ fn run_folders() {
     fs::write(place.path("torn/metrics.jsonl"), metrics).unwrap();
     let resume = |run: &str, code, says| case(&format!("train tiny.yaml --resume --out {run}"), code, says);
     let fresh = |run: &str, says| case(&format!("train tiny.yaml --out {run}"), 2, says);
-    refuse_all(
+    reject_all(
         &place,
         &[
             fresh("run", &["run", "there is a run in it already", "--resume", "--out"]),

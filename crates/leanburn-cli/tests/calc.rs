@@ -17,7 +17,7 @@ data: {shape: [64, 64], train_batchsize: 512}
 fn ask(place: &Place, arguments: &[&str]) -> (Value, i32) {
     let ended = place.run(&[&["calc", "--json"], arguments].concat());
     let answer = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:#?}"));
-    assert!(ended.stderr.is_empty(), "a verdict is no error: {}", ended.stderr);
+    assert!(ended.stderr.is_empty(), "an unsafe configuration is no error: {}", ended.stderr);
     (answer, ended.code.unwrap())
 }
 
@@ -28,7 +28,7 @@ fn flags(numbers: [&str; 7]) -> Vec<&str> {
 }
 
 #[track_caller]
-fn refuse(place: &Place, arguments: &[&str]) -> String {
+fn reject(place: &Place, arguments: &[&str]) -> String {
     let Ended { code, stdout, stderr } = place.run(&[&["calc"], arguments].concat());
     assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
     stderr
@@ -103,7 +103,7 @@ fn the_safe_case_in_words() {
 #[test]
 fn the_case_over_budget_in_words() {
     let ended = Place::new().run(&[&["calc"], &flags(["16", "1", "256", "256", "512", "10", "24"])[..]].concat());
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""), "a verdict is no error");
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""), "an unsafe configuration is no error");
     let advice = "\
 over: 20.00 GiB is not below 16.80 GiB. Any of these, in this order:
   1. batch: 13 instead of 16 (16.25 GiB)
@@ -141,9 +141,9 @@ fn a_configuration_gives_the_numbers() {
     let (answer, _) = ask(&place, &["--config", "fno.yaml", "--num_layers", "8"]);
     assert_eq!(answer["total_bytes"].as_u64(), Some(4 << 30));
     assert_eq!(answer["configuration"]["figures"]["num_layers"], "the flag");
-    let refused = refuse(&place, &["--config", "fno.yaml", "--batch", "512"]);
-    assert!(refused.contains("--batch: expected one source"), "{refused}");
-    assert!(refused.contains("data.train_batchsize = 512"), "{refused}");
+    let rejected = reject(&place, &["--config", "fno.yaml", "--batch", "512"]);
+    assert!(rejected.contains("--batch: expected one source"), "{rejected}");
+    assert!(rejected.contains("data.train_batchsize = 512"), "{rejected}");
 }
 
 #[test]
@@ -160,16 +160,16 @@ fn our_own_configuration_is_one() {
 fn a_configuration_that_says_too_little() {
     let place = Place::new();
     fs::write(place.path("forecast.yaml"), "{model_type: convlstm, batch_size: 8, input_days: 7}").unwrap();
-    let refused = refuse(&place, &["--config", "forecast.yaml", "--height", "64"]);
+    let rejected = reject(&place, &["--config", "forecast.yaml", "--height", "64"]);
     for flag in ["--width", "--hidden_dim", "--num_layers"] {
-        assert!(refused.contains(&format!("{flag}: expected a whole number")), "{flag} in {refused}");
+        assert!(rejected.contains(&format!("{flag}: expected a whole number")), "{flag} in {rejected}");
     }
-    assert!(refused.contains("3 mistakes") && !refused.contains("--batch:"), "{refused}");
+    assert!(rejected.contains("3 errors") && !rejected.contains("--batch:"), "{rejected}");
     fs::write(place.path("excerpt.yaml"), "autoencoder: {num_channels: [16, 32]}").unwrap();
-    let refused = refuse(&place, &["--config", "excerpt.yaml", "--height", "64", "--width", "64"]);
+    let rejected = reject(&place, &["--config", "excerpt.yaml", "--height", "64", "--width", "64"]);
     assert!(
-        refused.contains("1 mistake in") && refused.contains("--seq_len: expected"),
-        "no depth is not flat: {refused}"
+        rejected.contains("1 error in") && rejected.contains("--seq_len: expected"),
+        "no depth is not flat: {rejected}"
     );
     let more =
         ["--config", "forecast.yaml", "--height", "64", "--width", "64", "--hidden_dim", "32", "--num_layers", "2"];
@@ -190,22 +190,22 @@ fn a_scale_of_the_loss_is_recognised() {
 }
 
 #[test]
-fn all_mistakes_at_once() {
+fn all_errors_at_once() {
     let place = Place::new();
-    let refused = refuse(&place, &flags(["0", "1.5", "-2", "many", "99999999999", "", "-1"]));
-    assert!(refused.contains("7 mistakes in the arguments"), "{refused}");
+    let rejected = reject(&place, &flags(["0", "1.5", "-2", "many", "99999999999", "", "-1"]));
+    assert!(rejected.contains("7 errors in the arguments"), "{rejected}");
     for (flag, found) in [("batch", "`0`"), ("seq_len", "`1.5`"), ("height", "`-2`"), ("width", "`many`")] {
-        assert!(refused.contains(&format!("--{flag}: expected a whole number from 1 to 4294967295, found {found}")));
+        assert!(rejected.contains(&format!("--{flag}: expected a whole number from 1 to 4294967295, found {found}")));
     }
     for (flag, found) in [("hidden_dim", "`99999999999`"), ("num_layers", "``"), ("gpu_memory", "-1")] {
-        let line = refused.lines().find(|line| line.contains(&format!("--{flag}:"))).unwrap();
+        let line = rejected.lines().find(|line| line.contains(&format!("--{flag}:"))).unwrap();
         assert!(line.ends_with(&format!("found {found}")), "{line}");
     }
-    let refused = refuse(&place, &[]);
-    assert!(refused.contains("6 mistakes in the arguments"), "{refused}");
+    let rejected = reject(&place, &[]);
+    assert!(rejected.contains("6 errors in the arguments"), "{rejected}");
     let large = "4294967295";
-    let refused = refuse(&place, &flags([large, large, large, large, large, large, "nan"]));
-    assert!(refused.contains("less than 2^64 bytes") && refused.contains("--gpu_memory"), "{refused}");
+    let rejected = reject(&place, &flags([large, large, large, large, large, large, "nan"]));
+    assert!(rejected.contains("less than 2^64 bytes") && rejected.contains("--gpu_memory"), "{rejected}");
 }
 
 #[test]
@@ -213,12 +213,12 @@ fn files_of_no_use() {
     let place = Place::new();
     for (text, expected) in [("a: 1", "an autoencoder (`autoencoder` at the top)"), ("a: [", "expected YAML")] {
         fs::write(place.path("odd.yaml"), text).unwrap();
-        let refused = refuse(&place, &["--config", "odd.yaml", "--batch", "-1"]);
-        assert!(refused.contains("2 mistakes") && refused.contains("odd.yaml: expected"), "{refused}");
-        assert!(refused.contains(expected) && refused.contains("--batch"), "{refused}");
+        let rejected = reject(&place, &["--config", "odd.yaml", "--batch", "-1"]);
+        assert!(rejected.contains("2 errors") && rejected.contains("odd.yaml: expected"), "{rejected}");
+        assert!(rejected.contains(expected) && rejected.contains("--batch"), "{rejected}");
     }
-    assert!(refuse(&place, &["--config", "absent.yaml"]).contains("absent.yaml: expected a readable"));
+    assert!(reject(&place, &["--config", "absent.yaml"]).contains("absent.yaml: expected a readable"));
     fs::write(place.path("wrong.yaml"), FNO.replace("512", "0")).unwrap();
-    let refused = refuse(&place, &["--config", "wrong.yaml"]);
-    assert!(refused.contains("under data.train_batchsize in the configuration, found 0"), "{refused}");
+    let rejected = reject(&place, &["--config", "wrong.yaml"]);
+    assert!(rejected.contains("under data.train_batchsize in the configuration, found 0"), "{rejected}");
 }

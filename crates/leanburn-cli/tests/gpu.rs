@@ -19,7 +19,7 @@ fn losses(place: &Place, device: &str) -> Vec<f64> {
     let recipe = repository.join("configs/mni152-autoencoder.yaml");
     let data = format!("data.paths=[{}]", repository.join("data/mni152_2009a_t1_1mm.nii.gz").display());
     let steps = STEPS.to_string();
-    // Looking at the whole head takes longer than the steps; it is no part of them.
+    // Evaluating the whole head takes longer than the steps; it is left out.
     let sets = ["data.val_patches=1", "autoencoder.training.visualize_interval=0", data.as_str()];
     let mut arguments =
         vec!["train", recipe.to_str().unwrap(), "--device", device, "--out", device, "--max-steps", &steps];
@@ -99,13 +99,13 @@ fn a_run_that_does_not_fit_steps_down() {
     place.train("plain", &sets(&[]));
 
     // What the pool holds between forward and backward, its own memory included: it says so itself.
-    let refused = place.run(
-        &[&["train", "tiny.yaml", "--out", "refused", "--on-oom", "fail"], &sets(&["device.memory_limit=9 MiB"])[..]]
+    let rejected = place.run(
+        &[&["train", "tiny.yaml", "--out", "rejected", "--on-oom", "fail"], &sets(&["device.memory_limit=9 MiB"])[..]]
             .concat(),
     );
-    assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stderr.contains("in the forward pass of step 0"), "{refused:?}");
-    let held = refused.stderr.split("it held ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert_eq!(rejected.code, Some(1), "{rejected:?}");
+    assert!(rejected.stderr.contains("in the forward pass of step 0"), "{rejected:?}");
+    let held = rejected.stderr.split("it held ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
     let mebibytes = held.parse::<f64>().unwrap();
 
     let limit = format!("device.memory_limit={} MiB", mebibytes - 1.0);
@@ -118,9 +118,9 @@ fn a_run_that_does_not_fit_steps_down() {
     assert!(place.bytes("limited/weights.safetensors") == place.bytes("plain/weights.safetensors"), "weights differ");
 }
 
-/// Half precision is a rung where the device computes in it.
+/// Half precision is a level of the ladder where the device computes in it.
 #[test]
-fn the_ladder_has_the_rungs_that_the_device_has() {
+fn the_ladder_has_the_levels_that_the_device_has() {
     let place = Place::new();
     let sets = [format!("device.name={}", gpu_name()), "autoencoder.training.discriminator=null".into()];
     let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
@@ -136,7 +136,7 @@ fn the_ladder_has_the_rungs_that_the_device_has() {
     assert_eq!(savers.into_iter().find(|saver| saver.ends_with("f16")), half, "{computes}");
 }
 
-/// A plan is held against the device that is here, without being told its memory.
+/// A plan is checked against the memory of the device that is here.
 #[test]
 fn a_plan_is_for_the_device_that_is_here() {
     let place = Place::new();
@@ -153,8 +153,8 @@ fn a_plan_is_for_the_device_that_is_here() {
     assert_eq!(fitted["budget_bytes"].as_u64(), Some(1 << 31), "{fitted:#}");
     let large = [device.as_str(), "data.phantom.shape=[256, 256, 256]", "data.patch_size=256"];
     let large: Vec<&str> = large.iter().flat_map(|set| ["--set", set]).collect();
-    let refused = place.run(&[&["plan", "tiny.yaml"][..], &large].concat());
-    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let rejected = place.run(&[&["plan", "tiny.yaml"][..], &large].concat());
+    assert_eq!(rejected.code, Some(1), "{rejected:?}");
 }
 
 /// The device says so itself, at once: nothing that needs the tensor is run.

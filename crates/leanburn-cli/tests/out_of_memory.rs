@@ -4,7 +4,7 @@ mod common;
 
 use common::Place;
 
-/// A volume large enough that what is kept for backward is most of the memory.
+/// A volume large enough that the saved activations are most of the memory.
 const LARGE: [&str; 8] = [
     "--set",
     "data.phantom.shape=[48, 48, 48]",
@@ -72,16 +72,18 @@ fn it_stops_with_advice_where_that_is_asked_for() {
 const WIDE: [&str; 2] = ["--set", "data.phantom.shape=[64, 64, 64]"];
 
 #[test]
-fn what_looks_at_the_models_between_steps_says_that_it_does_not_fit_and_loses_nothing() {
+fn an_evaluation_between_steps_that_does_not_fit_says_so_and_loses_nothing() {
     let place = Place::new();
     place.train("plain", &WIDE);
     let step = format!("device.memory_limit={} B", (peak(&place, "plain") + f64::from(1 << 18)) as u64);
-    for (run, limit, look) in [("validated", "device.memory_limit=1 KiB", "validation"), ("drawn", &step, "pictures")] {
+    for (run, limit, evaluation) in
+        [("validated", "device.memory_limit=1 KiB", "validation"), ("drawn", &step, "pictures")]
+    {
         let begin = ["train", "tiny.yaml", "--out", run, "--set", limit];
         let ended = place.run(&[&begin[..], &WIDE].concat());
         assert_eq!(ended.code, Some(1), "{ended:?}");
         let text = ended.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
-        let named = format!("out of memory in {look} after step 0: it held");
+        let named = format!("out of memory in {evaluation} after step 0: it held");
         for words in [named.as_str(), "--resume", "data.patch_size"] {
             assert!(text.contains(words), "{words} in {text}");
         }

@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 use common::{Ended, Place};
 use serde_json::Value;
 
-/// Cubes of 32, four to a step: beside their activations the 0.2 MiB that a step takes for its books are little.
+/// Cubes of 32, four to a step: the 0.2 MiB of graph metadata are little in comparison with the activations.
 const SETTINGS: [&str; 8] = [
     "--set",
     "data.phantom.shape=[32,32,32]",
@@ -30,7 +30,7 @@ fn run(place: &Place, command: &str, more: &[&str]) -> Ended {
 fn ask(place: &Place, arguments: &[&str]) -> (Value, i32) {
     let ended = place.run(&[arguments, &["--json"]].concat());
     let answer = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:#?}"));
-    assert!(ended.stderr.is_empty(), "machines are told nothing else: {}", ended.stderr);
+    assert!(ended.stderr.is_empty(), "nothing else is printed with --json: {}", ended.stderr);
     (answer, ended.code.unwrap())
 }
 
@@ -54,9 +54,9 @@ fn bytes(count: u64) -> String {
     format!("{count}B")
 }
 
-/// A command line that must be refused: what it must say.
+/// A command line that must be rejected: what it must say.
 #[track_caller]
-fn refuse(place: &Place, arguments: &[&str], says: &[&str]) {
+fn reject(place: &Place, arguments: &[&str], says: &[&str]) {
     let before = place.contents();
     let Ended { code, stdout, stderr } = place.run(arguments);
     assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
@@ -67,13 +67,17 @@ fn refuse(place: &Place, arguments: &[&str], says: &[&str]) {
 }
 
 #[test]
-fn a_plan_is_a_verdict_and_tables() {
+fn a_plan_is_a_fit_check_and_tables() {
     let place = Place::new();
-    for (budget, code, verdict) in [("1GiB", 0, "fits: needs "), ("1MiB", 1, "does not fit: needs ")] {
+    for (budget, code, fit_check) in [("1GiB", 0, "fits: needs "), ("1MiB", 1, "does not fit: needs ")] {
         let Ended { code: found, stdout, stderr } = run(&place, "plan", &["--budget", budget]);
         assert_eq!(found, Some(code), "{stderr}");
-        assert!(stderr.lines().all(|line| line.starts_with("traced in ")), "a verdict is no error: {stderr}");
-        for part in ["32x32x32, batch 4 x 1", verdict, "peak in ", "at the peak", "by segment", "decoder.", "weights"] {
+        assert!(
+            stderr.lines().all(|line| line.starts_with("traced in ")),
+            "a plan that does not fit is no error: {stderr}"
+        );
+        for part in ["32x32x32, batch 4 x 1", fit_check, "peak in ", "at the peak", "by segment", "decoder.", "weights"]
+        {
             assert!(stdout.contains(part), "{part} is not in\n{stdout}");
         }
         assert!(stdout.contains(if code == 0 { " to spare" } else { " too much" }), "{stdout}");
@@ -102,16 +106,16 @@ fn a_plan_for_machines_adds_up() {
 }
 
 #[test]
-fn a_step_of_little_but_attention_is_remarked_on() {
+fn a_step_of_little_but_attention_has_a_warning() {
     let place = Place::new();
-    let remarks = |levels: &str, more: &[&str]| {
+    let warnings = |levels: &str, more: &[&str]| {
         let levels = format!("autoencoder.attention_levels={levels}");
         let large = ["--set", "data.patch_size=128", "--set", "data.phantom.shape=[128,128,128]", "--set", &levels];
-        ask_tiny(&place, "plan", &[&large[..], more].concat()).0["remarks"].to_string()
+        ask_tiny(&place, "plan", &[&large[..], more].concat()).0["warnings"].to_string()
     };
     for device in [&[][..], &["--gpu", "rtx-4090"]] {
-        assert!(remarks("[false,true]", device).contains("attention takes"), "{}", remarks("[false,true]", device));
-        assert!(!remarks("[false,false]", device).contains("attention"));
+        assert!(warnings("[false,true]", device).contains("attention takes"), "{}", warnings("[false,true]", device));
+        assert!(!warnings("[false,false]", device).contains("attention"));
     }
 }
 
@@ -154,19 +158,19 @@ fn without_a_named_card_the_plan_is_for_the_device_of_the_configuration() {
         assert_eq!(peak(&["--set", &set, "--gpu", "rtx-4090"]), (card.clone(), on_card));
     }
     let rocm = ["--set", "device.name=rocm"];
-    let remark = "device.name is rocm, a graphics card that was not named: ";
+    let warning = "device.name is rocm, a graphics card that was not named: ";
     let printed = run(&place, "plan", &rocm).stdout;
-    for part in [remark, "its memory is not known", "--gpu rtx-4090", "on a graphics card (rocm)"] {
+    for part in [warning, "its memory is not known", "--gpu rtx-4090", "on a graphics card (rocm)"] {
         assert!(printed.contains(part), "{part} is not in\n{printed}");
     }
     for command in ["plan", "fit"] {
         let printed = run(&place, command, &[&rocm[..], &["--budget", "1GiB"]].concat()).stdout;
-        assert!(printed.contains(remark) && !printed.contains("its memory"), "{printed}");
+        assert!(printed.contains(warning) && !printed.contains("its memory"), "{printed}");
         assert!(!run(&place, command, &["--budget", "1GiB"]).stdout.contains("device.name"), "{command}");
     }
     let (fit, _) = ask_tiny(&place, "fit", &[&rocm[..], &["--budget", "1GiB"]].concat());
     assert_eq!(fit["device"].as_str(), Some("rocm"));
-    refuse(
+    reject(
         &place,
         &[&["plan", "tiny.yaml"], &SETTINGS[..], &["--set", "device.name=vulcan"]].concat(),
         &["vulcan", "did you mean `vulkan`"],
@@ -192,7 +196,7 @@ const ATTENTION: [&str; 14] = [
 ];
 
 #[test]
-fn a_smaller_block_of_attention_is_one_more_lossless_notch() {
+fn a_smaller_block_of_attention_is_one_more_lossless_option() {
     let place = Place::new();
     let tiny = |command: &'static str| [&[command, "tiny.yaml"], &ATTENTION[..]].concat();
     let peak = |block: &str| {
@@ -231,7 +235,7 @@ fn a_smaller_block_of_attention_is_one_more_lossless_notch() {
     let advice = place.run(&[&tiny("plan")[..], &["--explain"]].concat()).stdout;
     assert!(advice.contains("- lossless: autoencoder.training.attention_block = 16 saves "), "{advice}");
     let broken = ["--set", "autoencoder.training.attention_block=0"];
-    refuse(&place, &[&["plan", "tiny.yaml"], &broken[..]].concat(), &["attention_block", "at least 1"]);
+    reject(&place, &[&["plan", "tiny.yaml"], &broken[..]].concat(), &["attention_block", "at least 1"]);
 }
 
 #[test]
@@ -263,34 +267,25 @@ fn words_name_the_largest_cause_and_what_lowers_it() {
 }
 
 #[test]
-fn mistakes_in_arguments_are_told_at_once() {
+fn errors_in_arguments_are_reported_at_once() {
     let place = Place::new();
-    refuse(
+    reject(
         &place,
         &["plan", "tiny.yaml", "--gpu", "rtx-4091", "--budget", "1GiB", "--fraction", "2"],
-        &[
-            "3 mistakes",
-            "--gpu",
-            "did you mean rtx-4090",
-            "--budget",
-            "contradicts --gpu",
-            "--fraction",
-            "0.7",
-            "--help",
-        ],
+        &["3 errors", "--gpu", "did you mean rtx-4090", "--budget", "contradicts --gpu", "--fraction", "0.7", "--help"],
     );
-    refuse(
+    reject(
         &place,
         &["plan", "tiny.yaml", "--fraction", "0.7"],
         &["--fraction", "a share of nothing", "--budget or --gpu"],
     );
-    refuse(&place, &["plan", "tiny.yaml", "--budget", "0GiB"], &["--budget", "is nothing", "24GiB"]);
-    refuse(&place, &["plan", "tiny.yaml", "--budget", "much"], &["much", "--budget"]);
-    refuse(&place, &["plan"], &["CONFIG", "is missing", "leanburn recipes"]);
-    refuse(&place, &["fit", "tiny.yaml"], &["--budget", "is missing", "rtx-4090"]);
-    refuse(&place, &["measure", "tiny.yaml", "--steps", "0"], &["--steps", "1..=1000"]);
+    reject(&place, &["plan", "tiny.yaml", "--budget", "0GiB"], &["--budget", "is nothing", "24GiB"]);
+    reject(&place, &["plan", "tiny.yaml", "--budget", "much"], &["much", "--budget"]);
+    reject(&place, &["plan"], &["CONFIG", "is missing", "leanburn recipes"]);
+    reject(&place, &["fit", "tiny.yaml"], &["--budget", "is missing", "rtx-4090"]);
+    reject(&place, &["measure", "tiny.yaml", "--steps", "0"], &["--steps", "1..=1000"]);
     #[cfg(not(feature = "vulkan"))]
-    refuse(
+    reject(
         &place,
         &["measure", "tiny.yaml", "--set", "device.name=vulkan"],
         &["device `vulkan`", "--features vulkan", "--device flex"],
@@ -298,12 +293,12 @@ fn mistakes_in_arguments_are_told_at_once() {
 }
 
 #[test]
-fn mistakes_in_the_configuration_and_the_arguments_are_told_at_once() {
+fn errors_in_the_configuration_and_the_arguments_are_reported_at_once() {
     let place = Place::new();
     let settings = ["--set", "autoencoder.norm_num_groups=3", "--set", "data.patch_size=9"];
     let arguments = ["--gpu", "rtx-4091", "--fraction", "2"];
     for command in ["plan", "fit"] {
-        refuse(
+        reject(
             &place,
             &[&[command, "tiny.yaml"], &settings[..], &arguments[..]].concat(),
             &[
@@ -321,7 +316,7 @@ fn mistakes_in_the_configuration_and_the_arguments_are_told_at_once() {
     }
     let odd = ["--set", "data.phantom.shape=[9,16,16]", "--set", "data.patch_size=null"];
     for command in ["plan", "measure"] {
-        refuse(
+        reject(
             &place,
             &[&[command, "tiny.yaml"], &odd[..]].concat(),
             &["[9, 16, 16]", "multiples of [2, 2, 2]", "[10, 16, 16]", "data.voxel_size"],
@@ -334,7 +329,7 @@ fn a_forecaster_that_is_not_ours_is_named_as_not_modelled() {
     let place = Place::new();
     fs::write(place.path("forecaster.yaml"), "model_type: convgru\nbatch_size: 8\ninput_days: 14\n").unwrap();
     for command in [&["plan", "forecaster.yaml"][..], &["fit", "forecaster.yaml", "--budget", "1GiB"]] {
-        refuse(
+        reject(
             &place,
             command,
             &[
@@ -493,16 +488,16 @@ fn training_keeps_its_plan_beside_what_it_took() {
 }
 
 #[test]
-fn a_table_refuses_what_it_would_leave_unheard() {
+fn a_table_rejects_arguments_that_it_would_ignore() {
     let place = Place::new();
     let cards = ["plan", "--gpu", "all"];
     let more =
         ["--compare", "--budget", "1GiB", "--fraction", "0.5", "--json", "--explain", "--page", "p", "--trace", "t"];
     let says =
-        ["7 mistakes", "--compare", "--budget", "--fraction", "--json", "--explain", "--page", "--trace", "--gpu all"];
-    refuse(&place, &[&cards[..], &more].concat(), &says);
+        ["7 errors", "--compare", "--budget", "--fraction", "--json", "--explain", "--page", "--trace", "--gpu all"];
+    reject(&place, &[&cards[..], &more].concat(), &says);
     let sizes = ["plan", "--compare", "--set", "seed=1", "--explain", "--page", "p", "--trace", "t"];
-    refuse(&place, &sizes, &["4 mistakes", "--set", "--explain", "--page", "--trace", "the table of --compare"]);
+    reject(&place, &sizes, &["4 errors", "--set", "--explain", "--page", "--trace", "the table of --compare"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use leanburn_nn::losses::{LpipsConfig, LpipsNetwork};
 use leanburn_nn::weights::save_safetensors;
 use serde_json::Value;
 
-/// A small autoencoder of volumes across whose depth squeeze can look.
+/// A small autoencoder of volumes whose slices across the depth are large enough for squeeze.
 const CONFIG: &str = "\
 data: {phantom: {count: 3, shape: [8, 28, 28]}, voxel_size: [8, 28, 28], num_workers: 1}
 autoencoder:
@@ -23,7 +23,7 @@ autoencoder:
     lpips: {weights: lpips.safetensors, planes: [depth]}
 ";
 
-/// The configuration, and beside it a file of random weights of a network.
+/// The configuration, and in its folder a file of random weights of a network.
 fn place(config: &str, network: LpipsNetwork) -> Place {
     let place = Place::new();
     fs::write(place.path("slices.yaml"), config).unwrap();
@@ -39,12 +39,12 @@ fn peak(place: &Place, more: &[&str]) -> u64 {
 }
 
 #[track_caller]
-fn is_refused(place: &Place, parts: &[&str]) {
+fn is_rejected(place: &Place, parts: &[&str]) {
     let ended = place.run(&["train", "slices.yaml", "--out", "run"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     let text = ended.stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
     parts.iter().for_each(|part| assert!(text.contains(part), "{part} in {text}"));
-    assert!(!place.path("run").exists(), "refused before there is a run");
+    assert!(!place.path("run").exists(), "rejected before there is a run");
 }
 
 #[test]
@@ -60,14 +60,14 @@ fn slices_are_compared_in_training_and_the_weights_of_the_file_count() {
 }
 
 #[test]
-fn a_file_that_is_missing_or_of_another_network_is_refused_with_the_remedy() {
+fn a_file_that_is_missing_or_of_another_network_is_rejected_with_the_remedy() {
     let missing = place(CONFIG, LpipsNetwork::Squeeze);
     fs::remove_file(missing.path("lpips.safetensors")).unwrap();
-    is_refused(&missing, &["lpips.safetensors: no such file", "pip install lpips", "lpips.LPIPS(net='squeeze')"]);
-    is_refused(&place(CONFIG, LpipsNetwork::Alex), &["not those of this model", "lpips.LPIPS(net='squeeze')"]);
+    is_rejected(&missing, &["lpips.safetensors: no such file", "pip install lpips", "lpips.LPIPS(net='squeeze')"]);
+    is_rejected(&place(CONFIG, LpipsNetwork::Alex), &["not those of this model", "lpips.LPIPS(net='squeeze')"]);
     let damaged = place(CONFIG, LpipsNetwork::Squeeze);
     fs::write(damaged.path("lpips.safetensors"), "no weights").unwrap();
-    is_refused(&damaged, &["expected a state dict", "pip install lpips"]);
+    is_rejected(&damaged, &["expected a state dict", "pip install lpips"]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn its_cost_is_planned_without_the_file() {
 
 #[test]
 fn the_plan_of_slices_is_what_is_measured() {
-    // In smaller volumes what is held beside tensors outweighs them.
+    // In smaller volumes other bytes outweigh tensors.
     let place = place(&CONFIG.replace("8, 28, 28", "32, 64, 64"), LpipsNetwork::Squeeze);
     let measured: Value =
         serde_json::from_str(&place.succeed(&["measure", "slices.yaml", "--steps", "1", "--json"])).unwrap();
@@ -93,11 +93,11 @@ fn the_plan_of_slices_is_what_is_measured() {
 }
 
 #[test]
-fn slices_that_are_too_small_are_refused_and_no_such_plan_is_proposed() {
+fn slices_that_are_too_small_are_rejected_and_no_such_plan_is_proposed() {
     let small = CONFIG.replace("[depth]", "[depth, width]");
-    is_refused(&place(&small, LpipsNetwork::Squeeze), &["slices of at least 25 x 25", "set `planes` to [depth]"]);
+    is_rejected(&place(&small, LpipsNetwork::Squeeze), &["slices of at least 25 x 25", "set `planes` to [depth]"]);
     let smaller = small.replace("28", "16");
-    is_refused(&place(&smaller, LpipsNetwork::Squeeze), &["vgg is content with 16"]);
+    is_rejected(&place(&smaller, LpipsNetwork::Squeeze), &["vgg is content with 16"]);
     // Halving the volume would leave no slices; fit must not stumble over it.
     let place = place(CONFIG, LpipsNetwork::Squeeze);
     place.succeed(&["fit", "slices.yaml", "--budget", "1GiB", "--out", "fitted.yaml"]);
@@ -105,12 +105,12 @@ fn slices_that_are_too_small_are_refused_and_no_such_plan_is_proposed() {
     let tight = place.run(&["fit", "slices.yaml", "--budget", "3MiB"]);
     assert_eq!(tight.code, Some(1), "{tight:?}");
     assert!(tight.stdout.contains("without the perceptual loss"), "{}", tight.stdout);
-    is_mistaken(&place, "autoencoder.training.lpips.slice_share=0", "above 0");
-    is_mistaken(&place, "autoencoder.training.lpips.planes=[]", "planes");
+    is_invalid(&place, "autoencoder.training.lpips.slice_share=0", "above 0");
+    is_invalid(&place, "autoencoder.training.lpips.planes=[]", "planes");
 }
 
 #[track_caller]
-fn is_mistaken(place: &Place, setting: &str, part: &str) {
+fn is_invalid(place: &Place, setting: &str, part: &str) {
     let ended = place.run(&["plan", "slices.yaml", "--set", setting]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);

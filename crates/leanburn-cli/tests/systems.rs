@@ -1,4 +1,4 @@
-//! The systems beside the autoencoder: each is trained, goes on where it stopped, and is planned and measured.
+//! The systems other than the autoencoder: each is trained, goes on where it stopped, and is planned and measured.
 
 mod common;
 
@@ -94,7 +94,7 @@ fn each_system_is_planned_and_measured() {
         assert!(peak > 10_000, "{name}: {plan}");
         let measured = json(&["measure", &file, "--steps", "1", "--json"]);
         let step = measured["phases"].as_array().unwrap().iter().find(|phase| phase["phase"] == "step").unwrap();
-        // at this size what is held beside tensors outweighs them; `planned_peak` and `systems` of the trainer compare the two
+        // at this size other bytes outweigh tensors; `planned_peak` and `systems` of the trainer compare the two
         assert!(step["measured_bytes"].as_u64().unwrap() > 10_000, "{name}: {measured}");
         assert!(step["predicted_bytes"].as_u64().unwrap() > 10_000, "{name}: {measured}");
         let fitted = json(&["fit", &file, "--budget", "1GiB", "--out", "fitted.yaml", "--json"]);
@@ -116,10 +116,10 @@ fn sizes_are_compared_side_by_side() {
     assert_eq!(row(1, "3dcnn_lstm_micro").0, 2_617);
     assert_eq!(row(0, "standard").0, 41_638_132);
     let micro = &tables[1]["rows"].as_array().unwrap()[3];
-    let [kept, peak] = ["kept_bytes", "peak_bytes"].map(|key| micro[key].as_u64().unwrap());
+    let [kept, peak] = ["saved_activation_bytes", "peak_bytes"].map(|key| micro[key].as_u64().unwrap());
     assert!(
         micro["name"] == "3dcnn_lstm_micro, batch 4" && kept > peak / 4,
-        "what is kept at most, not at the peak: {micro}"
+        "the most saved activations, not those at the peak: {micro}"
     );
     let names = ["standard", "lightweight", "ultra_lightweight", "+ bf16", "+ recomputation"];
     let peaks = names.map(|name| row(0, name).1);
@@ -128,27 +128,27 @@ fn sizes_are_compared_side_by_side() {
     let (place, file) = place("convlstm", &forecaster("convlstm"));
     let printed = place.succeed(&["plan", "--compare", &file, "--budget", "200KiB"]);
     assert!(printed.contains("4 days of 2 x 8 x 10 fields") && printed.contains("fits"), "{printed}");
-    let refused = place.run(&["plan", "--compare", "tiny.yaml"]);
-    assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("`vae3d` or `forecaster`"), "{}", refused.stderr);
+    let rejected = place.run(&["plan", "--compare", "tiny.yaml"]);
+    assert_eq!(rejected.code, Some(2));
+    assert!(rejected.stderr.contains("`vae3d` or `forecaster`"), "{}", rejected.stderr);
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused_before_a_run() {
-    let refuse = |config: String, parts: &[&str]| {
+fn what_does_not_fit_together_is_rejected_before_a_run() {
+    let reject = |config: String, parts: &[&str]| {
         let (place, file) = place("wrong", &config);
         let ended = place.run(&["train", &file]);
         assert_eq!(ended.code, Some(2), "{ended:?}");
         parts.iter().for_each(|part| assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr));
         assert!(!place.path("runs").exists());
     };
-    refuse(
+    reject(
         forecaster("convlstm").replace("forecaster: {", "forecaster: {in_channels: 3, "),
         &["in_channels", "found 2"],
     );
-    refuse(systems()[0].1.replace("[4, 16, 16]", "[4, 16, 18]"), &["[4, 16, 18]", "multiples"]);
-    refuse(systems()[2].1.replace("[8, 8, 12]", "[8, 8, 13]"), &["[8, 8, 13]", "multiples"]);
-    refuse(
+    reject(systems()[0].1.replace("[4, 16, 16]", "[4, 16, 18]"), &["[4, 16, 18]", "multiples"]);
+    reject(systems()[2].1.replace("[8, 8, 12]", "[8, 8, 13]"), &["[8, 8, 13]", "multiples"]);
+    reject(
         forecaster("convlstm").replace("max_steps: 4", "max_steps: 4, recompute: [nothing]"),
         &["forecaster.training.recompute", "names no segment", "steps_0"],
     );

@@ -16,7 +16,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Lets `write` fill a temporary file in the folder of `path`, given open and by name, then moves it into place.
 ///
 /// The bytes go to the disk, and only then under their name. Its permissions are those of an ordinary file under the
-/// user's mask. `suffix` is the end of the temporary file's name, for writers that look at it.
+/// user's mask. `suffix` is the end of the temporary file's name, for writers that need it.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// One wrong value of a configuration.
 ///
-/// A library finds it and knows the field; whoever read the field from a file adds file, line and column.
+/// A library finds it and knows the field; the reader of a file adds file, line and column.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{key}: expected {expected}, found {found}")]
 pub struct ValidationError {

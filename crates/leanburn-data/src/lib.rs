@@ -9,7 +9,7 @@
 //!   [`SequenceConfig`]; [`Loader::windows`] makes batches of them.
 //! - [`phantom()`], [`radar()`] and [`Advection`] are synthetic stand-ins; [`metrics`] compare results.
 //!
-//! One seed gives one stream of batches, whatever the number of worker threads.
+//! One seed gives one stream of batches, regardless of the number of worker threads.
 //!
 //! ```
 //! use leanburn_data::{DataConfig, Dataset, Loader, PhantomConfig};

@@ -18,7 +18,7 @@ type MakeBatch<B> = dyn Fn(u64, &AtomicBool) -> Result<B, DataError> + Send + Sy
 
 /// The training batches of a data set, without end, made ahead by worker threads.
 ///
-/// Batch `i` holds samples `i * batch_size` and on, whatever the number of workers. Workers take
+/// Batch `i` holds samples `i * batch_size` and on, regardless of the number of workers. Workers take
 /// the batches in turn; each waits while its own finished ones are not fetched. An error or a
 /// worker's panic arrives as the item of its batch, and the next item is the next batch.
 ///

@@ -1,7 +1,7 @@
 //! CPU kernels of `leanburn-ops`, on plain slices: no tensors, no autodiff, no allocation beyond a bounded workspace.
 //!
 //! Volumes are contiguous `[batch_size, channels, depth, height, width]` slices of an [`Element`]: float32, float16 or
-//! bfloat16. Arithmetic is float32 whatever the element. Work is spread over rayon's current pool; results do not
+//! bfloat16. Arithmetic is float32 regardless of the element. Work is spread over rayon's current pool; results do not
 //! depend on the number of threads. The instruction set is chosen at run time ([`simd::best`]).
 //!
 //! A crate of its own, so that it builds in seconds and its tests run under valgrind. The only crate of the project with

@@ -9,7 +9,7 @@ use burn::prelude::*;
 use burn::tensor::Distribution;
 use common::{trained_parameters, values};
 use leanburn_nn::models::{Cnn3dLstmConfig, ConvLstm, ConvLstmConfig};
-use leanburn_ops::recording::{Note, Pass, as_on_cpu};
+use leanburn_ops::recording::{Marker, Pass, as_on_cpu};
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
 
 const STEPS: usize = 64;
@@ -45,7 +45,7 @@ fn kept_states_and_convolutions(policy: ResidencyPolicy) -> (usize, usize) {
     });
     let operations = captured.expect("a complete recording").graph.operations;
     let begins = |operation: &OperationIr| match operation {
-        OperationIr::Custom(operation) => Note::of(operation) == Some(Note::PassBegins(Pass::Backward)),
+        OperationIr::Custom(operation) => Marker::of(operation) == Some(Marker::PassBegins(Pass::Backward)),
         _ => false,
     };
     let backward = operations.iter().position(begins).expect("a backward pass");

@@ -79,7 +79,7 @@ fn a_unet_saves_one_volume_a_convolution() {
     let [kept, recomputed] =
         [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()].map(|policy| unet_held_and_peak(&model, policy));
     println!("volumes held and at the peak: kept {kept:.2?}, recomputed {recomputed:.2?}");
-    // Level 0 keeps 3 on the way down and 1 on the way up, level 1 a quarter of 3 and 3, the bottom half of 3, the loss 1. With
+    // Level 0 saves 3 in the encoder and 1 in the decoder, level 1 a quarter of 3 and 3, the bottom half of 3, the loss 1. With
     // norm and activation apart from the convolutions it would be 30.
     assert!(kept.0 < 10.3 && kept.1 < 17.2, "{kept:.2?}");
     assert!(recomputed.0 < 3.75 && recomputed.1 < 10.4, "{recomputed:.2?}");

@@ -28,7 +28,7 @@ fn pair(shape: [usize; 5], device: &Device) -> [Tensor<5>; 2] {
 fn the_three_planes_are_the_three_axes() {
     let device = Device::flex();
     let weights = LpipsConfig::new().init(&device);
-    let _ = weights.num_params(); // they are drawn when they are first looked at
+    let _ = weights.num_params(); // they are drawn at first use
     let with = |config: LpipsConfig, x: Tensor<5>, y: Tensor<5>| {
         let model = config.with_slice_share(1.0).init(&device).load_record(weights.clone().into_record());
         model.forward(x, y, 0).into_scalar::<f32>()
@@ -56,7 +56,7 @@ fn a_share_of_the_slices_is_a_share_of_the_gradient() {
     };
     assert_eq!(touched(3).iter().filter(|touched| **touched).count(), 2);
     assert_eq!(touched(3), touched(3));
-    assert!((0..10).any(|draw| touched(draw) != touched(3)), "other steps look at other slices");
+    assert!((0..10).any(|draw| touched(draw) != touched(3)), "other steps compare other slices");
 }
 
 #[test]

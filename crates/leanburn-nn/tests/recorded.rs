@@ -74,7 +74,7 @@ fn unet(policy: ResidencyPolicy) -> (usize, usize) {
 #[test]
 fn a_recomputed_unet_runs_its_convolutions_once_more() {
     let (kept, gradients) = unet(ResidencyPolicy::keep());
-    // on the way down and at the bottom two and a residual each, on the way up one each
+    // encoder and bottom: two and a residual each; decoder: one each
     assert_eq!(kept, 3 * 3 + 2);
     assert_eq!(unet(ResidencyPolicy::recompute_all()), (2 * kept, gradients));
     let one = ResidencyPolicy::keep().with_rule("encoder.level_0", Residency::Recompute);

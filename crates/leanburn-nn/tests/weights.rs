@@ -70,7 +70,7 @@ fn what_is_saved_loads_back_under_monai_names() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "temporary files stay behind");
 }
 
-/// Names, shapes and values go out as they came in, whatever the units, norms and activations.
+/// Names, shapes and values go out as they came in, regardless of the units, norms and activations.
 #[test]
 fn a_unet_is_saved_under_monai_names() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-/// A backend's float tensor under autodiff, whatever the checkpointing strategy.
+/// A backend's float tensor under autodiff, regardless of the checkpointing strategy.
 pub(crate) type AutodiffTensor<B> = FloatTensor<Autodiff<B>>;
 
 /// A backend whose tensors travel through Burn's dispatch, plain and under autodiff.
@@ -21,6 +21,11 @@ where
     C: CheckpointStrategy,
     T: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B, C>>,
 {
+}
+
+/// Whether it is a float tensor under autodiff.
+pub(crate) fn has_autodiff(tensor: &DispatchTensor) -> bool {
+    tensor.autodiff != DispatchAutodiffContext::Disabled && tensor.dtype().is_float()
 }
 
 /// The autodiff primitive of a tensor, if it is a float tensor of `Autodiff<B, C>`.

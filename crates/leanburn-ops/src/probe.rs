@@ -12,7 +12,7 @@ thread_local! {
 
 /// Runs `step`; calls `sample` after each operation of this crate that it makes on this thread, and on GPUs after each of
 /// the kernels and convolutions that an operation is made of.
-pub fn watched<T>(sample: Rc<dyn Fn()>, step: impl FnOnce() -> T) -> T {
+pub fn sampled<T>(sample: Rc<dyn Fn()>, step: impl FnOnce() -> T) -> T {
     struct Restore(Option<Rc<dyn Fn()>>);
     impl Drop for Restore {
         fn drop(&mut self) {

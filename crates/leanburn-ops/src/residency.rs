@@ -13,10 +13,10 @@ use crate::recording::in_segment;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residency {
-    /// In memory, as autodiff would have it.
+    /// In memory, as autodiff saves them: the segment is *kept*.
     #[default]
     Keep,
-    /// Nowhere: only the segment's inputs are kept, the rest is computed again in backward.
+    /// Nowhere: only the segment's inputs are saved, and backward computes the rest again: the segment is *recomputed*.
     Recompute,
 }
 

@@ -20,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes that `action` leaves on the heap with its result, and the most on the way, both above what was there before.
+/// Bytes that `action` leaves on the heap with its result, and the peak while it runs, both above what was there before.
 fn held_and_peak<T>(action: impl FnOnce() -> T) -> (T, f64, f64) {
     let before = HEAP.current_usage() as f64;
     HEAP.reset_peak_usage();

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// What the rule leaves out, in words.
 pub const NOT_COUNTED: [&str; 6] = [
     "weights, gradients and optimizer states",
-    "what a layer keeps besides its output, and the gradients of activations",
+    "saved activations other than the output of a layer, and the gradients of activations",
     "workspaces of kernels, attention's scores among them",
     "levels of lower resolution or other widths",
     "a depth axis, unless it is given as seq_len",
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_at_once() {
+    fn all_errors_at_once() {
         let nothing = Calc { batch: 0, seq_len: 0, height: 0, width: 0, hidden_dim: 0, num_layers: 0, gpu_memory: 1.0 };
         let fields: Vec<_> = nothing.estimate().unwrap_err().iter().filter_map(CalcError::field).collect();
         assert_eq!(fields, ["batch", "seq_len", "height", "width", "hidden_dim", "num_layers"]);

@@ -151,7 +151,7 @@ fn chip(name: &str) -> String {
 const SERIES: [&str; 8] = ["nvidia", "amd", "apple", "geforce", "radeon", "tesla", "rtx", "rx"];
 const FORMS: [&str; 3] = ["pcie", "sxm", "hbm"];
 
-/// A name without what does not tell devices apart.
+/// A name without the parts that devices have in common.
 fn plain(name: &str) -> String {
     let mut name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     name.make_ascii_lowercase();

@@ -1,14 +1,14 @@
 //! Which segments of a chain to recompute: dynamic programming.
 //!
-//! In backward a segment meets what those before it have kept, and what it needs itself. Given both for every option of running
-//! a segment, the fastest choice within a budget is found exactly: going along the chain, of two beginnings that keep
-//! different amounts and take different times only those are followed of which no other is better in both.
+//! In backward of a segment, memory holds the saved activations of those before it and its own need. Given both for every
+//! option of running a segment, the search finds the fastest choice within a budget exactly. It goes along the chain and
+//! drops each beginning that another one beats in both memory and time.
 
 /// One option of running a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Choice {
     /// Saved activations, in bytes, seen by all later segments.
-    pub kept: u64,
+    pub saved: u64,
     /// The most bytes while the segment runs, forward or backward, without what other segments have saved.
     pub own: u64,
     /// Seconds.
@@ -17,23 +17,23 @@ pub(crate) struct Choice {
 
 /// The beginning of a chain with a choice for each segment so far.
 struct Beginning {
-    kept: u64,
+    saved: u64,
     seconds: f64,
     choices: Vec<usize>,
 }
 
 /// The fastest choices whose peak is within the budget; `None` if there are none.
 pub(crate) fn fastest(stages: &[Vec<Choice>], budget: u64) -> Option<Vec<usize>> {
-    let mut beginnings = vec![Beginning { kept: 0, seconds: 0.0, choices: Vec::new() }];
+    let mut beginnings = vec![Beginning { saved: 0, seconds: 0.0, choices: Vec::new() }];
     for stage in stages {
         let mut longer: Vec<Beginning> = Vec::new();
         for beginning in &beginnings {
-            for (index, choice) in stage.iter().enumerate().filter(|(_, choice)| beginning.kept + choice.own <= budget)
+            for (index, choice) in stage.iter().enumerate().filter(|(_, choice)| beginning.saved + choice.own <= budget)
             {
                 let mut choices = beginning.choices.clone();
                 choices.push(index);
-                let (kept, seconds) = (beginning.kept + choice.kept, beginning.seconds + choice.seconds);
-                longer.push(Beginning { kept, seconds, choices });
+                let (saved, seconds) = (beginning.saved + choice.saved, beginning.seconds + choice.seconds);
+                longer.push(Beginning { saved, seconds, choices });
             }
         }
         beginnings = best_of(longer);
@@ -43,7 +43,7 @@ pub(crate) fn fastest(stages: &[Vec<Choice>], budget: u64) -> Option<Vec<usize>>
 
 /// Those of which no other keeps at most as much in at most the time.
 fn best_of(mut beginnings: Vec<Beginning>) -> Vec<Beginning> {
-    beginnings.sort_by(|one, other| one.kept.cmp(&other.kept).then(one.seconds.total_cmp(&other.seconds)));
+    beginnings.sort_by(|one, other| one.saved.cmp(&other.saved).then(one.seconds.total_cmp(&other.seconds)));
     let mut best: Vec<Beginning> = Vec::new();
     for beginning in beginnings {
         if best.last().is_none_or(|last| beginning.seconds < last.seconds) {
@@ -55,17 +55,17 @@ fn best_of(mut beginnings: Vec<Beginning>) -> Vec<Beginning> {
 
 /// The peak of a choice for each segment.
 pub(crate) fn peak(stages: &[Vec<Choice>], choices: &[usize]) -> u64 {
-    let (mut kept, mut peak) = (0, 0);
+    let (mut saved, mut peak) = (0, 0);
     for (stage, &choice) in stages.iter().zip(choices) {
-        peak = peak.max(kept + stage[choice].own);
-        kept += stage[choice].kept;
+        peak = peak.max(saved + stage[choice].own);
+        saved += stage[choice].saved;
     }
     peak
 }
 
 /// The smallest peak that any choice has, to the byte.
 pub(crate) fn smallest_peak(stages: &[Vec<Choice>]) -> u64 {
-    let most: u64 = stages.iter().flatten().map(|choice| choice.kept + choice.own).sum();
+    let most: u64 = stages.iter().flatten().map(|choice| choice.saved + choice.own).sum();
     let (mut low, mut high) = (0, most);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -85,7 +85,7 @@ mod tests {
 
     fn choices() -> impl Strategy<Value = Vec<Vec<Choice>>> {
         let choice = (0u64..50, 0u64..100, 1u32..20);
-        let choice = choice.prop_map(|(kept, own, seconds)| Choice { kept, own, seconds: f64::from(seconds) });
+        let choice = choice.prop_map(|(saved, own, seconds)| Choice { saved, own, seconds: f64::from(seconds) });
         prop::collection::vec(prop::collection::vec(choice, 1..4), 1..6)
     }
 

@@ -11,7 +11,7 @@ use crate::{FlexMemory, Timeline};
 
 /// The pool of a CubeCL device: tensors that are alive, each rounded up to the pool's alignment.
 ///
-/// A convolution gives its channels last and wants them last; a volume with its channels first is copied on the way in.
+/// A convolution returns its channels last and needs them last; a volume with its channels first is copied first.
 /// What gets its values from a volume with the channels last has them last too, and counts as not contiguous: what must
 /// have them first copies it. Everything else is taken from the CPU's rules, which are Burn's. What autotuned kernels take
 /// while they run is not in it.

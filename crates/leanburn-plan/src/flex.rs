@@ -1,7 +1,7 @@
 //! What Burn's CPU backend, Flex 0.22, does with memory.
 //!
 //! Read off its sources and checked against the heap (`tests/flex_memory.rs`). Three rules make most of it: views cost
-//! nothing; an element-wise operation writes over an operand that nobody else holds and that lies in row-major order, the
+//! nothing; an element-wise operation writes over an operand that nothing else holds and that lies in row-major order, the
 //! left one first; whatever needs row-major values copies those that are not. What is known and not modelled: an output
 //! that is a part of a larger buffer counts as not contiguous, and a reversed axis as a permuted one.
 
@@ -21,7 +21,7 @@ use burn::backend::ir::{
 use burn::tensor::DType;
 use leanburn_common::Bytes;
 
-use crate::graphs::Books;
+use crate::graphs::GraphMetadata;
 use crate::memory_model::{Effect, MemoryModel, Operand};
 use elementwise::{binary, mask_where, over_first, scalar, unary};
 use inputs::{Inputs, bytes, elements, is_half, new_output};
@@ -34,12 +34,12 @@ use inputs::{Inputs, bytes, elements, is_half, new_output};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlexMemory;
 
-/// The overhead of autodiff: nothing to a volume, but a quarter of the heap of a small model.
+/// Graph metadata: negligible in comparison with a volume, but a quarter of the heap of a small model.
 ///
 /// Places are those of the tables in Burn's autodiff. The rest is fitted to what the heap held without tensors' values after each of
 /// 9,218 operations of 42 steps, of 34 to 218 weights: half of them come out within 18 KB, three quarters within 33 KB. A step of one
 /// of Burn's own small operations takes more than is said here (about 250 bytes).
-const BOOKS: Books = Books {
+const GRAPH_METADATA: GraphMetadata = GraphMetadata {
     lasting: 940,
     tensor: 380,
     leaf: 1000,
@@ -76,8 +76,8 @@ impl MemoryModel for FlexMemory {
         }
     }
 
-    fn books(&self) -> Books {
-        BOOKS
+    fn graph_metadata(&self) -> GraphMetadata {
+        GRAPH_METADATA
     }
 }
 
@@ -176,7 +176,7 @@ fn activation_effect(operation: &ActivationOperationIr, inputs: &Inputs<'_>) -> 
     })
 }
 
-/// The input changed in place is not the result but on the way to it: a copy of it where somebody else holds it.
+/// The input changed in place is not the result but an intermediate: a copy of it if something else holds it.
 fn scalar_workspace(inputs: &Inputs<'_>) -> u64 {
     if inputs.writable(0) { 0 } else { inputs.bytes(0) }
 }

@@ -1,9 +1,9 @@
-//! The overhead of autodiff: the metadata of a step's graph, and of the graphs of what is in none.
+//! Graph metadata of autodiff: that of a step's graph, and that of the graphs of tensors outside of it.
 //!
 //! Read off Burn's autodiff 0.22. An operation with a gradient becomes a step of the graph of what went into it. A graph has
 //! tables by step, whose room doubles when they are full; backward makes more of them. A weight has a graph of its own from the
-//! moment it is made until an operation takes it into another. An operation without a gradient has a graph of its own too.
-//! Graphs that nobody needs are let go when a backward ends, together with the graph that it went through.
+//! time it is made until an operation takes it into another. An operation without a gradient has a graph of its own too.
+//! Unused graphs are freed when a backward ends, together with the graph that it went through.
 
 use std::collections::HashSet;
 
@@ -12,9 +12,9 @@ use leanburn_ops::recording::Pass;
 
 use crate::Phase;
 
-/// Bytes that the metadata of autodiff and of tensors takes, apart from the tensors' values.
+/// Graph metadata: bytes of autodiff's graph and of handles of tensors, without the values of tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Books {
+pub struct GraphMetadata {
     /// A tensor that lasts from step to step, with its place in a module or in a table.
     pub lasting: u64,
     /// Any other piece of memory that tensors share.
@@ -55,20 +55,20 @@ struct Graph {
 }
 
 impl Graph {
-    fn bytes(&self, books: &Books) -> u64 {
+    fn bytes(&self, metadata: &GraphMetadata) -> u64 {
         let tensors: u64 = self.segments.iter().sum();
-        books.step * self.steps
-            + books.input * self.sum_of_inputs
-            + books.place * places(self.steps)
-            + books.backward_place * self.backward_places
-            + books.segment * self.segments.len() as u64
-            + books.segment_tensor * tensors
+        metadata.step * self.steps
+            + metadata.input * self.sum_of_inputs
+            + metadata.place * places(self.steps)
+            + metadata.backward_place * self.backward_places
+            + metadata.segment * self.segments.len() as u64
+            + metadata.segment_tensor * tensors
     }
 }
 
 /// All graphs at a point of a step.
 pub(crate) struct Graphs {
-    books: Books,
+    graph_metadata: GraphMetadata,
     /// Passes around it, innermost last.
     passes: Vec<Pass>,
     /// Whether an operation of ours runs.
@@ -88,9 +88,9 @@ pub(crate) struct Graphs {
 }
 
 impl Graphs {
-    pub(crate) fn new(books: Books) -> Self {
+    pub(crate) fn new(graph_metadata: GraphMetadata) -> Self {
         Self {
-            books,
+            graph_metadata,
             passes: Vec::new(),
             in_operation: false,
             weights: HashSet::new(),
@@ -105,12 +105,12 @@ impl Graphs {
 
     /// Bytes of all of them.
     pub(crate) fn bytes(&self) -> u64 {
-        let graphs: u64 = self.graphs.iter().map(|graph| graph.bytes(&self.books)).sum();
+        let graphs: u64 = self.graphs.iter().map(|graph| graph.bytes(&self.graph_metadata)).sum();
         let running: u64 = self.running.iter().sum();
         graphs
-            + self.books.leaf * self.alone.len() as u64
-            + self.books.orphan * self.orphans
-            + self.books.running_tensor * running
+            + self.graph_metadata.leaf * self.alone.len() as u64
+            + self.graph_metadata.orphan * self.orphans
+            + self.graph_metadata.running_tensor * running
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -122,7 +122,7 @@ impl Graphs {
         }
     }
 
-    /// A step begins. The optimizer of the one before has made its weights anew: nobody needs the graphs of the old.
+    /// A step begins. The optimizer of the one before has made its weights anew: the graphs of the old ones are unused.
     pub(crate) fn begin_step(&mut self) {
         self.orphans += self.alone.len() as u64;
         self.alone.clear();

@@ -18,7 +18,7 @@ pub struct Knob {
 impl Knob {
     /// The candidate with the next lower value, if there is one and `timeline`, the candidate's own, peaks where it helps.
     pub fn lower(&self, candidate: &Candidate, timeline: &Timeline) -> Option<Candidate> {
-        let segment = timeline.moments.get(timeline.peak_index())?.segment?;
+        let segment = timeline.events.get(timeline.peak_index())?.segment?;
         let now = candidate.knob(self.name).unwrap_or(usize::MAX);
         let lower = self.values.iter().copied().find(|value| *value < now)?;
         timeline.segments[segment].contains(self.segment).then(|| candidate.clone().with_knob(self.name, Some(lower)))
@@ -30,11 +30,11 @@ mod tests {
     use leanburn_common::Bytes;
 
     use super::*;
-    use crate::timeline::{Moment, Phase};
+    use crate::timeline::{OperationEvent, Phase};
 
     /// A step whose peak stands in a segment.
     fn peak_in(segment: &str) -> Timeline {
-        let moment = Moment {
+        let event = OperationEvent {
             operation: "matmul".into(),
             phase: Phase::Forward,
             segment: Some(0),
@@ -45,9 +45,9 @@ mod tests {
             during: Bytes(1),
             after: Bytes(0),
             workspace: Bytes(0),
-            books: Bytes(0),
+            graph_metadata: Bytes(0),
         };
-        Timeline { moments: vec![moment], segments: vec![segment.into()], parents: vec![None], ..Timeline::default() }
+        Timeline { events: vec![event], segments: vec![segment.into()], parents: vec![None], ..Timeline::default() }
     }
 
     #[test]

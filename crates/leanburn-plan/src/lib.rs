@@ -27,7 +27,7 @@ mod timeline;
 pub use candidate::Candidate;
 pub use cube::CubeMemory;
 pub use flex::FlexMemory;
-pub use graphs::Books;
+pub use graphs::GraphMetadata;
 pub use knob::Knob;
 pub use memory_model::{Effect, MemoryModel, Operand, Place};
 pub use plans::{Frontier, Machine, Plan};
@@ -35,7 +35,7 @@ pub use rates::Rates;
 pub use recording::{RecordError, Recording, Target, record};
 pub use search::{Plans, frontier};
 pub use space::{Class, Space, Variant, splits};
-pub use timeline::{Block, Cause, Moment, Phase, Timeline, bound};
+pub use timeline::{Block, Cause, OperationEvent, Phase, Timeline, bound};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

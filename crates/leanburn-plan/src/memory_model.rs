@@ -5,7 +5,7 @@ use std::fmt;
 use burn::backend::ir::{OperationIr, TensorIr};
 use leanburn_common::Bytes;
 
-use crate::graphs::Books;
+use crate::graphs::GraphMetadata;
 use crate::operation::bytes_of;
 use crate::{Timeline, bound};
 
@@ -16,7 +16,7 @@ pub struct Operand<'a> {
     pub tensor: &'a TensorIr,
     /// Whether its values lie in row-major order without gaps.
     pub is_contiguous: bool,
-    /// Whether nobody else holds its memory, nor will: the operation may write over it.
+    /// Whether nothing else holds its memory, nor will: the operation may write over it.
     pub is_unique: bool,
 }
 
@@ -51,7 +51,7 @@ pub trait MemoryModel: fmt::Debug {
     fn effect(&self, operation: &OperationIr, operands: &[Operand<'_>]) -> Effect;
 
     /// What a kernel of ours does with memory; it says itself how much workspace it has, and over which input its first
-    /// output is written where nobody else holds it.
+    /// output is written if nothing else holds it.
     ///
     /// Here as on the CPU: inputs that are not contiguous are copied.
     fn kernel(
@@ -87,13 +87,13 @@ pub trait MemoryModel: fmt::Debug {
         self.reserved(timeline).unwrap_or_default().max(timeline.peak())
     }
 
-    /// The overhead of autodiff in the same memory; nothing where tensors are on another device than it.
-    fn books(&self) -> Books {
-        Books::default()
+    /// Graph metadata in the same memory; none where tensors are on another device than autodiff.
+    fn graph_metadata(&self) -> GraphMetadata {
+        GraphMetadata::default()
     }
 }
 
-/// New outputs, but for the first where it fits over an input that nobody else holds.
+/// New outputs, but for the first where it fits over an input that nothing else holds.
 pub(crate) fn written_over(operation: &OperationIr, operands: &[Operand<'_>], over: Option<usize>) -> Effect {
     let mut effect = Effect::new_outputs(operation);
     let fits = |operand: &Operand<'_>| {

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use burn::backend::ir::{ModuleOperationIr, NumericOperationIr, OperationIr, TensorIr};
 use burn::tensor::DType;
 use leanburn_common::Bytes;
-use leanburn_ops::recording::Note;
+use leanburn_ops::recording::Marker;
 
 /// Size of a tensor's values.
 pub(crate) fn bytes_of(tensor: &TensorIr) -> Bytes {
@@ -21,8 +21,8 @@ pub(crate) fn is_half(operation: &OperationIr) -> bool {
 /// A short name, such as `conv3d` or `mul_scalar`.
 pub(crate) fn name_of(operation: &OperationIr) -> String {
     if let OperationIr::Custom(custom) = operation {
-        return match Note::of(custom) {
-            Some(Note::Kernel { name, .. }) => name.to_string(),
+        return match Marker::of(custom) {
+            Some(Marker::Kernel { name, .. }) => name.to_string(),
             _ => custom.id.clone(),
         };
     }
@@ -65,8 +65,8 @@ fn snake_case(name: &str) -> String {
 /// Floating-point operations: exact for products, one for each value otherwise.
 pub(crate) fn flops_of(operation: &OperationIr) -> u64 {
     if let OperationIr::Custom(custom) = operation {
-        return match Note::of(custom) {
-            Some(Note::Kernel { flops, .. }) => flops,
+        return match Marker::of(custom) {
+            Some(Marker::Kernel { flops, .. }) => flops,
             _ => 0,
         };
     }

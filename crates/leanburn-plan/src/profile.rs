@@ -17,15 +17,15 @@ impl Profile {
         let tops: Vec<usize> =
             (0..timeline.segments.len()).filter(|&index| timeline.parents[index].is_none()).collect();
         let place = |segment: usize| tops.iter().position(|&top| top == timeline.outermost(segment));
-        let moments = timeline.moments.len();
-        let mut kept = vec![vec![0i64; moments + 1]; tops.len()];
-        for block in timeline.blocks.iter().filter(|block| block.cause == Cause::Kept) {
+        let events = timeline.events.len();
+        let mut saved = vec![vec![0i64; events + 1]; tops.len()];
+        for block in timeline.blocks.iter().filter(|block| block.cause == Cause::SavedActivations) {
             if let Some(segment) = block.segment.and_then(place) {
-                kept[segment][block.born.min(moments)] += block.bytes.get() as i64;
-                kept[segment][(block.last + 1).min(moments)] -= block.bytes.get() as i64;
+                saved[segment][block.born.min(events)] += block.bytes.get() as i64;
+                saved[segment][(block.last + 1).min(events)] -= block.bytes.get() as i64;
             }
         }
-        for changes in &mut kept {
+        for changes in &mut saved {
             let mut sum = 0;
             changes.iter_mut().for_each(|change| {
                 sum += *change;
@@ -34,20 +34,20 @@ impl Profile {
         }
         let mut choices = vec![Choice::default(); tops.len()];
         let mut outside = 0;
-        for (at, moment) in timeline.moments.iter().enumerate() {
-            let running = moment.segment.and_then(place);
+        for (at, event) in timeline.events.iter().enumerate() {
+            let running = event.segment.and_then(place);
             let others = |segment: &usize| Some(*segment) != running;
-            let around: i64 = (0..tops.len()).filter(others).map(|segment| kept[segment][at]).sum();
-            let own = moment.during.get().saturating_sub(around as u64);
+            let around: i64 = (0..tops.len()).filter(others).map(|segment| saved[segment][at]).sum();
+            let own = event.during.get().saturating_sub(around as u64);
             match running {
                 None => outside = outside.max(own),
                 Some(segment) => {
                     choices[segment].own = choices[segment].own.max(own);
-                    choices[segment].seconds += rates.seconds_of(moment);
+                    choices[segment].seconds += rates.seconds_of(event);
                 }
             }
             for segment in (0..tops.len()).filter(others) {
-                choices[segment].kept = choices[segment].kept.max(kept[segment][at] as u64);
+                choices[segment].saved = choices[segment].saved.max(saved[segment][at] as u64);
             }
         }
         let names = tops.iter().map(|&top| timeline.segments[top].clone());

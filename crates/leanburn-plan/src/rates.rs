@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Device;
-use crate::timeline::{Moment, Phase, Timeline};
+use crate::timeline::{OperationEvent, Phase, Timeline};
 
 /// What a device reaches on this kind of work, measured or taken from a catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,16 +42,16 @@ impl Rates {
 
     /// Seconds of one operation: the slower of computing and moving, and the overhead
     /// ([Williams et al.](https://doi.org/10.1145/1498765.1498785), the roofline), as often as it runs.
-    pub fn seconds_of(&self, moment: &Moment) -> f64 {
-        let flops = if moment.is_half { self.half_flops } else { self.flops };
-        let once = (moment.flops as f64 / flops).max(moment.bytes_moved.get() as f64 / self.bandwidth) + self.overhead;
-        moment.repeats * once
+    pub fn seconds_of(&self, event: &OperationEvent) -> f64 {
+        let flops = if event.is_half { self.half_flops } else { self.flops };
+        let once = (event.flops as f64 / flops).max(event.bytes_moved.get() as f64 / self.bandwidth) + self.overhead;
+        event.repeats * once
     }
 
     /// Seconds of a step of `micro_batches`, of which `recorded` are in the timeline.
     pub fn seconds(&self, timeline: &Timeline, micro_batches: u64, recorded: u64) -> f64 {
         let repeated = micro_batches as f64 / recorded.max(1) as f64;
-        let weight = |moment: &Moment| if moment.phase == Phase::Update { 1.0 } else { repeated };
-        timeline.moments.iter().map(|moment| weight(moment) * self.seconds_of(moment)).sum()
+        let weight = |event: &OperationEvent| if event.phase == Phase::Update { 1.0 } else { repeated };
+        timeline.events.iter().map(|event| weight(event) * self.seconds_of(event)).sum()
     }
 }

@@ -84,7 +84,7 @@ impl Recording {
 
     /// What lives when, on a device that allocates as `memory` says.
     ///
-    /// If [training steps](leanburn_ops::recording::step_begins) are marked, the last of them; else everything.
+    /// If [training steps](leanburn_ops::recording::mark_step) are marked, the last of them; else everything.
     pub fn timeline(&self, memory: &dyn MemoryModel) -> Timeline {
         simulate(&self.operations, memory)
     }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_shows_what_is_kept() {
+    fn the_peak_shows_saved_activations() {
         let (kept, recomputed) = (peak(Residency::Keep) / ACTIVATION, peak(Residency::Recompute) / ACTIVATION);
         let layers = LAYERS as u64;
         assert!((2 * layers..3 * layers + 6).contains(&kept), "{kept} activations");

@@ -159,7 +159,7 @@ fn proposals(profiles: &[Profile], stages: &[Stage]) -> Vec<Vec<usize>> {
         let options = 0..stage.options.len();
         chain.push(options.filter_map(|option| profiles[option].choice(name)).collect());
     }
-    chain.push(vec![Choice { kept: 0, own: outside, seconds: 0.0 }]);
+    chain.push(vec![Choice { saved: 0, own: outside, seconds: 0.0 }]);
     let (low, high) = (chain::smallest_peak(&chain), chain::peak(&chain, &vec![0; chain.len()]));
     let budgets = (0..=BUDGETS).map(|index| low + (high.max(low) - low) / BUDGETS * index);
     budgets.filter_map(|budget| chain::fastest(&chain, budget)).collect()

@@ -7,12 +7,12 @@ use std::collections::HashMap;
 
 use burn::backend::ir::{OperationIr, TensorId, TensorIr, TensorStatus};
 use leanburn_common::Bytes;
-use leanburn_ops::recording::{Note, Purpose};
+use leanburn_ops::recording::{Marker, TensorRole};
 
 use crate::graphs::Graphs;
 use crate::memory_model::{MemoryModel, Operand, Place};
 use crate::operation::{bytes_of, flops_of, is_half, name_of};
-use crate::timeline::{Block, Cause, Moment, Phase, Timeline};
+use crate::timeline::{Block, Cause, OperationEvent, Phase, Timeline};
 
 /// Runs through the operations and keeps account.
 pub(crate) fn simulate(operations: &[OperationIr], memory: &dyn MemoryModel) -> Timeline {
@@ -23,7 +23,7 @@ pub(crate) fn simulate(operations: &[OperationIr], memory: &dyn MemoryModel) -> 
     account.finish()
 }
 
-/// A tensor that somebody holds.
+/// A tensor that is alive.
 #[derive(Clone, Copy)]
 struct Holder {
     /// Index of its block.
@@ -48,7 +48,7 @@ struct Account<'a> {
     tensors: HashMap<TensorId, Holder>,
     held: Vec<Held>,
     live: Bytes,
-    moments: Vec<Moment>,
+    events: Vec<OperationEvent>,
     segments: Vec<String>,
     parents: Vec<Option<usize>>,
     /// Segments around the operation, innermost last.
@@ -72,11 +72,11 @@ impl<'a> Account<'a> {
             tensors: HashMap::new(),
             held: Vec::new(),
             live: Bytes(0),
-            moments: Vec::new(),
+            events: Vec::new(),
             segments: Vec::new(),
             parents: Vec::new(),
             within: Vec::new(),
-            graphs: Graphs::new(memory.books()),
+            graphs: Graphs::new(memory.graph_metadata()),
             temporaries: 0,
             repeats: Vec::new(),
         }
@@ -87,11 +87,11 @@ impl<'a> Account<'a> {
             self.meet(tensor);
         }
         let marker = match operation {
-            OperationIr::Custom(custom) => Note::of(custom),
+            OperationIr::Custom(custom) => Marker::of(custom),
             _ => None,
         };
         match marker {
-            None | Some(Note::Kernel { .. }) => self.run(index, operation, marker),
+            None | Some(Marker::Kernel { .. }) => self.run(index, operation, marker),
             Some(marker) => self.mark(operation, marker),
         }
         let mentioned: Vec<TensorId> = operation.inputs().chain(operation.outputs()).map(|tensor| tensor.id).collect();
@@ -101,8 +101,8 @@ impl<'a> Account<'a> {
             }
         }
         let held = self.live + self.overhead();
-        if let Some(moment) = self.moments.last_mut() {
-            moment.after = held;
+        if let Some(event) = self.events.last_mut() {
+            event.after = held;
         }
     }
 
@@ -112,7 +112,7 @@ impl<'a> Account<'a> {
 
     /// What is not values of tensors.
     fn overhead(&self) -> Bytes {
-        Bytes(self.memory.books().tensor * self.temporaries + self.graphs.bytes())
+        Bytes(self.memory.graph_metadata().tensor * self.temporaries + self.graphs.bytes())
     }
 
     /// A tensor that no operation has made (a constant, a loaded weight) is there from its first mention on.
@@ -124,9 +124,9 @@ impl<'a> Account<'a> {
         }
     }
 
-    fn mark(&mut self, operation: &OperationIr, marker: Note<'_>) {
+    fn mark(&mut self, operation: &OperationIr, marker: Marker<'_>) {
         match marker {
-            Note::SegmentBegins(name) => {
+            Marker::SegmentBegins(name) => {
                 let known = self.segments.iter().position(|segment| segment == name);
                 let segment = known.unwrap_or_else(|| {
                     self.segments.push(name.to_string());
@@ -135,22 +135,22 @@ impl<'a> Account<'a> {
                 });
                 self.within.push(segment);
             }
-            Note::SegmentEnds => drop(self.within.pop()),
-            Note::PassBegins(pass) => self.graphs.begin(pass, operation.inputs().count() as u64),
-            Note::PassEnds => self.graphs.end(),
-            Note::OperationBegins => self.graphs.begin_operation(operation),
-            Note::OperationConsumed => self.graphs.consume_operation(),
-            Note::OperationEnds => self.graphs.end_operation(),
-            Note::RepeatBegins { whole, part } => self.repeats.push(whole as f64 / part.max(1) as f64),
-            Note::RepeatEnds => drop(self.repeats.pop()),
-            Note::StepBegins => self.begin_step(),
-            Note::Serves(purpose) => {
-                if purpose == Purpose::Weights {
+            Marker::SegmentEnds => drop(self.within.pop()),
+            Marker::PassBegins(pass) => self.graphs.begin(pass, operation.inputs().count() as u64),
+            Marker::PassEnds => self.graphs.end(),
+            Marker::OperationBegins => self.graphs.begin_operation(operation),
+            Marker::OperationConsumed => self.graphs.consume_operation(),
+            Marker::OperationEnds => self.graphs.end_operation(),
+            Marker::RepeatBegins { whole, part } => self.repeats.push(whole as f64 / part.max(1) as f64),
+            Marker::RepeatEnds => drop(self.repeats.pop()),
+            Marker::StepBegins => self.begin_step(),
+            Marker::Tag(role) => {
+                if role == TensorRole::Weights {
                     self.graphs.meet_weights(operation.inputs().map(|tensor| tensor.id));
                 }
                 for tensor in operation.inputs() {
                     let block = self.tensors[&tensor.id].block;
-                    self.held[block].block.cause = cause_of(purpose);
+                    self.held[block].block.cause = cause_of(role);
                 }
             }
             _ => {}
@@ -159,17 +159,17 @@ impl<'a> Account<'a> {
 
     /// Forgets what was before, except what is still there.
     fn begin_step(&mut self) {
-        self.moments.clear();
+        self.events.clear();
         self.graphs.begin_step();
         let mut places = HashMap::new();
         let held = std::mem::take(&mut self.held);
         for (place, mut held) in held.into_iter().enumerate().filter(|(_, held)| held.tensors > 0) {
             places.insert(place, self.held.len());
             if !held.is_lasting {
-                held.block.bytes += Bytes(self.memory.books().lasting);
+                held.block.bytes += Bytes(self.memory.graph_metadata().lasting);
             }
             (held.is_lasting, held.made_in, held.block.born) = (true, None, 0);
-            if matches!(held.block.cause, Cause::Passing | Cause::Kept | Cause::Gradients) {
+            if matches!(held.block.cause, Cause::Temporaries | Cause::SavedActivations | Cause::Gradients) {
                 held.block.cause = Cause::Optimizer; // weights and averages have said what they are
             }
             self.held.push(held);
@@ -181,10 +181,10 @@ impl<'a> Account<'a> {
         }
     }
 
-    fn run(&mut self, index: usize, operation: &OperationIr, marker: Option<Note<'_>>) {
+    fn run(&mut self, index: usize, operation: &OperationIr, marker: Option<Marker<'_>>) {
         let operands: Vec<Operand<'_>> = operation.inputs().map(|tensor| self.operand(index, tensor)).collect();
         let effect = match &marker {
-            Some(Note::Kernel { workspace, over, .. }) => {
+            Some(Marker::Kernel { workspace, over, .. }) => {
                 self.memory.kernel(operation, &operands, Bytes(*workspace), *over)
             }
             _ => self.memory.effect(operation, &operands),
@@ -201,7 +201,7 @@ impl<'a> Account<'a> {
         self.graphs.run(operation);
         let held = self.live + self.overhead();
         let moved = operation.inputs().chain(operation.outputs()).map(bytes_of).sum();
-        self.moments.push(Moment {
+        self.events.push(OperationEvent {
             operation: name_of(operation),
             phase: self.phase(),
             segment,
@@ -212,7 +212,7 @@ impl<'a> Account<'a> {
             during: held + effect.workspace,
             after: held,
             workspace: effect.workspace,
-            books: self.overhead(),
+            graph_metadata: self.overhead(),
         });
     }
 
@@ -225,14 +225,14 @@ impl<'a> Account<'a> {
 
     /// What Burn's own operations do in backward belongs to the segment of the operation before.
     fn segment_before(&self) -> Option<usize> {
-        self.moments.last().filter(|moment| moment.phase == Phase::Backward && self.phase() == Phase::Backward)?.segment
+        self.events.last().filter(|event| event.phase == Phase::Backward && self.phase() == Phase::Backward)?.segment
     }
 
     fn allocate(&mut self, bytes: Bytes, segment: Option<usize>) -> usize {
         let bytes = self.memory.allocated(bytes);
         self.live += bytes;
-        let now = self.moments.len();
-        let block = Block { bytes, cause: Cause::Passing, segment, born: now, last: now };
+        let now = self.events.len();
+        let block = Block { bytes, cause: Cause::Temporaries, segment, born: now, last: now };
         self.temporaries += 1;
         self.held.push(Held { block, tensors: 0, is_lasting: false, made_in: Some(self.phase()) });
         self.held.len() - 1
@@ -246,30 +246,30 @@ impl<'a> Account<'a> {
         if held.tensors > 0 || held.is_lasting {
             return;
         }
-        held.block.last = self.moments.len().saturating_sub(1).max(held.block.born);
-        if held.made_in == Some(Phase::Forward) && phase != Phase::Forward && held.block.cause == Cause::Passing {
-            held.block.cause = Cause::Kept;
+        held.block.last = self.events.len().saturating_sub(1).max(held.block.born);
+        if held.made_in == Some(Phase::Forward) && phase != Phase::Forward && held.block.cause == Cause::Temporaries {
+            held.block.cause = Cause::SavedActivations;
         }
         self.live = self.live - held.block.bytes;
         self.temporaries -= 1;
     }
 
     fn finish(self) -> Timeline {
-        let end = self.moments.len().saturating_sub(1);
+        let end = self.events.len().saturating_sub(1);
         let blocks = self.held.into_iter().map(|held| match held.is_lasting || held.tensors > 0 {
             true => Block { last: end, ..held.block },
             false => held.block,
         });
-        Timeline { blocks: blocks.collect(), moments: self.moments, segments: self.segments, parents: self.parents }
+        Timeline { blocks: blocks.collect(), events: self.events, segments: self.segments, parents: self.parents }
     }
 }
 
-fn cause_of(purpose: Purpose) -> Cause {
-    match purpose {
-        Purpose::Weights => Cause::Weights,
-        Purpose::Gradients => Cause::Gradients,
-        Purpose::Average => Cause::Average,
-        Purpose::Batch => Cause::Batch,
+fn cause_of(role: TensorRole) -> Cause {
+    match role {
+        TensorRole::Weights => Cause::Weights,
+        TensorRole::Gradients => Cause::Gradients,
+        TensorRole::Average => Cause::Average,
+        TensorRole::Batch => Cause::Batch,
         _ => Cause::Optimizer,
     }
 }

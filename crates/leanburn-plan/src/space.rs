@@ -16,7 +16,7 @@ pub enum Class {
     /// The mathematics stays: the same sums, in another order at most.
     #[default]
     Lossless,
-    /// The model stays, its arithmetic is rounded in another way.
+    /// The model stays, its arithmetic is rounded differently.
     Numerics,
     /// The model or its task is another.
     Model,

@@ -19,13 +19,13 @@ pub enum Cause {
     /// Micro-batches.
     Batch,
     /// Saved activations: made in forward, used in backward.
-    Kept,
+    SavedActivations,
     /// Temporaries: made and freed within one part of the step, gradients of activations among them.
-    Passing,
+    Temporaries,
     /// Needed by an operation while it runs.
     Workspace,
-    /// Autodiff overhead: the graph's metadata, handles of tensors.
-    Books,
+    /// Graph metadata: the graph that autodiff holds, and handles of tensors.
+    GraphMetadata,
 }
 
 impl Cause {
@@ -36,10 +36,10 @@ impl Cause {
         Self::Optimizer,
         Self::Average,
         Self::Batch,
-        Self::Kept,
-        Self::Passing,
+        Self::SavedActivations,
+        Self::Temporaries,
         Self::Workspace,
-        Self::Books,
+        Self::GraphMetadata,
     ];
 }
 
@@ -51,10 +51,10 @@ impl fmt::Display for Cause {
             Self::Optimizer => "optimizer states",
             Self::Average => "average of weights",
             Self::Batch => "batch",
-            Self::Kept => "kept for backward",
-            Self::Passing => "passing tensors",
+            Self::SavedActivations => "saved activations",
+            Self::Temporaries => "temporaries",
             Self::Workspace => "workspace",
-            Self::Books => "books of autodiff",
+            Self::GraphMetadata => "graph metadata",
         })
     }
 }
@@ -83,7 +83,7 @@ impl fmt::Display for Phase {
 
 /// An operation event: one operation of the step and the memory around it.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct OperationEvent {
     /// Name of the operation, such as `conv3d` or `matmul`.
     pub operation: String,
     /// Part of the step.
@@ -104,8 +104,8 @@ pub struct Moment {
     pub after: Bytes,
     /// Part of `during` that is workspace.
     pub workspace: Bytes,
-    /// Part of `during` that is autodiff overhead.
-    pub books: Bytes,
+    /// Part of `during` that is graph metadata.
+    pub graph_metadata: Bytes,
 }
 
 /// A piece of memory that tensors share.
@@ -127,7 +127,7 @@ pub struct Block {
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// The operations in order.
-    pub moments: Vec<Moment>,
+    pub events: Vec<OperationEvent>,
     /// The blocks in the order in which they were made.
     pub blocks: Vec<Block>,
     /// Names of the segments, in the order in which they first ran.
@@ -139,13 +139,15 @@ pub struct Timeline {
 impl Timeline {
     /// Index of the operation event that holds the most, the first of several; 0 for an empty timeline.
     pub fn peak_index(&self) -> usize {
-        let order = |&(a, x): &(usize, &Moment), &(b, y): &(usize, &Moment)| x.during.cmp(&y.during).then(b.cmp(&a));
-        self.moments.iter().enumerate().max_by(order).map_or(0, |(index, _)| index)
+        let order = |&(a, x): &(usize, &OperationEvent), &(b, y): &(usize, &OperationEvent)| {
+            x.during.cmp(&y.during).then(b.cmp(&a))
+        };
+        self.events.iter().enumerate().max_by(order).map_or(0, |(index, _)| index)
     }
 
     /// The most that is held at once.
     pub fn peak(&self) -> Bytes {
-        self.moments.get(self.peak_index()).map_or(Bytes(0), |moment| moment.during)
+        self.events.get(self.peak_index()).map_or(Bytes(0), |event| event.during)
     }
 
     /// The blocks that are there at an operation event.
@@ -153,12 +155,12 @@ impl Timeline {
         self.blocks.iter().filter(move |block| (block.born..=block.last).contains(&index))
     }
 
-    /// Bytes by cause at an operation event, workspace and autodiff overhead included, in the order of [`Cause::ALL`], without
+    /// Bytes by cause at an operation event, workspace and graph metadata included, in the order of [`Cause::ALL`], without
     /// those that are nothing.
     pub fn causes_at(&self, index: usize) -> Vec<(Cause, Bytes)> {
-        let other = |cause| match (self.moments.get(index), cause) {
-            (Some(moment), Cause::Workspace) => moment.workspace,
-            (Some(moment), Cause::Books) => moment.books,
+        let other = |cause| match (self.events.get(index), cause) {
+            (Some(event), Cause::Workspace) => event.workspace,
+            (Some(event), Cause::GraphMetadata) => event.graph_metadata,
             _ => Bytes(0),
         };
         let sum = |cause| {
@@ -170,7 +172,7 @@ impl Timeline {
 
     /// The most that blocks of one cause hold together at any operation event.
     pub fn most(&self, cause: Cause) -> Bytes {
-        let mut made = vec![Bytes(0); self.moments.len()];
+        let mut made = vec![Bytes(0); self.events.len()];
         let mut gone = made.clone();
         for block in self.blocks.iter().filter(|block| block.cause == cause) {
             if let (Some(made), Some(gone)) = (made.get_mut(block.born), gone.get_mut(block.last)) {
@@ -210,7 +212,7 @@ impl Timeline {
 /// The most that a step planned to hold `peak` may hold: what fit checks compare with a budget.
 ///
 /// 3 % and 256 KiB more. Plans are checked against measured peaks (`tests/planned_peak.rs` of `leanburn-train`); the constant covers
-/// what the overhead of autodiff is planned wrong by, which shows in steps of a few MiB only.
+/// the error of the planned graph metadata, which shows in steps of a few MiB only.
 pub fn bound(peak: Bytes) -> Bytes {
     Bytes(peak.get() + 3 * peak.get() / 100) + Bytes::kib(256)
 }

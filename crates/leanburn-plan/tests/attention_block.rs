@@ -66,7 +66,7 @@ fn the_composition_takes_what_its_recording_says() {
     });
 }
 
-/// A smaller block takes less memory and more time, whatever the device.
+/// A smaller block takes less memory and more time, regardless of the device.
 #[test]
 fn a_smaller_block_takes_less_and_longer() {
     let _alone = alone();
@@ -102,8 +102,8 @@ fn operations_do_not_grow_with_the_number_of_blocks() {
     };
     assert_eq!(count(2), count(256));
     let timeline = timeline(Target::Gpu, &CubeMemory, |device| attend([1, 8, 16, 16, 16], DType::F32, Some(3), device));
-    let products = timeline.moments.iter().filter(|moment| moment.operation == "matmul");
-    let flops: f64 = products.map(|moment| moment.repeats * moment.flops as f64).sum();
+    let products = timeline.events.iter().filter(|event| event.operation == "matmul");
+    let flops: f64 = products.map(|event| event.repeats * event.flops as f64).sum();
     // forward: the scores and the sum of values; backward: the scores again and four gradients
     let expected = 7.0 * 2.0 * (8 * 4096 * 4096) as f64;
     assert!((flops / expected - 1.0).abs() < 1e-9, "{flops} of {expected}");

@@ -6,7 +6,7 @@ use burn::module::{Module, Param};
 use burn::prelude::*;
 use burn::tensor::ops::ConvOptions;
 use leanburn_common::Bytes;
-use leanburn_ops::{Activation, Convolution, Norm, backward, norm_act_conv3d, recording::step_begins};
+use leanburn_ops::{Activation, Convolution, Norm, backward, norm_act_conv3d, recording::mark_step};
 use leanburn_plan::{
     Candidate, Class, FlexMemory, Frontier, Machine, Plans, Rates, RecordError, Recording, Space, Target, Variant,
     bound, frontier, record,
@@ -52,7 +52,7 @@ impl Space for Chain {
         let policy = candidate.residency();
         let step = |device: &Device| {
             let blocks: Vec<Block> = self.inside.iter().map(|&inside| Block::new(8, inside, device)).collect();
-            step_begins(device);
+            mark_step(device);
             for _ in 0..candidate.recorded() {
                 let mut x = Tensor::<5>::zeros([candidate.micro_batch, 8, 16, 16, 16], device);
                 for (index, block) in blocks.iter().enumerate() {

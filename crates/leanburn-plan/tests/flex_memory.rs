@@ -24,7 +24,7 @@ struct Input {
     is_turned: bool,
 }
 
-/// Float32 that nobody else holds.
+/// Float32 that nothing else holds.
 const fn own(dims: &'static [usize]) -> Input {
     Input { dims, dtype: DType::F32, is_held: false, is_turned: false }
 }
@@ -99,7 +99,7 @@ macro_rules! case {
     };
 }
 
-/// What an operation leaves on the heap above what was there before, the most on the way, and whether its output is all of
+/// What an operation leaves on the heap above what was there before, the peak while it runs, and whether its output is all of
 /// its buffer, in order.
 #[derive(Debug)]
 struct Measured {

@@ -4,13 +4,13 @@ use burn::backend::ir::OperationIr;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use leanburn_common::Bytes;
-use leanburn_ops::recording::{Purpose, serves, step_begins};
+use leanburn_ops::recording::{TensorRole, mark_step, tag_module};
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
-use leanburn_plan::{Books, Effect, FlexMemory, MemoryModel, Operand, Phase, Recording, Target, record};
+use leanburn_plan::{Effect, FlexMemory, GraphMetadata, MemoryModel, Operand, Phase, Recording, Target, record};
 
-/// Nothing but books.
+/// Nothing but graph metadata.
 #[derive(Debug)]
-struct Only(Books);
+struct Only(GraphMetadata);
 
 impl MemoryModel for Only {
     fn effect(&self, operation: &OperationIr, operands: &[Operand<'_>]) -> Effect {
@@ -21,7 +21,7 @@ impl MemoryModel for Only {
         Bytes(0)
     }
 
-    fn books(&self) -> Books {
+    fn graph_metadata(&self) -> GraphMetadata {
         self.0
     }
 }
@@ -36,8 +36,8 @@ fn step(device: &Device, residency: Residency, micro_batches: usize) {
     let policy = ResidencyPolicy { default: residency, rules: Vec::new() };
     let layers: Vec<Linear> = (0..LAYERS).map(|_| LinearConfig::new(4, 4).init(device)).collect();
     for _ in 0..2 {
-        step_begins(device);
-        serves(Purpose::Weights, &layers);
+        mark_step(device);
+        tag_module(TensorRole::Weights, &layers);
         for _ in 0..micro_batches {
             let x = Tensor::<2>::zeros([3, 4], device);
             let y = layers.iter().fold(x, |x, layer| {
@@ -52,10 +52,10 @@ fn recorded(residency: Residency, micro_batches: usize) -> Recording {
     record(Target::Cpu, |device| step(device, residency, micro_batches)).unwrap().0
 }
 
-/// Books after each operation of the second step, with its phase.
-fn counted(recording: &Recording, books: Books) -> Vec<(Phase, u64)> {
-    let moments = recording.timeline(&Only(books)).moments;
-    moments.iter().map(|moment| (moment.phase, moment.books.get())).collect()
+/// Graph metadata after each operation of the second step, with its phase.
+fn counted(recording: &Recording, graph_metadata: GraphMetadata) -> Vec<(Phase, u64)> {
+    let events = recording.timeline(&Only(graph_metadata)).events;
+    events.iter().map(|event| (event.phase, event.graph_metadata.get())).collect()
 }
 
 /// Of those, the ones of the last forward pass.
@@ -65,7 +65,7 @@ fn of_forward(counts: &[(Phase, u64)]) -> &[(Phase, u64)] {
 
 #[test]
 fn weights_are_alone_until_a_graph_takes_them_in() {
-    let leaf = Books { leaf: 1, ..Books::default() };
+    let leaf = GraphMetadata { leaf: 1, ..GraphMetadata::default() };
     let kept = counted(&recorded(Residency::Keep, 1), leaf);
     let forward = of_forward(&kept);
     assert!(forward[0].1 >= WEIGHTS - 2 && forward.is_sorted_by(|a, b| a.1 >= b.1), "{forward:?}");
@@ -78,7 +78,7 @@ fn weights_are_alone_until_a_graph_takes_them_in() {
 
 #[test]
 fn first_runs_leave_graphs_until_a_backward_ends() {
-    let orphan = Books { orphan: 1, ..Books::default() };
+    let orphan = GraphMetadata { orphan: 1, ..GraphMetadata::default() };
     assert!(counted(&recorded(Residency::Keep, 2), orphan).iter().all(|(_, count)| *count == 0));
     let counts = counted(&recorded(Residency::Recompute, 1), orphan);
     // And the graphs of the weights of the step before.
@@ -89,21 +89,21 @@ fn first_runs_leave_graphs_until_a_backward_ends() {
 
 #[test]
 fn steps_go_with_their_backward() {
-    let count = |residency, books| counted(&recorded(residency, 2), books);
-    let steps = Books { step: 1, ..Books::default() };
+    let count = |residency, graph_metadata| counted(&recorded(residency, 2), graph_metadata);
+    let steps = GraphMetadata { step: 1, ..GraphMetadata::default() };
     let kept = count(Residency::Keep, steps);
     let most = of_forward(&kept).iter().map(|(_, count)| *count).max();
     assert_eq!(most, Some(OPERATIONS + 1), "and the sum");
     let recomputed = count(Residency::Recompute, steps);
     let most = of_forward(&recomputed).iter().map(|(_, count)| *count).max();
     assert_eq!(most, Some(4 * LAYERS + 1), "each segment is four steps");
-    let running = count(Residency::Recompute, Books { running_tensor: 1, ..Books::default() });
+    let running = count(Residency::Recompute, GraphMetadata { running_tensor: 1, ..GraphMetadata::default() });
     assert_eq!(
         running.iter().map(|(_, count)| *count).max(),
         Some(3),
         "one segment at a time: its input, weight, bias"
     );
-    let segments = count(Residency::Recompute, Books { segment: 1, ..Books::default() });
+    let segments = count(Residency::Recompute, GraphMetadata { segment: 1, ..GraphMetadata::default() });
     assert_eq!(of_forward(&segments).iter().map(|(_, count)| *count).max(), Some(LAYERS));
     assert_eq!(segments[segments.len() - 1].1, 1, "all have run again but the one whose last operation it is");
 }

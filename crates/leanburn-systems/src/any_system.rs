@@ -1,4 +1,4 @@
-//! A system behind a pointer: what planner and session ask of it, whatever its types.
+//! A system behind a pointer: what planner and session ask of it, regardless of its types.
 
 use burn::tensor::Device;
 use leanburn_common::{Bytes, ValidationError};

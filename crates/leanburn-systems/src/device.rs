@@ -71,11 +71,11 @@ pub fn gpu(device: &Device) -> Option<Gpu> {
     quietly(|| Gpu::of(device)).flatten()
 }
 
-/// What `look` gives; nothing where it panics, which is not printed.
-fn quietly<T>(look: impl FnOnce() -> T) -> Option<T> {
+/// The result of `query`; none if it panics, which is not printed.
+fn quietly<T>(query: impl FnOnce() -> T) -> Option<T> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let found = catch_unwind(AssertUnwindSafe(look));
+    let found = catch_unwind(AssertUnwindSafe(query));
     std::panic::set_hook(hook);
     found.ok()
 }

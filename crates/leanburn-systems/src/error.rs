@@ -86,12 +86,12 @@ pub enum SystemError {
         /// What to do.
         remedy: String,
     },
-    /// Even the smallest way to train needs more than there is.
-    #[error("{budget} is less than the {smallest} of the smallest way to train with {allowed} changes")]
+    /// Even the smallest plan needs more than the budget.
+    #[error("{budget} is less than the {smallest} of the smallest plan with {allowed} changes")]
     DoesNotFit {
         /// What there is.
         budget: Bytes,
-        /// What the smallest way needs.
+        /// What the smallest plan needs.
         smallest: Bytes,
         /// What might be changed.
         allowed: Class,

@@ -4,12 +4,12 @@
 //! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster), [segmentation]. Each is one folder
 //! that implements one trait, [`System`]; everything else works on that trait.
 //!
-//! - [`Config`] is what a run is configured by: built in code, or read from YAML with every mistake at once.
+//! - [`Config`] is what a run is configured by: built in code, or read from YAML with every error at once.
 //! - [`planning`] says what a step will need before it runs, and finds the fastest way to train within a budget.
 //! - [`session`] trains: evaluation, checkpoints, resume bit for bit, stepping down when memory runs out.
 //! - [`device`] finds devices by name.
 //!
-//! Nothing here prints; whoever wants to is an [`Observer`].
+//! Nothing here prints; an [`Observer`] can.
 //!
 //! # Example
 //!

@@ -14,7 +14,7 @@ pub const PEAK: &str = "memory.peak_bytes";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricsError {
-    /// The file system refused.
+    /// The file system rejected.
     #[error("cannot {action} {}", path.display())]
     File {
         /// What was tried, as a verb: "read", "write", "open".

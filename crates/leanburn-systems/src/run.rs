@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::evaluation::Metrics;
 use crate::system::{DataOf, System};
 
-/// A system in training, whatever its types.
+/// A system in training, regardless of its types.
 pub(crate) trait AnyRun {
     /// Steps taken so far.
     fn steps(&self) -> u64;
@@ -96,11 +96,11 @@ impl<S: System> AnyRun for Run<S> {
             metrics.retain(|(_, value)| value.is_finite());
             Ok(metrics)
         };
-        self.trainer.look("validation", evaluate)
+        self.trainer.evaluate("validation", evaluate)
     }
 
     fn picture(&self) -> std::result::Result<Result<RgbImage>, TrainError> {
-        self.trainer.look("pictures", |workload| self.system.picture(workload, &self.data, &self.plain_device))
+        self.trainer.evaluate("pictures", |workload| self.system.picture(workload, &self.data, &self.plain_device))
     }
 
     fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)> {

@@ -29,37 +29,37 @@ segmentation:
   channels: [4, 8]
 ";
 
-/// Key, line and help of every mistake of a configuration.
-fn mistakes(text: &str) -> Vec<(String, usize, String)> {
+/// Key, line and help of every error of a configuration.
+fn errors(text: &str) -> Vec<(String, usize, String)> {
     let errors = Config::parse(text, "test.yaml", &[]).expect_err(text);
-    let of = |mistake: &leanburn_systems::yaml::Mistake| {
-        (mistake.key.clone(), mistake.position().map_or(0, |(line, _)| line), mistake.help.clone())
+    let of = |error: &leanburn_systems::yaml::ConfigError| {
+        (error.key.clone(), error.position().map_or(0, |(line, _)| line), error.help.clone())
     };
-    errors.mistakes().iter().map(of).collect()
+    errors.errors().iter().map(of).collect()
 }
 
-/// The only mistake of the sound configuration with one text in place of another.
+/// The only error of the sound configuration with one text in place of another.
 #[track_caller]
-fn mistake(text: &str, other: &str) -> (String, usize, String) {
-    let found = mistakes(&SOUND.replace(text, other));
+fn error(text: &str, other: &str) -> (String, usize, String) {
+    let found = errors(&SOUND.replace(text, other));
     assert_eq!(found.len(), 1, "{found:?}");
     found[0].clone()
 }
 
 #[test]
-fn every_mistake_has_its_key_and_its_line() {
+fn every_error_has_its_key_and_its_line() {
     Config::parse(SOUND, "test.yaml", &[]).unwrap();
     let at = |(key, line, _): (String, usize, String)| (key, line);
-    let (key, line, help) = mistake("  labels: {}\n", "");
+    let (key, line, help) = error("  labels: {}\n", "");
     assert_eq!((key.as_str(), line), ("data.labels", 1));
     assert!(help.contains("class_maps") && help.contains("`labels: {}`"), "{help}");
-    let (key, line, help) = mistake("num_classes: 3", "num_classes: 4");
+    let (key, line, help) = error("num_classes: 3", "num_classes: 4");
     assert_eq!((key.as_str(), line), ("segmentation.num_classes", 5));
     assert!(help.contains("write 3"), "{help}");
-    assert_eq!(at(mistake("num_classes: 3", "num_classes: 1")), ("segmentation.num_classes".into(), 5));
-    assert_eq!(at(mistake("  num_classes: 3\n", "")), ("segmentation.num_classes".into(), 4));
-    assert_eq!(at(mistake("[4, 8]", "[4]")), ("segmentation.channels".into(), 6));
-    let below = |key: &str, value: &str| at(mistake("[4, 8]\n", &format!("[4, 8]\n  {key}: {value}\n")));
+    assert_eq!(at(error("num_classes: 3", "num_classes: 1")), ("segmentation.num_classes".into(), 5));
+    assert_eq!(at(error("  num_classes: 3\n", "")), ("segmentation.num_classes".into(), 4));
+    assert_eq!(at(error("[4, 8]", "[4]")), ("segmentation.channels".into(), 6));
+    let below = |key: &str, value: &str| at(error("[4, 8]\n", &format!("[4, 8]\n  {key}: {value}\n")));
     for (key, value) in [
         ("strides", "[2, 2]"),
         ("strides", "[0]"),

@@ -137,7 +137,7 @@ fn a_wrong_configuration_is_rejected_with_every_error() {
     let SystemSection::Autoencoder(section) = &mut config.system else { unreachable!() };
     section.norm_num_groups = 3;
     let Err(SystemError::Config(errors)) = Session::new(config) else { panic!("it is not valid") };
-    let keys: Vec<&str> = errors.mistakes().iter().map(|mistake| mistake.key.as_str()).collect();
+    let keys: Vec<&str> = errors.errors().iter().map(|error| error.key.as_str()).collect();
     assert_eq!(keys, ["data.paths", "autoencoder.norm_num_groups", "autoencoder.training.batch_size"]);
 }
 

@@ -73,7 +73,7 @@ pub trait AnyLearner {
     /// Name for reports and checkpoint files.
     fn name(&self) -> &'static str;
 
-    /// Tells a recording device which tensors are weights and their average; does nothing elsewhere.
+    /// Tags on a recording device the tensors that are weights and their average; does nothing elsewhere.
     fn tag_tensors(&self);
 
     /// Runs backward from `share * loss`, scaled, and adds the gradients to those already there.

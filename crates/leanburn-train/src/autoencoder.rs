@@ -11,7 +11,7 @@ use leanburn_nn::models::{AutoencoderKl, MultiScalePatchDiscriminator, PatchDisc
 use leanburn_nn::numerics::widen;
 use serde::{Deserialize, Serialize};
 
-use crate::{AnyLearner, Learner, Losses, Moment, Perceptual, Precision, Workload};
+use crate::{AnyLearner, Learner, Losses, Perceptual, Precision, StepPosition, Workload};
 
 /// A micro-batch of volumes, `[batch_size, channels, depth, height, width]`.
 pub type AutoencoderBatch = Tensor<5>;
@@ -60,21 +60,21 @@ impl Default for AutoencoderObjective {
     }
 }
 
-/// A discriminator: tells real volumes from reconstructions, at one or several scales.
+/// A discriminator of real volumes and reconstructions, at one or several scales.
 pub trait Critic: Module {
     /// One tensor of logits a scale, for volumes `[batch_size, channels, depth, height, width]`.
-    fn judge(&self, volumes: Tensor<5>) -> Vec<Tensor<5>>;
+    fn logits(&self, volumes: Tensor<5>) -> Vec<Tensor<5>>;
 }
 
 impl Critic for PatchDiscriminator {
-    fn judge(&self, volumes: Tensor<5>) -> Vec<Tensor<5>> {
+    fn logits(&self, volumes: Tensor<5>) -> Vec<Tensor<5>> {
         self.forward(volumes).pop().into_iter().collect()
     }
 }
 
 impl Critic for MultiScalePatchDiscriminator {
-    fn judge(&self, volumes: Tensor<5>) -> Vec<Tensor<5>> {
-        self.forward(volumes).outputs
+    fn logits(&self, volumes: Tensor<5>) -> Vec<Tensor<5>> {
+        self.forward(volumes).logits
     }
 }
 
@@ -126,7 +126,7 @@ impl<D: Critic> AutoencoderWorkload<D> {
         PatchAdversarialLoss::new(self.objective.adversarial)
     }
 
-    fn generator_turn(&mut self, volumes: &Tensor<5>, moment: Moment) -> Losses {
+    fn generator_loss(&mut self, volumes: &Tensor<5>, position: StepPosition) -> Losses {
         let (reconstruction, mean, sigma) = self.autoencoder.module().forward(self.precision.cast(volumes.clone()));
         let distance = match self.objective.reconstruction {
             ReconstructionLoss::L1 => l1_loss(reconstruction.clone(), volumes.clone()),
@@ -136,13 +136,13 @@ impl<D: Critic> AutoencoderWorkload<D> {
         let mut parts = vec![("reconstruction", distance.clone()), ("kl", kl.clone())];
         let mut total = distance + kl * self.objective.kl_weight;
         if let Some(perceptual) = &self.perceptual {
-            let distance = perceptual.distance(reconstruction.clone(), volumes.clone(), moment);
+            let distance = perceptual.distance(reconstruction.clone(), volumes.clone(), position);
             parts.push(("perceptual", distance.clone()));
             total = total + distance * perceptual.weight;
         }
-        if let Some(discriminator) = self.discriminator.as_ref().filter(|_| self.is_adversarial(moment.step)) {
+        if let Some(discriminator) = self.discriminator.as_ref().filter(|_| self.is_adversarial(position.step)) {
             // its weights take no gradient here; its statistics move, as in the reference implementation
-            let logits = discriminator.module().clone().no_grad().judge(reconstruction.clone());
+            let logits = discriminator.module().clone().no_grad().logits(reconstruction.clone());
             let generator = self.adversarial_loss().generator(&logits);
             parts.push(("generator", generator.clone()));
             total = total + generator * self.objective.adversarial_weight;
@@ -151,11 +151,11 @@ impl<D: Critic> AutoencoderWorkload<D> {
         Losses::of(total, parts)
     }
 
-    fn discriminator_turn(&mut self, volumes: &Tensor<5>, step: u64) -> Option<Losses> {
+    fn discriminator_loss(&mut self, volumes: &Tensor<5>, step: u64) -> Option<Losses> {
         let fake = self.reconstruction.take()?;
         let discriminator = self.discriminator.as_ref().filter(|_| self.is_adversarial(step))?.module();
-        let on_fake = discriminator.judge(fake);
-        let on_real = discriminator.judge(self.precision.cast(volumes.clone()));
+        let on_fake = discriminator.logits(fake);
+        let on_real = discriminator.logits(self.precision.cast(volumes.clone()));
         let loss = self.adversarial_loss().discriminator(&on_fake, &on_real);
         Some(Losses::of(loss.clone() * self.objective.adversarial_weight, vec![("discriminator", loss)]))
     }
@@ -175,10 +175,10 @@ impl<D: Critic> Workload for AutoencoderWorkload<D> {
         [Some(&mut self.autoencoder as &mut dyn AnyLearner), discriminator].into_iter().flatten().collect()
     }
 
-    fn loss(&mut self, turn: usize, batch: &Self::Batch, moment: Moment) -> Option<Losses> {
-        match turn {
-            0 => Some(self.generator_turn(batch, moment)),
-            _ => self.discriminator_turn(batch, moment.step),
+    fn loss(&mut self, learner: usize, batch: &Self::Batch, position: StepPosition) -> Option<Losses> {
+        match learner {
+            0 => Some(self.generator_loss(batch, position)),
+            _ => self.discriminator_loss(batch, position.step),
         }
     }
 }

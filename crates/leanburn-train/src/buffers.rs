@@ -1,4 +1,4 @@
-//! What a module holds besides weights: running statistics.
+//! The state of a module that is not trained: running statistics.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, kind::BridgeTensor};

@@ -45,10 +45,10 @@ pub enum TrainError {
         state_is_intact: bool,
     },
     /// An evaluation of the models between steps had no more memory, or took more than it may.
-    #[error("out of memory in {look} after step {step}: {reason}; the run is as it was")]
-    LookOutOfMemory {
+    #[error("out of memory in {evaluation} after step {step}: {reason}; the run is as it was")]
+    EvaluationOutOfMemory {
         /// What it was: "validation", "pictures".
-        look: &'static str,
+        evaluation: &'static str,
         /// Steps taken before it.
         step: u64,
         /// What was asked for and what there was.

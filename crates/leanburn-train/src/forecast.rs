@@ -8,7 +8,7 @@ use leanburn_nn::models::{Cnn3dLstm, ConvLstm};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::{AnyLearner, Learner, Losses, Moment, Precision, Workload};
+use crate::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
 
 /// A micro-batch: the input, `[batch_size, input_days, channels, height, width]`, and what is to be predicted,
 /// `[batch_size, predict_days, height, width]`.
@@ -77,7 +77,7 @@ impl<M: Forecaster> Workload for ForecastWorkload<M> {
         vec![&mut self.forecaster]
     }
 
-    fn loss(&mut self, _turn: usize, (fields, target): &ForecastBatch, _moment: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, (fields, target): &ForecastBatch, _position: StepPosition) -> Option<Losses> {
         let forecast = self.forecaster.module().forecast(self.precision.cast(fields.clone()));
         let loss = voxel_loss(forecast, target.clone(), self.difference, None);
         Some(Losses::of(loss.clone(), vec![("forecast", loss)]))

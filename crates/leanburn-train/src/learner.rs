@@ -7,7 +7,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
 use leanburn_common::Bytes;
-use leanburn_ops::recording::{self, Purpose, is_recording};
+use leanburn_ops::recording::{self, TensorRole, is_recording};
 
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
 use crate::average::WeightAverage;
@@ -123,8 +123,8 @@ impl<M: Module> AnyLearner for Learner<M> {
     }
 
     fn tag_tensors(&self) {
-        recording::serves(Purpose::Weights, self.module());
-        self.average.iter().for_each(|average| recording::serves(Purpose::Average, average.module()));
+        recording::tag_module(TensorRole::Weights, self.module());
+        self.average.iter().for_each(|average| recording::tag_module(TensorRole::Average, average.module()));
     }
 
     fn accumulate(&mut self, loss: Tensor<1>, share: f64) {
@@ -193,7 +193,7 @@ fn is_recorded<M: Module>(module: &M) -> bool {
     module.devices().iter().any(is_recording)
 }
 
-/// Tells a recording device which tensors are gradients of weights.
+/// Tags on a recording device the tensors that are gradients of weights.
 fn tag_gradients<M: Module>(module: &M, gradients: &GradientsParams) {
     struct Collect<'a>(&'a GradientsParams, Vec<DispatchTensor>);
     impl ModuleVisitor for Collect<'_> {
@@ -204,7 +204,7 @@ fn tag_gradients<M: Module>(module: &M, gradients: &GradientsParams) {
     if is_recorded(module) {
         let mut collect = Collect(gradients, Vec::new());
         module.visit(&mut collect);
-        recording::tensors_serve(Purpose::Gradients, collect.1);
+        recording::tag_tensors(TensorRole::Gradients, collect.1);
     }
 }
 

@@ -28,7 +28,7 @@ pub struct LearnerConfig {
     pub loss_scale: LossScale,
     /// Gradients are clipped to this global norm.
     pub max_grad_norm: Option<f64>,
-    /// Decay of an average of the weights, kept beside them.
+    /// Decay of an average of the weights, in addition to them.
     pub average_decay: Option<f64>,
 }
 

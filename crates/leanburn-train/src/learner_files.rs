@@ -116,7 +116,7 @@ mod tests {
         let files = LearnerFiles { folder: folder.path(), name: "layer" };
         files.save_module(WEIGHTS, &layer()).unwrap();
         files.save_optimizer(&optimizer()).unwrap();
-        let mut refused = 0;
+        let mut rejected = 0;
         for what in [WEIGHTS, OPTIMIZER] {
             let whole = fs::read(files.path(what)).unwrap();
             for at in 0..whole.len().min(800) {
@@ -125,18 +125,18 @@ mod tests {
                     damaged[at] ^= flip;
                     fs::write(files.path(what), damaged).unwrap();
                     let fresh = || OptimizerConfig::default().init();
-                    refused += match what {
+                    rejected += match what {
                         WEIGHTS => u32::from(files.load_module(what, layer()).is_err()),
                         _ => u32::from(files.load_optimizer(fresh()).is_err()),
                     };
                 }
             }
         }
-        assert!(refused > 500, "only {refused}");
+        assert!(rejected > 500, "only {rejected}");
     }
 
     #[test]
-    fn another_file_in_its_place_is_refused() {
+    fn another_file_in_its_place_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let files = LearnerFiles { folder: folder.path(), name: "layer" };
         files.save_module(OPTIMIZER, &layer()).unwrap();

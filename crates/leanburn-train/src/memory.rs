@@ -51,24 +51,24 @@ pub struct MemoryMonitor {
     /// The largest reading of a pool since the last lap.
     lap: Arc<Mutex<Bytes>>,
     /// Whether a pool is read after each operation.
-    is_watching: bool,
+    samples_operations: bool,
 }
 
 impl MemoryMonitor {
     /// A monitor of `device`.
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), peak: Mutex::default(), lap: Arc::default(), is_watching: false }
+        Self { device: device.clone(), peak: Mutex::default(), lap: Arc::default(), samples_operations: false }
     }
 
-    /// Reads the pool of a GPU after each operation, for a peak that is seen: it takes a moment each time, and the device
+    /// Reads the pool of a GPU after each operation, for a peak that is seen: each reading takes time, and the device
     /// may have to wait for it.
-    pub fn watch(&mut self) {
-        self.is_watching = true;
+    pub fn sample_operations(&mut self) {
+        self.samples_operations = true;
     }
 
-    /// Runs a part of a step, watched where that was asked for.
+    /// Runs a part of a step, sampled where that was asked for.
     pub(crate) fn during<T>(&self, part: impl FnOnce() -> T) -> T {
-        if !self.is_watching || self.pool().is_none() {
+        if !self.samples_operations || self.pool().is_none() {
             return part();
         }
         let (device, lap) = (self.device.clone(), self.lap.clone());
@@ -77,7 +77,7 @@ impl MemoryMonitor {
             let mut lap = lock(&lap);
             *lap = (*lap).max(live);
         };
-        probe::watched(Rc::new(sample), part)
+        probe::sampled(Rc::new(sample), part)
     }
 
     /// Starts a new peak from what is live now.
@@ -101,7 +101,7 @@ impl MemoryMonitor {
     /// What is in use; `None` on a CPU whose program has not installed the [`CountingAllocator`].
     ///
     /// A pool keeps no peak of its own: on a GPU the peak is the largest of the readings, so read it where it is
-    /// largest (the trainer reads between forward and backward), or [`watch`](Self::watch).
+    /// largest (the trainer reads between forward and backward), or [`sample_operations`](Self::sample_operations).
     pub fn read(&self) -> Option<MemoryUse> {
         if let Some(pool) = self.pool() {
             let mut peak = lock(&self.peak);

@@ -1,4 +1,4 @@
-//! A device that has no more memory, told from other defects.
+//! A device that has no more memory, distinguished from other defects.
 //!
 //! CubeCL runs operations later, and an allocation that failed shows when a value is read: Burn panics there, with a
 //! message that says what was asked for.
@@ -19,13 +19,13 @@ const SIGNS: [&str; 8] = [
 ];
 
 /// Runs something on a device; the line that says what was asked for, if the device has no more memory. CubeCL and Burn panic
-/// then; [`is_out_of_memory`] tells a panic hook what need not be printed.
+/// then; [`is_out_of_memory`] lets a panic hook leave such panics out.
 ///
 /// # Panics
 ///
 /// Panics as `part` does if that is for another reason.
 pub fn or_out_of_memory<T>(part: impl FnOnce() -> T) -> Result<T, String> {
-    // What is changed half-way is dropped, or said to be lost.
+    // A state that is changed in part is dropped, or reported as lost.
     catch_unwind(AssertUnwindSafe(part)).map_err(|payload| match reason(payload.as_ref()) {
         Some(reason) => reason,
         None => resume_unwind(payload),

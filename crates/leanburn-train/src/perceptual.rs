@@ -2,9 +2,9 @@
 
 use burn::tensor::Tensor;
 use leanburn_nn::losses::{FeatureLoss3d, Lpips};
-use leanburn_ops::recording::{self, Purpose};
+use leanburn_ops::recording::{self, TensorRole};
 
-use crate::Moment;
+use crate::StepPosition;
 
 /// A perceptual loss and how much it counts. Its network is fixed: it belongs to no learner and to no checkpoint.
 ///
@@ -31,17 +31,17 @@ pub enum PerceptualKind {
 
 impl Perceptual {
     /// The distance, unweighted; each micro-batch of a run draws slices of its own.
-    pub(crate) fn distance(&self, reconstruction: Tensor<5>, target: Tensor<5>, moment: Moment) -> Tensor<1> {
+    pub(crate) fn distance(&self, reconstruction: Tensor<5>, target: Tensor<5>, position: StepPosition) -> Tensor<1> {
         match &self.kind {
             PerceptualKind::Features(loss) => {
-                recording::serves(Purpose::Weights, loss);
+                recording::tag_module(TensorRole::Weights, loss);
                 loss.forward(reconstruction, target)
             }
             PerceptualKind::Slices(loss) => {
-                recording::serves(Purpose::Weights, loss);
+                recording::tag_module(TensorRole::Weights, loss);
                 let [reconstruction, target] =
                     [reconstruction, target].map(|volume| channel_by_channel(volume) * 2.0 - 1.0);
-                let draw = leanburn_ops::random::derive(moment.seed, &[SLICES, moment.step, moment.micro_batch]);
+                let draw = leanburn_ops::random::derive(position.seed, &[SLICES, position.step, position.micro_batch]);
                 loss.forward(reconstruction, target, draw)
             }
         }
@@ -71,8 +71,8 @@ mod tests {
         let loss = Perceptual { kind: PerceptualKind::Slices(config.init(&device)), weight: 1.0 };
         let [x, y] = [0, 1].map(|_| Tensor::random([1, 1, 32, 25, 25], Distribution::Default, &device));
         let at = |seed, step, micro_batch| {
-            let moment = Moment { seed, step, micro_batch };
-            loss.distance(x.clone(), y.clone(), moment).into_scalar::<f32>()
+            let position = StepPosition { seed, step, micro_batch };
+            loss.distance(x.clone(), y.clone(), position).into_scalar::<f32>()
         };
         assert_eq!(at(1, 0, 0), at(1, 0, 0));
         // One slice of 32 each time: eight that are all the same by chance are not to be expected.

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use leanburn_ops::Tensors;
-use leanburn_ops::recording::{Purpose, step_begins, tensors_serve};
+use leanburn_ops::recording::{TensorRole, mark_step, tag_tensors};
 use leanburn_plan::{RecordError, Recording, Target, record};
 
 use crate::error::TrainError;
@@ -11,8 +11,8 @@ use crate::workload::Workload;
 
 /// Records a step of the trainer that `build` makes, with micro-batches that `batch` makes, both on the device they are given.
 ///
-/// It is the second step: the first makes the states of the optimizers. The trainer's own code runs, so that whatever
-/// it is told (accumulation, precision, residency, an average of weights) is in the recording. Its memory limit is not: what
+/// It is the second step: the first makes the states of the optimizers. The trainer's own code runs, so that every setting
+/// of it (accumulation, precision, residency, an average of weights) is in the recording. Its memory limit is not: what
 /// recording takes is not what the step takes. Where a workload has a learner that begins later in a run, build it so that it
 /// begins at once.
 ///
@@ -58,7 +58,7 @@ where
         trainer.configure(|config| (config.accumulation_steps, config.memory_limit) = (recorded, None));
         let mut last: Option<W::Batch> = None;
         for _ in 0..2 {
-            step_begins(device);
+            mark_step(device);
             let mut batches = std::iter::from_fn(|| {
                 last.take().into_iter().for_each(tag_batch); // alive until the next one is asked for
                 last = Some(batch(device));
@@ -76,7 +76,7 @@ where
 fn tag_batch(batch: impl Tensors) {
     let mut tensors = Vec::new();
     batch.flatten(&mut tensors);
-    tensors_serve(Purpose::Batch, tensors);
+    tag_tensors(TensorRole::Batch, tensors);
 }
 
 /// A step that cannot be recorded.

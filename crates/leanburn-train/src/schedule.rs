@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_out_of_range_is_refused() {
+    fn a_rate_out_of_range_is_rejected() {
         for learning_rate in [0.0, -1.0, 2.0, f64::NAN] {
             let config = ScheduleConfig { learning_rate, kind: ScheduleKind::Constant, warmup_steps: 0, max_steps: 9 };
             let message = config.init().err().map(|error| error.to_string());

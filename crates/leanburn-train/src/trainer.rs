@@ -18,7 +18,7 @@ use crate::memory::{MemoryMonitor, MemoryUse, PhasePeaks};
 use crate::out_of_memory::or_out_of_memory;
 use crate::prepared_step::{LearnerReport, PreparedStep};
 use crate::trainer_config::TrainerConfig;
-use crate::workload::{Moment, Workload};
+use crate::workload::{StepPosition, Workload};
 
 /// What one optimizer step did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,7 +109,7 @@ impl<W: Workload> Trainer<W> {
 
     /// Reads the pool of a GPU after each operation, for a peak that is seen; steps take longer.
     pub fn watch_memory(&mut self) {
-        self.monitor.watch();
+        self.monitor.sample_operations();
     }
 
     /// What each learner holds between steps.
@@ -133,9 +133,9 @@ impl<W: Workload> Trainer<W> {
         let mut sums = LossSums::new();
         let mut phases = PhasePeaks::default();
         for micro_batch in 0..self.config.accumulation_steps {
-            let moment = Moment { seed: self.config.seed, step, micro_batch };
+            let position = StepPosition { seed: self.config.seed, step, micro_batch };
             let taken = match batches.next() {
-                Some(Ok(batch)) => self.micro_step(&batch, moment, &mut sums, &mut phases),
+                Some(Ok(batch)) => self.micro_step(&batch, position, &mut sums, &mut phases),
                 Some(Err(error)) => Err(error.into()),
                 None => Err(TrainError::OutOfBatches { step }),
             };
@@ -173,27 +173,27 @@ impl<W: Workload> Trainer<W> {
     fn micro_step(
         &mut self,
         batch: &W::Batch,
-        moment: Moment,
+        position: StepPosition,
         sums: &mut LossSums,
         phases: &mut PhasePeaks,
     ) -> Result<(), TrainError> {
         let share = 1.0 / self.config.accumulation_steps as f64;
         for learner in 0..self.workload.learners().len() {
-            let path = [moment.step, moment.micro_batch, learner as u64];
+            let path = [position.step, position.micro_batch, learner as u64];
             random::seed(&self.device, random::derive(self.config.seed, &path));
-            let forward = || self.workload.loss(learner, batch, moment);
+            let forward = || self.workload.loss(learner, batch, position);
             let losses = or_out_of_memory(|| self.monitor.during(forward))
-                .map_err(|reason| out_of_memory(moment.step, "forward", reason))?;
+                .map_err(|reason| out_of_memory(position.step, "forward", reason))?;
             let Some(losses) = losses else { continue };
             for (name, part) in losses.parts {
                 let (sum, count) = sums.remove(name).map_or((part.clone(), 1), |(sum, count)| (sum + part, count + 1));
                 sums.insert(name, (sum, count));
             }
-            phases.forward = phases.forward.max(self.lap(moment.step, "forward")?); // on a GPU the most is held here
+            phases.forward = phases.forward.max(self.lap(position.step, "forward")?); // on a GPU the most is held here
             let backward = || self.workload.learners()[learner].accumulate(losses.total, share);
             or_out_of_memory(|| self.monitor.during(backward))
-                .map_err(|reason| out_of_memory(moment.step, "backward", reason))?;
-            phases.backward = phases.backward.max(self.lap(moment.step, "backward")?);
+                .map_err(|reason| out_of_memory(position.step, "backward", reason))?;
+            phases.backward = phases.backward.max(self.lap(position.step, "backward")?);
         }
         Ok(())
     }
@@ -202,12 +202,11 @@ impl<W: Workload> Trainer<W> {
     ///
     /// # Errors
     ///
-    /// [`TrainError::LookOutOfMemory`] with the name of the evaluation: the device has no more memory, or more was held than the
-    /// run may hold.
-    pub fn look<T>(&self, look: &'static str, work: impl FnOnce(&W) -> T) -> Result<T, TrainError> {
+    /// [`TrainError::EvaluationOutOfMemory`] with the name of the evaluation: the device has no more memory, or the run exceeded its limit.
+    pub fn evaluate<T>(&self, evaluation: &'static str, work: impl FnOnce(&W) -> T) -> Result<T, TrainError> {
         let step = self.position.step;
         self.monitor.start();
-        let did_not_fit = |reason| TrainError::LookOutOfMemory { look, step, reason };
+        let did_not_fit = |reason| TrainError::EvaluationOutOfMemory { evaluation, step, reason };
         let result = or_out_of_memory(|| work(&self.workload)).map_err(did_not_fit)?;
         match self.excess(self.monitor.lap()) {
             None => Ok(result),

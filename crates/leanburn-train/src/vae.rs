@@ -10,7 +10,7 @@ use leanburn_nn::models::Vae3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::{AnyLearner, Learner, Losses, Moment, Perceptual, Precision, Workload};
+use crate::{AnyLearner, Learner, Losses, Perceptual, Precision, StepPosition, Workload};
 
 /// A voxel autoencoder and its optimizer.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Workload for VaeWorkload {
         vec![&mut self.vae]
     }
 
-    fn loss(&mut self, _turn: usize, volumes: &Tensor<5>, moment: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, volumes: &Tensor<5>, position: StepPosition) -> Option<Losses> {
         let (vae, x) = (self.vae.module(), self.precision.cast(volumes.clone()));
         let (reconstruction, name, latent, weight) = match vae.quantizer() {
             None => {
@@ -71,7 +71,7 @@ impl Workload for VaeWorkload {
         let mut parts = vec![("reconstruction", distance.clone()), (name, latent.clone())];
         let mut total = distance + latent * weight;
         if let Some(perceptual) = &self.perceptual {
-            let distance = perceptual.distance(reconstruction, volumes.clone(), moment);
+            let distance = perceptual.distance(reconstruction, volumes.clone(), position);
             parts.push(("perceptual", distance.clone()));
             total = total + distance * perceptual.weight;
         }

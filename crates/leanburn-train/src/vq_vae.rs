@@ -10,7 +10,7 @@ use leanburn_nn::models::VqVae3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::{AnyLearner, Learner, Losses, Moment, Precision, Workload};
+use crate::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
 
 /// A discrete autoencoder and its optimizer.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Workload for VqVaeWorkload {
         vec![&mut self.vq_vae]
     }
 
-    fn loss(&mut self, _turn: usize, volumes: &Tensor<5>, _moment: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, volumes: &Tensor<5>, _position: StepPosition) -> Option<Losses> {
         let (reconstruction, commitment) = self.vq_vae.module().forward(self.precision.cast(volumes.clone()));
         let distance = voxel_loss(reconstruction, volumes.clone(), self.difference, self.occupancy);
         let parts = vec![("reconstruction", distance.clone()), ("commitment", commitment.clone())];

@@ -7,7 +7,7 @@ use crate::AnyLearner;
 
 /// Where a micro-batch stands in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct StepPosition {
     /// The run's seed.
     pub seed: u64,
     /// Optimizer step, counted from 0.
@@ -45,5 +45,5 @@ pub trait Workload {
     fn learners(&mut self) -> Vec<&mut dyn AnyLearner>;
 
     /// The loss of the learner of this index; `None` if it does not take part in this micro-batch.
-    fn loss(&mut self, learner: usize, batch: &Self::Batch, position: Moment) -> Option<Losses>;
+    fn loss(&mut self, learner: usize, batch: &Self::Batch, position: StepPosition) -> Option<Losses>;
 }

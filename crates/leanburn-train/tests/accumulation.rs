@@ -8,7 +8,7 @@ use burn::tensor::Tensor;
 use common::{Setup, alone, phantoms};
 use leanburn_nn::losses::{kl_divergence, l1_loss};
 use leanburn_nn::models::AutoencoderKl;
-use leanburn_train::{AnyLearner, Learner, LossScale, Losses, Moment, StepReport, TrainError, Trainer, Workload};
+use leanburn_train::{AnyLearner, Learner, LossScale, Losses, StepPosition, StepReport, TrainError, Trainer, Workload};
 
 /// Reconstruction of the mean of the latent: no noise, so that micro-batches see what the large batch sees.
 struct Noiseless(Learner<AutoencoderKl>);
@@ -20,7 +20,7 @@ impl Workload for Noiseless {
         vec![&mut self.0]
     }
 
-    fn loss(&mut self, _turn: usize, batch: &Tensor<5>, _moment: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, batch: &Tensor<5>, _position: StepPosition) -> Option<Losses> {
         let (mean, sigma) = self.0.module().encode(batch.clone());
         let kl = kl_divergence(mean.clone(), sigma);
         let total = l1_loss(self.0.module().decode(mean), batch.clone()) + kl * 1e-3;
@@ -44,7 +44,8 @@ fn gradients(micro_batch: usize, scale: LossScale) -> Vec<Vec<f32>> {
     }
     let mut workload = workload(scale);
     for first in (0..4).step_by(micro_batch) {
-        let loss = workload.loss(0, &phantoms(first as u64, micro_batch), Moment { seed: 0, step: 0, micro_batch: 0 });
+        let loss =
+            workload.loss(0, &phantoms(first as u64, micro_batch), StepPosition { seed: 0, step: 0, micro_batch: 0 });
         workload.0.accumulate(loss.unwrap().total, micro_batch as f64 / 4.0);
     }
     let module = workload.0.module().clone();

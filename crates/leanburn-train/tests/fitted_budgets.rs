@@ -13,8 +13,8 @@ use leanburn_ops::ResidencyPolicy;
 use leanburn_plan::{Class, Rates};
 use leanburn_train::planning::{FitError, Fitted, Options, Planner, StepSetup, measure};
 use leanburn_train::{
-    AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, Losses, Moment,
-    Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig, Workload,
+    AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, Losses,
+    Precision, ReconstructionLoss, StepPosition, TrainError, Trainer, TrainerConfig, Workload,
 };
 
 #[global_allocator]
@@ -90,7 +90,7 @@ impl Workload for Blocks {
         vec![&mut self.learner]
     }
 
-    fn loss(&mut self, _turn: usize, batch: &Tensor<5>, _moment: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, batch: &Tensor<5>, _position: StepPosition) -> Option<Losses> {
         let mut x = batch.clone();
         for (index, block) in self.learner.module().iter().enumerate() {
             x = self.residency.run(&format!("block_{index}"), block, x, Block::forward);
@@ -163,8 +163,8 @@ fn other_bytes_are_part_of_the_budget() {
     let _alone = alone();
     let planner = Planner::cpu().with_rates(RATES);
     let alone = planner.clone().within(Bytes::gib(1)).fit(2, blocks, features).unwrap();
-    let beside = planner.with_other_bytes(Bytes::mib(100)).within(Bytes::gib(1)).fit(2, blocks, features).unwrap();
-    assert_eq!((beside.peak, &beside.setup), (alone.peak + Bytes::mib(100), &alone.setup));
+    let with_others = planner.with_other_bytes(Bytes::mib(100)).within(Bytes::gib(1)).fit(2, blocks, features).unwrap();
+    assert_eq!((with_others.peak, &with_others.setup), (alone.peak + Bytes::mib(100), &alone.setup));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The planner's peak beside the measured one, over configurations drawn at random.
+//! The planner's peak and the measured one, over configurations drawn at random.
 
 use std::env;
 
@@ -13,8 +13,8 @@ use leanburn_ops::{Residency, ResidencyPolicy};
 use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
     AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, LossScale,
-    Losses, Moment, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, TrainError, Trainer, TrainerConfig,
-    Workload, record_step,
+    Losses, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, StepPosition, TrainError, Trainer,
+    TrainerConfig, Workload, record_step,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -140,7 +140,7 @@ fn volumes(shape: [usize; 5], device: &Device) -> Tensor<5> {
 
 /// Has autodiff let go of the graphs of tensors that are gone.
 ///
-/// Each weight has a graph of its own, and autodiff looks for those that nobody needs at the end of the next backward. Those of the
+/// Each weight has a graph of its own, and autodiff searches for unused ones at the end of the next backward. Those of the
 /// case before would count as held before this one, and as let go in it.
 fn forget_graphs(device: &Device) {
     drop(Tensor::<1>::ones([1], device).require_grad().backward());
@@ -210,7 +210,7 @@ impl Workload for PlainWorkload {
         vec![&mut self.0]
     }
 
-    fn loss(&mut self, _turn: usize, batch: &Tensor<5>, _moment: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, batch: &Tensor<5>, _position: StepPosition) -> Option<Losses> {
         Some(Losses { total: self.0.module().forward(batch.clone()), parts: Vec::new() })
     }
 }

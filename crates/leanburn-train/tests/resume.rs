@@ -84,7 +84,7 @@ fn files(checkpoint: &Path) -> Vec<PathBuf> {
 }
 
 /// Tries to resume from a checkpoint with `damage` done to it, for every file in turn.
-fn each_damage_is_refused(damage: impl Fn(&Path)) {
+fn each_damage_is_rejected(damage: impl Fn(&Path)) {
     let folder = tempfile::tempdir().unwrap();
     let mut saved = setup().trainer();
     steps(&mut saved, 2);
@@ -117,7 +117,7 @@ fn each_damage_is_refused(damage: impl Fn(&Path)) {
 #[test]
 fn a_truncated_file_is_named_and_changes_nothing() {
     let _alone = alone();
-    each_damage_is_refused(|path| {
+    each_damage_is_rejected(|path| {
         fs::write(path, &fs::read(path).unwrap()[..fs::read(path).unwrap().len() / 2]).unwrap()
     });
 }
@@ -125,12 +125,12 @@ fn a_truncated_file_is_named_and_changes_nothing() {
 #[test]
 fn a_missing_file_is_named_and_changes_nothing() {
     let _alone = alone();
-    each_damage_is_refused(|path| fs::remove_file(path).unwrap());
+    each_damage_is_rejected(|path| fs::remove_file(path).unwrap());
 }
 
 /// Every learner is read before the first one changes.
 #[test]
-fn another_model_is_refused_and_changes_nothing() {
+fn another_model_is_rejected_and_changes_nothing() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let mut saved = Setup { dropout: 0.0, ..setup() }.trainer();
@@ -150,7 +150,7 @@ fn another_model_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn another_seed_or_accumulation_is_refused() {
+fn another_seed_or_accumulation_is_rejected() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup::default;

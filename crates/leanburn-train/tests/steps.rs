@@ -1,4 +1,4 @@
-//! What a step does besides gradients: clipping, warm-up, average of weights, the start of adversarial losses.
+//! Other parts of a step than gradients: clipping, warm-up, average of weights, the start of adversarial losses.
 
 mod common;
 

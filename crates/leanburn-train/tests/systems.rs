@@ -60,20 +60,20 @@ impl Setup {
     }
 }
 
-/// A system small enough to train in a test, and how to look into it.
+/// A system small enough to train in a test, and access to its state.
 trait System {
     type Batch: Tensors + Clone;
     type Workload: Workload<Batch = Self::Batch>;
 
     fn trainer(&self, setup: &Setup, device: &Device) -> Trainer<Self::Workload>;
 
-    /// A micro-batch of as many items as told, no two alike.
+    /// A micro-batch of this many items, no two alike.
     fn batch(&self, size: usize, index: u64, device: &Device) -> Self::Batch;
 
     fn state(workload: &Self::Workload) -> [Vec<Vec<u32>>; 2];
 }
 
-/// What a perceptual loss looks with.
+/// The network of a perceptual loss.
 #[derive(Clone, Copy)]
 enum Kind {
     Features,
@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// A voxel autoencoder, whose loss looks at occupied voxels and at features.
+/// A voxel autoencoder, with a loss of occupied voxels and features.
 struct Voxels {
     codebook: Option<VectorQuantizerConfig>,
     perceptual: Option<Kind>,
@@ -265,7 +265,7 @@ fn is_planned<S: System>(name: &str, system: &S, precision: Precision) {
         let planned = recording.timeline(&FlexMemory).peak();
         let device = Device::flex().autodiff();
         let run = || {
-            // Autodiff looks for graphs that nobody needs, those of the run before, at the end of the next backward.
+            // Autodiff searches for unused graphs, those of the run before, at the end of the next backward.
             drop(Tensor::<1>::ones([1], &device).require_grad().backward());
             let before = Bytes(HEAP.current_usage() as u64);
             let mut trainer = system.trainer(&setup, &device);
@@ -314,9 +314,9 @@ fn the_planned_peak_is_the_measured_one() {
     is_planned("vae", &gaussian([16, 64, 64]), Precision::F32);
     is_planned("vae, bf16", &gaussian([16, 64, 64]), Precision::Bf16);
     is_planned("vae, codebook", &Voxels { codebook: Some(codebook(4)), ..gaussian([16, 64, 64]) }, Precision::F32);
-    let looks = |kind, volume| Voxels { perceptual: Some(kind), ..gaussian(volume) };
-    is_planned("vae, features", &looks(Kind::Features, [16, 64, 64]), Precision::F32);
-    is_planned("vae, slices", &looks(Kind::Slices, [28, 32, 32]), Precision::F32);
+    let with_loss = |kind, volume| Voxels { perceptual: Some(kind), ..gaussian(volume) };
+    is_planned("vae, features", &with_loss(Kind::Features, [16, 64, 64]), Precision::F32);
+    is_planned("vae, slices", &with_loss(Kind::Slices, [28, 32, 32]), Precision::F32);
     is_planned("vqvae", &Discrete { volume: [32, 32, 24] }, Precision::F32);
     let fields = || Recurrent { time: 12, size: [64, 48] };
     is_planned("convlstm", &fields(), Precision::F32);

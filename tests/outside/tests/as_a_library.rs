@@ -65,7 +65,7 @@ impl Workload for Mine {
         vec![&mut self.0]
     }
 
-    fn loss(&mut self, _learner: usize, scans: &Tensor<5>, _: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, scans: &Tensor<5>, _: StepPosition) -> Option<Losses> {
         let forward = |layer: &Conv3d, x: Tensor<5>| silu(layer.forward(x));
         let layers = self.0.module().iter().enumerate();
         let y = layers.fold(scans.clone(), |x, (index, layer)| self.1.run(&format!("layer_{index}"), layer, x, forward));

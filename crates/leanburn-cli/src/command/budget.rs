@@ -17,7 +17,7 @@ pub struct BudgetArguments {
     /// A graphics card, such as rtx-4090: its memory is the budget. `all`, with `plan`: a table of every card.
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
-    /// Share of the budget that may be used, from 0 to 1; the guides' rule of thumb is 0.7.
+    /// Share of the budget that may be used, from 0 to 1; the rule of thumb of `leanburn calc` is 0.7.
     #[arg(long)]
     pub fraction: Option<f64>,
 }

@@ -75,12 +75,12 @@ impl Calc {
         if estimate.is_safe { Ok(()) } else { Err(CommandError::OverBudget) }
     }
 
-    /// The numbers; what is missing or wrong is a mistake, and 1.
+    /// The numbers; what is missing or wrong is an error, and 1.
     fn rule(&self, figures: Option<&Figures>, errors: &mut Vec<(String, String)>) -> Rule {
         let mut number = |name, flag: &Option<String>, figure: Option<&Figure>, default| {
             let flag = flag.as_deref().map(whole);
-            resolve(flag, figure, default).unwrap_or_else(|mistake| {
-                errors.push((format!("--{name}"), mistake));
+            resolve(flag, figure, default).unwrap_or_else(|error| {
+                errors.push((format!("--{name}"), error));
                 1
             })
         };
@@ -94,8 +94,8 @@ impl Calc {
             width: number("width", &self.width, figures.map(|figures| &figures.width), default),
             hidden_dim: number("hidden_dim", &self.hidden_dim, figures.map(|figures| &figures.hidden_dim), default),
             num_layers: number("num_layers", &self.num_layers, figures.map(|figures| &figures.num_layers), default),
-            gpu_memory: self.card().unwrap_or_else(|mistake| {
-                errors.push(("--gpu_memory".into(), mistake));
+            gpu_memory: self.card().unwrap_or_else(|error| {
+                errors.push(("--gpu_memory".into(), error));
                 1.0
             }),
         }

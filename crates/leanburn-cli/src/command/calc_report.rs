@@ -173,8 +173,8 @@ struct Left(Outcome);
 
 impl fmt::Display for Left {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.0.is_safe { "" } else { ", not enough alone" };
-        write!(out, " ({}{verdict})", Gib(self.0.total_bytes))
+        let not_enough = if self.0.is_safe { "" } else { ", not enough alone" };
+        write!(out, " ({}{not_enough})", Gib(self.0.total_bytes))
     }
 }
 

@@ -14,5 +14,5 @@ pub(super) fn run() -> Result<()> {
     print_line(format_args!("bfloat16     {:>8.1} GFLOP/s", rates.half_flops / 1e9))?;
     print_line(format_args!("memory       {:>8.1} GB/s", rates.bandwidth / 1e9))?;
     print_line(format_args!("an operation {:>8.1} microseconds", rates.overhead * 1e6))?;
-    print_line(format_args!("kept in {}", path.display()))
+    print_line(format_args!("saved in {}", path.display()))
 }

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::console::print_line;
 use crate::error::Result;
 
-/// A way to train, and what a step of it takes.
+/// A setup of the training, and the memory of its step.
 struct Row {
     name: String,
     parameters: usize,
-    /// The most that is kept for backward at any moment.
-    kept: Bytes,
+    /// The most that saved activations take at any operation.
+    saved: Bytes,
     peak: Bytes,
-    /// All that a verdict counts.
+    /// All that the fit check counts.
     need: Bytes,
 }
 
@@ -62,9 +62,9 @@ fn rows(config: &Config, source: &str, planner: &Planner) -> Result<(String, Vec
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(planner.memory_model());
         let parameters = config.parameters(source)?;
         size = space.extent(&candidate);
-        let (kept, peak) = (timeline.most(Cause::Kept), timeline.peak());
+        let (saved, peak) = (timeline.most(Cause::SavedActivations), timeline.peak());
         let need = planner.memory_model().needed(&timeline) + space.other_bytes(&candidate) + planner.other_bytes();
-        rows.push(Row { name, parameters, kept, peak, need });
+        rows.push(Row { name, parameters, saved, peak, need });
     }
     let channels = config.in_channels();
     let what = match config.source() {
@@ -76,11 +76,11 @@ fn rows(config: &Config, source: &str, planner: &Planner) -> Result<(String, Vec
 
 fn print_table(heading: &str, rows: &[Row], planner: &Planner) -> Result<()> {
     let mut table = Table::new();
-    let mut head = vec!["", "parameters", "kept for backward", "peak of a step"];
+    let mut head = vec!["", "parameters", "saved activations", "peak of a step"];
     head.extend(planner.budget().map(|_| "fits"));
     table.load_style(UTF8_FULL_CONDENSED).set_header(head);
     for row in rows {
-        let mut cells = vec![row.name.clone(), row.parameters.to_string(), row.kept.to_string(), row.peak.to_string()];
+        let mut cells = vec![row.name.clone(), row.parameters.to_string(), row.saved.to_string(), row.peak.to_string()];
         cells.extend(planner.budget().map(|bytes| if row.need <= bytes { "yes" } else { "no" }.to_string()));
         table.add_row(cells);
     }
@@ -91,6 +91,6 @@ fn print_table(heading: &str, rows: &[Row], planner: &Planner) -> Result<()> {
 }
 
 fn json_of(heading: &str, rows: &[Row]) -> Value {
-    let row = |row: &Row| json!({ "name": row.name.trim(), "parameters": row.parameters, "kept_bytes": row.kept, "peak_bytes": row.peak });
+    let row = |row: &Row| json!({ "name": row.name.trim(), "parameters": row.parameters, "saved_activation_bytes": row.saved, "peak_bytes": row.peak });
     json!({ "of": heading, "rows": rows.iter().map(row).collect::<Vec<_>>() })
 }

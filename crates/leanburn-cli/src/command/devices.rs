@@ -118,7 +118,7 @@ fn check(name: &str) -> Result<()> {
             format!("{tolerance:.0e}"),
         ]);
     }
-    print_line(format_args!("A training step on {called} ({name}) beside the CPU's\n\n{table}"))?;
+    print_line(format_args!("A training step on {called} ({name}) compared with the CPU's\n\n{table}"))?;
     match is_good {
         true => Ok(()),
         false => Err(SystemError::Device {

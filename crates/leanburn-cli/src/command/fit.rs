@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::budget::{BudgetArguments, required, warning};
 use super::load::load;
-use crate::console::{print_line, print_remark, seconds_text};
+use crate::console::{print_line, print_stderr, seconds_text};
 use crate::error::{CommandError, Result, both};
 
 /// What may be changed to make a training fit.
@@ -70,7 +70,7 @@ impl Fit {
         let plans = search.up_to(allowed)?;
         let took = began.elapsed();
         let Some(plan) = plans.within(bytes) else {
-            self.refuse(&space, &mut search, bytes, allowed)?;
+            self.reject(&space, &mut search, bytes, allowed)?;
             return Err(CommandError::OverBudget);
         };
         let fitted = space.config(&plan.candidate);
@@ -89,7 +89,7 @@ impl Fit {
                 "learning rate {before} becomes {after} by the linear scaling rule (base_batch_size)"
             ))?;
         }
-        print_remark(format_args!("searched in {:.1} s", took.as_secs_f64()));
+        print_stderr(format_args!("searched in {:.1} s", took.as_secs_f64()));
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Fit {
     }
 
     /// Says what the smallest budget is, and what would lower it.
-    fn refuse(
+    fn reject(
         &self,
         space: &ConfigSpace,
         search: &mut Plans<'_, ConfigSpace>,

@@ -7,7 +7,7 @@ use leanburn_systems::{Config, SystemError};
 
 use crate::error::Result;
 
-/// Reads a configuration of ours or, of a guide's, one of a system that is modelled; another one that is known is named.
+/// Reads a configuration of ours, or a guide's if its system can be built; the error names other known kinds.
 pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
     match GuideConfig::load(path) {
         Ok(guide) if !guide.kind.is_modelled() => Err(SystemError::Input {

@@ -1,11 +1,11 @@
-//! `leanburn measure`: what was planned beside what is.
+//! `leanburn measure`: planned and measured peaks.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, Class, MemoryModel, Moment, Phase, Timeline};
+use leanburn_plan::{Candidate, Class, MemoryModel, OperationEvent, Phase, Timeline};
 use leanburn_systems::Recompute;
 use leanburn_systems::measure::{Measured, measure};
 use leanburn_systems::planning::{ConfigSpace, planner_of};
@@ -53,8 +53,8 @@ impl Measure {
         let timeline = bench.timeline(&candidate)?;
         let measured = bench.measure(&candidate)?;
         let of = |phase: Phase| {
-            let moments = timeline.moments.iter().filter(|moment| moment.phase == phase);
-            moments.map(|moment| bench.seen(moment)).max().unwrap_or_default()
+            let events = timeline.events.iter().filter(|event| event.phase == phase);
+            events.map(|event| bench.seen(event)).max().unwrap_or_default()
         };
         let reserved = bench.memory.reserved(&timeline).zip(measured.reserved);
         let rows = [
@@ -145,16 +145,16 @@ impl Bench<'_> {
         Ok(self.space.record_with(candidate, candidate.accumulation)?.timeline(self.memory))
     }
 
-    /// What a measurement can see of a moment: the heap is counted always, a pool is looked at between operations.
-    fn seen(&self, moment: &Moment) -> Bytes {
+    /// What a measurement can see of an operation: the heap is counted always, a pool is sampled between operations.
+    fn seen(&self, event: &OperationEvent) -> Bytes {
         match self.memory.reserved(&Timeline::default()) {
-            Some(_) => moment.after,
-            None => moment.during,
+            Some(_) => event.after,
+            None => event.during,
         }
     }
 
     fn peak(&self, timeline: &Timeline) -> Bytes {
-        timeline.moments.iter().map(|moment| self.seen(moment)).max().unwrap_or_default()
+        timeline.events.iter().map(|event| self.seen(event)).max().unwrap_or_default()
     }
 
     /// Takes real steps on noise.

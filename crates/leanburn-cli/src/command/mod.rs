@@ -10,12 +10,12 @@ mod codec;
 mod compare;
 mod devices;
 mod fit;
-mod forecast;
 mod load;
 mod measure;
 mod observer;
 mod outcome;
 mod plan;
+mod plan_report;
 mod recipes;
 mod reconstruct;
 mod segment;
@@ -38,17 +38,17 @@ pub enum Command {
     Plan(plan::Plan),
     /// Find the fastest way to train within a budget, and write its configuration.
     Fit(fit::Fit),
-    /// Run steps and print the measured peak beside the planned one.
+    /// Run steps and print their planned and measured peak.
     Measure(measure::Measure),
     /// Measure this processor's rates, for the plans' times.
     Calibrate,
     /// Reconstruct a volume with a trained autoencoder.
     Reconstruct(reconstruct::Reconstruct),
-    /// Label a volume with a trained model of segmentation.
+    /// Label a volume with a trained segmentation model.
     Segment(segment::Segment),
-    /// Turn a volume into its latent.
+    /// Encode a volume into its latent.
     Encode(codec::Encode),
-    /// Turn a latent into a volume.
+    /// Decode a latent into a volume.
     Decode(codec::Decode),
     /// Estimate a network's memory by the classic rule of thumb.
     Calc(calc::Calc),

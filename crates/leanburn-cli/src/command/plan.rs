@@ -8,9 +8,9 @@ use leanburn_common::atomic;
 use leanburn_systems::planning::ConfigSpace;
 
 use super::budget::BudgetArguments;
-use super::forecast::Forecast;
 use super::load::load;
-use crate::console::{print_line, print_remark};
+use super::plan_report::PlanReport;
+use crate::console::{print_line, print_stderr};
 use crate::error::{CommandError, Result, both};
 use crate::report::perfetto_trace;
 
@@ -24,14 +24,14 @@ pub struct Plan {
     set: Vec<String>,
     #[command(flatten)]
     budget: BudgetArguments,
-    /// Print a table of a system's sizes side by side: each forecaster, or the ladder of radar autoencoders; without CONFIG
-    /// both, at the sizes of their guides.
+    /// Print a table of a system's sizes side by side: each forecaster, or each radar autoencoder; without CONFIG
+    /// both, with data of the guides' sizes.
     #[arg(long)]
     compare: bool,
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
-    /// Say in words where the memory goes and what would lower it.
+    /// Describe where the memory goes and what would lower it.
     #[arg(long)]
     explain: bool,
     /// Write a page with the timeline: one HTML file that needs no network.
@@ -64,23 +64,31 @@ impl Plan {
         let taken = planner.memory_model().taken(&timeline);
         let took = began.elapsed();
         let seconds = planner.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
-        let forecast =
-            Forecast { config: &config, source: &source, space: &space, candidate, timeline, taken, planner, seconds };
+        let report = PlanReport {
+            config: &config,
+            source: &source,
+            space: &space,
+            candidate,
+            timeline,
+            taken,
+            planner,
+            seconds,
+        };
 
         if let Some(path) = &self.page {
-            let page = forecast.page(Vec::new())?.render()?;
+            let page = report.page(Vec::new())?.render()?;
             atomic::write(path, page.as_bytes()).map_err(CommandError::writing(path))?;
         }
         if let Some(path) = &self.trace {
-            write_trace(path, &forecast)?;
+            write_trace(path, &report)?;
         }
         if self.json {
-            print_line(forecast.json())?;
+            print_line(report.json())?;
         } else {
-            forecast.print(self.explain)?;
-            print_remark(format_args!("traced in {:.0} ms", 1e3 * took.as_secs_f64()));
+            report.print(self.explain)?;
+            print_stderr(format_args!("traced in {:.0} ms", 1e3 * took.as_secs_f64()));
         }
-        match forecast.fits() {
+        match report.fits() {
             Some(false) => Err(CommandError::OverBudget),
             _ => Ok(()),
         }
@@ -88,14 +96,14 @@ impl Plan {
 }
 
 impl Plan {
-    /// Refuses what a table would leave unheard.
+    /// Rejects arguments that a table would ignore.
     fn check(&self, is_of_all_cards: bool) -> Result<()> {
         let table = match (is_of_all_cards, self.compare) {
             (true, _) => "--gpu all",
             (_, true) => "--compare",
             _ => return Ok(()),
         };
-        let unheard = [
+        let ignored = [
             ("--compare", is_of_all_cards && self.compare),
             ("--budget", is_of_all_cards && self.budget.budget.is_some()),
             ("--fraction", is_of_all_cards && self.budget.fraction.is_some()),
@@ -105,8 +113,8 @@ impl Plan {
             ("--trace", self.trace.is_some()),
             ("--set", !is_of_all_cards && self.config.is_none() && !self.set.is_empty()),
         ];
-        let unheard = unheard.into_iter().filter(|(_, is_unheard)| *is_unheard);
-        let errors: Vec<_> = unheard
+        let ignored = ignored.into_iter().filter(|(_, is_ignored)| *is_ignored);
+        let errors: Vec<_> = ignored
             .map(|(argument, _)| (argument.to_string(), format!("has no meaning for the table of {table}")))
             .collect();
         match errors.is_empty() {
@@ -125,9 +133,9 @@ impl Plan {
     }
 }
 
-fn write_trace(path: &Path, forecast: &Forecast<'_>) -> Result<()> {
-    let (timeline, rates) = (&forecast.timeline, forecast.planner.rates());
-    let durations: Vec<f64> = timeline.moments.iter().map(|moment| rates.seconds_of(moment)).collect();
+fn write_trace(path: &Path, report: &PlanReport<'_>) -> Result<()> {
+    let (timeline, rates) = (&report.timeline, report.planner.rates());
+    let durations: Vec<f64> = timeline.events.iter().map(|event| rates.seconds_of(event)).collect();
     let text = perfetto_trace(timeline, Some(&durations));
     atomic::write(path, text.as_bytes()).map_err(CommandError::writing(path))
 }

@@ -18,7 +18,7 @@ use crate::error::{CommandError, Result};
 pub(super) struct ModelArguments {
     /// Weights of the model: .safetensors, .pt or .ckpt, ours or MONAI's.
     pub weights: PathBuf,
-    /// Configuration of the model; by default the config.yaml beside the weights.
+    /// Configuration of the model; by default the config.yaml in the folder of the weights.
     #[arg(long)]
     pub config: Option<PathBuf>,
     /// Device, as `leanburn devices` names it.
@@ -36,12 +36,12 @@ pub(super) struct Loaded {
 impl ModelArguments {
     /// The model's configuration, its name for messages, and the device.
     pub fn config(&self) -> Result<(Config, String, Device)> {
-        let beside = self.weights.with_file_name("config.yaml");
-        let path = self.config.clone().unwrap_or(beside);
+        let neighbour = self.weights.with_file_name("config.yaml");
+        let path = self.config.clone().unwrap_or(neighbour);
         if self.config.is_none() && !path.is_file() {
             let error = SystemError::Input {
                 subject: self.weights.display().to_string(),
-                expected: format!("the model's configuration beside it, {}", path.display()),
+                expected: format!("the model's configuration in the same folder, {}", path.display()),
                 found: "none".into(),
                 remedy: "give the configuration with --config".into(),
             };
@@ -87,7 +87,7 @@ impl Loaded {
     }
 }
 
-/// Refuses an output that cannot be written or would replace an input, before anything is computed.
+/// Rejects an output that cannot be written or would replace an input, before anything is computed.
 pub(super) fn check_output(path: &Path, inputs: [&Path; 2]) -> Result<()> {
     Format::of(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -111,7 +111,7 @@ pub(super) fn check_output(path: &Path, inputs: [&Path; 2]) -> Result<()> {
     tempfile::tempfile_in(folder).map(drop).map_err(|error| reject(error.to_string()))
 }
 
-/// Refuses a volume of other channels than the model takes.
+/// Rejects a volume of other channels than the model takes.
 pub(super) fn check_channels(path: &Path, volume: &Volume, expected: usize) -> Result<()> {
     match volume.channels() == expected {
         true => Ok(()),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// The file system refused.
+    /// The file system rejected.
     #[error("cannot {action} {}", path.display())]
     File {
         /// What was tried, as a verb: "read", "write", "create".

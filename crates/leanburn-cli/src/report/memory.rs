@@ -7,14 +7,14 @@ use leanburn_common::Bytes;
 pub(super) const COLOURS: [&str; 8] =
     ["#4c78d0", "#e07b39", "#2f9e77", "#c94f7c", "#8a63d2", "#b8942b", "#3aa5c4", "#8c8c94"];
 
-/// One cause of memory use, such as the weights or the activations kept for the backward pass.
+/// One cause of memory use, such as the weights or the activations saved for the backward pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryRow {
     /// What takes the memory.
     pub cause: String,
     /// How much it takes at the peak.
     pub bytes: Bytes,
-    /// A remark, such as how to make it smaller; may be empty.
+    /// A warning, such as how to make it smaller; may be empty.
     pub note: String,
 }
 

@@ -1,8 +1,8 @@
 //! The memory of a step over its operations, drawn as SVG.
 
 use super::error::ReportError;
+use super::events::{CauseBytes, Stretch, cause_bytes, colour, segment_name, stretches};
 use super::memory::size_text;
-use super::moments::{CauseBytes, Stretch, cause_bytes, colour, segment_name, stretches};
 use super::timeline_labels::{BudgetLabel, PEAK_LINE, PeakLabel, SegmentLabel, segment_labels};
 use super::timeline_scale::{BOTTOM, LEFT, RIGHT, Scale, TOP, Tick};
 use askama::Template;
@@ -34,23 +34,23 @@ pub fn timeline_chart(timeline: &Timeline, budget: Option<Bytes>) -> Result<Stri
     Ok(Drawing::new(timeline, budget).render()?)
 }
 
-/// Moments that are drawn as one.
+/// Events that are drawn as one.
 struct Column {
-    moments: Range<usize>,
+    events: Range<usize>,
     /// The first of those that hold the most.
     highest: usize,
 }
 
-/// At most `limit` columns of neighbouring moments.
+/// At most `limit` columns of neighbouring events.
 fn columns(timeline: &Timeline, limit: usize) -> Vec<Column> {
-    let count = timeline.moments.len();
+    let count = timeline.events.len();
     let width = count.div_ceil(limit).max(1);
     let starts = (0..count).step_by(width);
     starts
         .map(|start| {
-            let moments = start..count.min(start + width);
-            let highest = moments.clone().rev().max_by_key(|index| timeline.moments[*index].during);
-            Column { highest: highest.unwrap_or(start), moments }
+            let events = start..count.min(start + width);
+            let highest = events.clone().rev().max_by_key(|index| timeline.events[*index].during);
+            Column { highest: highest.unwrap_or(start), events }
         })
         .collect()
 }
@@ -59,7 +59,7 @@ fn columns(timeline: &Timeline, limit: usize) -> Vec<Column> {
 #[derive(Template)]
 #[template(path = "timeline.svg")]
 struct Drawing {
-    moments: usize,
+    events: usize,
     unit: &'static str,
     ticks: Vec<Tick>,
     phases: Vec<Band>,
@@ -73,7 +73,7 @@ struct Drawing {
     height: f64,
 }
 
-/// A stretch of moments above or below the areas.
+/// A stretch of events above or below the areas.
 struct Band {
     left: f64,
     width: f64,
@@ -91,7 +91,7 @@ struct Area {
     most: String,
 }
 
-/// Where a column tells about itself: above its areas.
+/// The area of the tooltip of a column: above its areas.
 struct Hover {
     left: f64,
     width: f64,
@@ -101,26 +101,26 @@ struct Hover {
 
 impl Drawing {
     fn new(timeline: &Timeline, budget: Option<Bytes>) -> Self {
-        let count = timeline.moments.len();
+        let count = timeline.events.len();
         let budget = budget.map(|budget| budget.get());
         let (peak, bytes) = (timeline.peak().get(), cause_bytes(timeline));
         let near = budget.filter(|budget| *budget <= peak.saturating_mul(MOST_PEAKS));
         let scale = Scale::new(count, peak.max(near.unwrap_or(0)));
         let columns = columns(timeline, MOST_COLUMNS);
-        let by_segment = stretches(&timeline.moments, |moment| moment.segment);
+        let by_segment = stretches(&timeline.events, |event| event.segment);
         let names = segment_labels(timeline, &by_segment, &scale);
         let peak_label = (count > 0).then(|| PeakLabel::new(timeline, &scale));
         let label = |budget| Some(BudgetLabel::new(budget, near.is_some(), peak_label.as_ref()?, &scale));
         let longest = names.iter().map(|name| name.text.chars().count()).max().unwrap_or(0);
         Self {
-            moments: count,
+            events: count,
             unit: scale.unit_name(),
             ticks: if count > 0 { scale.ticks() } else { Vec::new() },
             phases: phases(timeline, &scale),
             segments: segments(timeline, &by_segment, &scale),
             names,
             areas: areas(&columns, &bytes, timeline.peak_index(), &scale),
-            outline: staircase(&columns, &scale, |index| timeline.moments[index].during.get()),
+            outline: staircase(&columns, &scale, |index| timeline.events[index].during.get()),
             columns: columns.iter().map(|column| Hover::new(column, timeline, &scale)).collect(),
             budget: budget.and_then(label),
             peak: peak_label,
@@ -133,7 +133,7 @@ impl Drawing {
 fn staircase(columns: &[Column], scale: &Scale, bytes: impl Fn(usize) -> u64) -> String {
     let mut path = String::new();
     for (place, column) in columns.iter().enumerate() {
-        let (left, right) = (scale.x(column.moments.start), scale.x(column.moments.end));
+        let (left, right) = (scale.x(column.events.start), scale.x(column.events.end));
         let top = scale.y(bytes(column.highest));
         let _ = match place {
             0 => write!(path, "M{left:.1} {top:.1}H{right:.1}"),
@@ -147,7 +147,7 @@ fn staircase(columns: &[Column], scale: &Scale, bytes: impl Fn(usize) -> u64) ->
 fn staircase_back(columns: &[Column], scale: &Scale, bytes: impl Fn(usize) -> u64) -> String {
     let mut path = String::new();
     for column in columns.iter().rev() {
-        let _ = write!(path, "V{:.1}H{:.1}", scale.y(bytes(column.highest)), scale.x(column.moments.start));
+        let _ = write!(path, "V{:.1}H{:.1}", scale.y(bytes(column.highest)), scale.x(column.events.start));
     }
     path + "Z"
 }
@@ -169,16 +169,16 @@ fn areas(columns: &[Column], bytes: &[CauseBytes], peak: usize, scale: &Scale) -
 impl Band {
     /// A band; none where it would be too narrow to be seen.
     fn new<K>(stretch: &Stretch<K>, scale: &Scale, class: &'static str, name: &str) -> Option<Self> {
-        let (left, right) = (scale.x(stretch.moments.start), scale.x(stretch.moments.end));
+        let (left, right) = (scale.x(stretch.events.start), scale.x(stretch.events.end));
         let fits = name.chars().count() as f64 * LETTER + 4.0 < right - left;
-        let title = format!("{name}: moments {} to {}", stretch.moments.start + 1, stretch.moments.end);
+        let title = format!("{name}: events {} to {}", stretch.events.start + 1, stretch.events.end);
         let name = if fits { name.to_string() } else { String::new() };
         (right - left >= 0.5).then_some(Self { left, width: right - left, class, name, title })
     }
 }
 
 fn phases(timeline: &Timeline, scale: &Scale) -> Vec<Band> {
-    let phases = stretches(&timeline.moments, |moment| moment.phase);
+    let phases = stretches(&timeline.events, |event| event.phase);
     let class = |phase: Phase| match phase {
         Phase::Forward => "forward",
         Phase::Backward => "backward",
@@ -195,28 +195,28 @@ fn segments(timeline: &Timeline, by_segment: &[Stretch<Option<usize>>], scale: &
 
 impl Hover {
     fn new(column: &Column, timeline: &Timeline, scale: &Scale) -> Self {
-        let moment = &timeline.moments[column.highest];
-        let segment = segment_name(timeline, moment.segment).map_or(String::new(), |name| format!(" in {name}"));
-        let (place, count, size) = (column.highest + 1, timeline.moments.len(), size_text(moment.during));
-        let left = scale.x(column.moments.start);
+        let event = &timeline.events[column.highest];
+        let segment = segment_name(timeline, event.segment).map_or(String::new(), |name| format!(" in {name}"));
+        let (place, count, size) = (column.highest + 1, timeline.events.len(), size_text(event.during));
+        let left = scale.x(column.events.start);
         Self {
             left,
-            width: scale.x(column.moments.end) - left,
-            height: scale.y(moment.during.get()) - PHASES,
-            title: format!("{size} at moment {place} of {count}: {}{segment}, {}", moment.operation, moment.phase),
+            width: scale.x(column.events.end) - left,
+            height: scale.y(event.during.get()) - PHASES,
+            title: format!("{size} at event {place} of {count}: {}{segment}, {}", event.operation, event.phase),
         }
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::moments::tests::{handmade, moment};
+    use super::super::events::tests::{event, handmade};
     use super::*;
     use proptest::prelude::*;
 
     pub fn of_heights(heights: &[u64]) -> Timeline {
-        let moment = |during: &u64| moment(Phase::Forward, None, *during, *during);
-        Timeline { moments: heights.iter().map(moment).collect(), ..Timeline::default() }
+        let event = |during: &u64| event(Phase::Forward, None, *during, *during);
+        Timeline { events: heights.iter().map(event).collect(), ..Timeline::default() }
     }
 
     proptest! {
@@ -225,10 +225,10 @@ pub(super) mod tests {
             let timeline = of_heights(&heights);
             let columns = columns(&timeline, limit);
             prop_assert!(columns.len() <= limit);
-            let moments: Vec<usize> = columns.iter().flat_map(|column| column.moments.clone()).collect();
-            prop_assert_eq!(moments, (0..heights.len()).collect::<Vec<_>>());
+            let events: Vec<usize> = columns.iter().flat_map(|column| column.events.clone()).collect();
+            prop_assert_eq!(events, (0..heights.len()).collect::<Vec<_>>());
             for column in &columns {
-                let most = heights[column.moments.clone()].iter().max();
+                let most = heights[column.events.clone()].iter().max();
                 prop_assert_eq!(Some(&heights[column.highest]), most);
             }
             prop_assert!(columns.iter().any(|column| column.highest == timeline.peak_index()));
@@ -239,8 +239,11 @@ pub(super) mod tests {
     fn areas_are_stacked_steps_up_to_the_peak() {
         let drawing = Drawing::new(&handmade(), None);
         let causes: Vec<_> = drawing.areas.iter().map(|area| area.cause).collect();
-        assert_eq!(causes, [Cause::Weights, Cause::Gradients, Cause::Kept, Cause::Passing, Cause::Workspace]);
-        // 200 bytes are the height, 300 pixels; four moments share 944 pixels.
+        assert_eq!(
+            causes,
+            [Cause::Weights, Cause::Gradients, Cause::SavedActivations, Cause::Temporaries, Cause::Workspace]
+        );
+        // 200 bytes are the height, 300 pixels; four events share 944 pixels.
         assert_eq!(
             drawing.areas[0].path,
             "M84.0 202.0H320.0V202.0H556.0V202.0H792.0V202.0H1028.0V352.0H792.0V352.0H556.0V352.0H320.0V352.0H84.0Z"
@@ -262,9 +265,9 @@ pub(super) mod tests {
         assert_eq!(peak.text, "peak 190 B: operation_190 in decoder, backward");
         let svg = drawing.render().unwrap();
         assert!(svg.contains("peak 190 B: operation_190 in decoder, backward</text>"));
-        assert!(svg.contains("<title>kept for backward: 60 B at the peak, at most 60 B</title>"));
-        assert!(svg.contains("<title>160 B at moment 2 of 4: operation_160 in decoder, forward</title>"));
-        assert!(svg.contains("<title>encoder: moments 1 to 1</title>") && svg.contains(">backward</text>"));
+        assert!(svg.contains("<title>saved activations: 60 B at the peak, at most 60 B</title>"));
+        assert!(svg.contains("<title>160 B at event 2 of 4: operation_160 in decoder, forward</title>"));
+        assert!(svg.contains("<title>encoder: events 1 to 1</title>") && svg.contains(">backward</text>"));
     }
 
     #[test]
@@ -302,7 +305,7 @@ pub(super) mod tests {
     fn hostile_names_are_escaped_and_nothing_says_so() {
         let mut timeline = handmade();
         timeline.segments[1] = "<b>&".to_string();
-        timeline.moments[2].operation = "<script>".to_string();
+        timeline.events[2].operation = "<script>".to_string();
         let svg = timeline_chart(&timeline, None).unwrap();
         assert!(
             !svg.contains("<script>") && !svg.contains("<b>&") && svg.contains("&#60;script&#62; in &#60;b&#62;&#38;")

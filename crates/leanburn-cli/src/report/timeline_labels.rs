@@ -1,7 +1,7 @@
 //! What is written into the chart of a step: the peak, the budget, names of segments.
 
+use super::events::{Stretch, segment_name};
 use super::memory::size_text;
-use super::moments::{Stretch, segment_name};
 use super::timeline_scale::{LEFT, RIGHT, Scale, TOP};
 use leanburn_common::Bytes;
 use leanburn_plan::Timeline;
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 /// Longer names of segments and operations lose their middle.
 const LONGEST_NAME: usize = 28;
-/// What a slanted name takes along the axis.
+/// What a rotated name takes along the axis.
 const NAME_DISTANCE: f64 = 17.0;
 /// Where the peak is named, above the areas.
 pub(super) const PEAK_LINE: f64 = TOP - 12.0;
@@ -50,10 +50,10 @@ pub(super) fn segment_labels(
 ) -> Vec<SegmentLabel> {
     let peak = timeline.peak_index();
     let mut wanted: Vec<_> = by_segment.iter().collect();
-    wanted.sort_by_key(|stretch| (!stretch.moments.contains(&peak), Reverse(stretch.moments.len())));
+    wanted.sort_by_key(|stretch| (!stretch.events.contains(&peak), Reverse(stretch.events.len())));
     let mut names: Vec<SegmentLabel> = Vec::new();
     for stretch in wanted {
-        let at = (scale.x(stretch.moments.start) + scale.x(stretch.moments.end)) / 2.0;
+        let at = (scale.x(stretch.events.start) + scale.x(stretch.events.end)) / 2.0;
         if let Some(name) = segment_name(timeline, stretch.key)
             && names.iter().all(|other| (other.at - at).abs() >= NAME_DISTANCE)
         {
@@ -76,16 +76,16 @@ fn shortened(name: &str) -> String {
 impl PeakLabel {
     pub fn new(timeline: &Timeline, scale: &Scale) -> Self {
         let index = timeline.peak_index();
-        let moment = &timeline.moments[index];
+        let event = &timeline.events[index];
         let x = peak_x(timeline, scale);
-        let segment = segment_name(timeline, moment.segment).map(shortened);
+        let segment = segment_name(timeline, event.segment).map(shortened);
         let segment = segment.map_or(String::new(), |segment| format!(" in {segment}"));
-        let size = size_text(moment.during);
+        let size = size_text(event.during);
         Self {
             x,
-            y: scale.y(moment.during.get()),
+            y: scale.y(event.during.get()),
             anchor: if is_left(x) { "start" } else { "end" },
-            text: format!("peak {size}: {}{segment}, {}", shortened(&moment.operation), moment.phase),
+            text: format!("peak {size}: {}{segment}, {}", shortened(&event.operation), event.phase),
         }
     }
 }
@@ -111,7 +111,7 @@ fn width(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
-/// The middle of the moment at the peak.
+/// The middle of the event at the peak.
 fn peak_x(timeline: &Timeline, scale: &Scale) -> f64 {
     let index = timeline.peak_index();
     (scale.x(index) + scale.x(index + 1)) / 2.0
@@ -123,7 +123,7 @@ fn is_left(x: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::moments::stretches;
+    use super::super::events::stretches;
     use super::super::timeline_chart::tests::of_heights;
     use super::*;
 
@@ -131,11 +131,11 @@ mod tests {
     fn names_do_not_stand_on_each_other_and_the_peak_has_one() {
         let mut timeline = of_heights(&vec![1; 900]);
         timeline.segments = (0..300).map(|segment| format!("decoder.level_{segment}.residual_block_0")).collect();
-        for (index, moment) in timeline.moments.iter_mut().enumerate() {
-            moment.segment = Some(index / 3);
+        for (index, event) in timeline.events.iter_mut().enumerate() {
+            event.segment = Some(index / 3);
         }
-        timeline.moments[500].during = Bytes(2);
-        let by_segment = stretches(&timeline.moments, |moment| moment.segment);
+        timeline.events[500].during = Bytes(2);
+        let by_segment = stretches(&timeline.events, |event| event.segment);
         let scale = Scale::new(900, 2);
         let labels = segment_labels(&timeline, &by_segment, &scale);
         let mut places: Vec<f64> = labels.iter().map(|label| label.at).collect();
@@ -169,8 +169,8 @@ mod tests {
         let line = |segment: &str, peak: usize, near: bool| {
             let mut timeline = of_heights(&[1; 40]);
             timeline.segments = vec![segment.to_string()];
-            (timeline.moments[peak].during, timeline.moments[peak].segment) = (Bytes(2), Some(0));
-            timeline.moments[peak].operation = "conv3d_weight_gradient".to_string();
+            (timeline.events[peak].during, timeline.events[peak].segment) = (Bytes(2), Some(0));
+            timeline.events[peak].operation = "conv3d_weight_gradient".to_string();
             let scale = Scale::new(40, 2);
             BudgetLabel::new(if near { 2 } else { 9 }, near, &PeakLabel::new(&timeline, &scale), &scale).text_y
         };

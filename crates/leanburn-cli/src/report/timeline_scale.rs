@@ -12,18 +12,18 @@ pub(super) const TOP: f64 = 52.0;
 /// The bottom of the areas.
 pub(super) const BOTTOM: f64 = 352.0;
 
-/// Where moments and bytes lie in the drawing.
+/// Where events and bytes lie in the drawing.
 pub(super) struct Scale {
-    moments: usize,
+    events: usize,
     axis: Axis,
     unit: u64,
 }
 
 impl Scale {
-    /// A scale for so many moments, of which the highest holds so many bytes.
-    pub fn new(moments: usize, highest: u64) -> Self {
+    /// A scale for so many events, of which the highest holds so many bytes.
+    pub fn new(events: usize, highest: u64) -> Self {
         let unit = [GIB, MIB, KIB].into_iter().find(|unit| highest >= *unit).unwrap_or(1);
-        Self { moments, axis: Axis::linear(0.0, highest as f64 / unit as f64), unit }
+        Self { events, axis: Axis::linear(0.0, highest as f64 / unit as f64), unit }
     }
 
     /// The unit of the axis.
@@ -36,9 +36,9 @@ impl Scale {
         }
     }
 
-    /// Where a moment begins.
-    pub fn x(&self, moment: usize) -> f64 {
-        LEFT + moment as f64 / self.moments.max(1) as f64 * (RIGHT - LEFT)
+    /// Where an event begins.
+    pub fn x(&self, event: usize) -> f64 {
+        LEFT + event as f64 / self.events.max(1) as f64 * (RIGHT - LEFT)
     }
 
     /// Where the top of so many bytes lies.

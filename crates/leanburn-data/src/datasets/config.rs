@@ -194,7 +194,14 @@ impl DataConfig {
         };
         validation.extend_below("labels", labels.validate());
         let help = "drop `labels`, or train on `paths` or `phantom`";
-        validation.check_together(self.radar.is_none(), &["radar"], "labels", "no `radar` beside it", "`radar`", help);
+        validation.check_together(
+            self.radar.is_none(),
+            &["radar"],
+            "labels",
+            "no `radar` in the same section",
+            "`radar`",
+            help,
+        );
         let wanted = !self.paths.is_empty();
         let (expected, found) = match wanted {
             true => ("`label_maps` or `class_maps` for the volumes of `paths`", "neither"),

@@ -1,4 +1,4 @@
-//! Files of arrays, whatever their format: `.npy`, `.npz` and `.safetensors`.
+//! Files of arrays, regardless of their format: `.npy`, `.npz` and `.safetensors`.
 
 use crate::error::DataError;
 use crate::formats::array::Array;

@@ -5,7 +5,7 @@ use crate::formats::archive::Archive;
 use crate::formats::array::Array;
 use crate::volumes::{count, zeros};
 
-/// Whole numbers `[voxels, 3]`: depth, height, width, or whatever the three axes are.
+/// Whole numbers `[voxels, 3]`: depth, height, width, or any other three axes.
 pub(crate) const COORDINATES: &str = "coordinates";
 /// `[voxels, channels]`: the values at these coordinates; all other voxels are 0.
 const FEATURES: &str = "features";
@@ -20,7 +20,7 @@ const SAVE_AGAIN: &str =
 /// The dense values, last axis fastest, and their shape `[channels, depth, height, width]`.
 ///
 /// The order of the voxels has no meaning. A voxel that is named twice is an error, since nothing
-/// tells which of its features count.
+/// says which of its features count.
 pub(crate) fn read(archive: &mut Archive) -> Result<(Vec<f32>, [usize; 4]), DataError> {
     let extent = extent(&archive.array(SHAPE, |value| value)?)?;
     let coordinates = archive.array(COORDINATES, |value| value)?;
@@ -154,11 +154,11 @@ mod tests {
             ((coordinates, features, (&[3], &[2.5, 3.0, 4.0])), "three whole numbers"),
             ((coordinates, features, (&[3], &[1024.0, 1024.0, 1024.0])), "at most 268435456 values"),
         ];
-        for (parts, told) in cases {
+        for (parts, expected) in cases {
             for error in parse(parts).map(Result::unwrap_err) {
                 assert!(error.is_malformed(), "{error}");
                 let message = error.to_string();
-                assert!(message.contains(told) && message.contains("scene."), "{told}: {message}");
+                assert!(message.contains(expected) && message.contains("scene."), "{expected}: {message}");
             }
         }
         for error in parse((coordinates, features, (&[3], &[1e8, 1e8, 1e8]))).map(Result::unwrap_err) {

@@ -39,7 +39,7 @@ pub struct ChamferDistance {
 }
 
 impl ChamferDistance {
-    /// The mean of both ways.
+    /// The mean of both directions.
     pub fn mean(&self) -> f64 {
         (self.prediction_to_truth + self.truth_to_prediction) / 2.0
     }

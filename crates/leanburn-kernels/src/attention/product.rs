@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a.values.len()")]
-    fn scalars_that_are_too_few_are_refused() {
+    fn scalars_that_are_too_few_are_rejected() {
         struct TooFew;
         impl WithSimd for TooFew {
             type Output = ();

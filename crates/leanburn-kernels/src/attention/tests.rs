@@ -146,7 +146,7 @@ fn a_single_key_takes_all() {
         for (place, found) in output.iter().enumerate() {
             assert!((found - f64::from(operands[2][place / 5])).abs() < 1e-6, "{arch:?}");
         }
-        // The probability is one whatever the score.
+        // The probability is one regardless of the score.
         assert!(query_gradient.iter().chain(&key_gradient).all(|value| value.abs() < 1e-6), "{arch:?}");
     }
 }
@@ -251,7 +251,7 @@ fn blocks_do_not_change_a_bit_and_take_less() {
 
 #[test]
 #[should_panic(expected = "keys of")]
-fn a_key_of_another_length_is_refused() {
+fn a_key_of_another_length_is_rejected() {
     let shape = shape([1, 1, 2], [3, 4]);
     forward(&shape, &[0.0; 6], &[0.0; 8], &[0.0; 7], &mut [0.0; 6]);
 }

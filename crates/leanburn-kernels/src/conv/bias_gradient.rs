@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "7 values for 2 items of 3 channels")]
-    fn a_length_that_does_not_divide_is_refused() {
+    fn a_length_that_does_not_divide_is_rejected() {
         bias_gradient(2, 3, &[0.0; 7], &mut [0.0; 3]);
     }
 }

@@ -23,7 +23,7 @@ use crate::{Element, simd};
 ///
 /// # Numerics
 ///
-/// float32 whatever the element; each sum in the same order whatever the number of threads.
+/// float32 regardless of the element; each sum in the same order regardless of the number of threads.
 ///
 /// # Panics
 ///
@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the weight is not of the length that the shape says")]
-    fn a_short_weight_is_refused() {
+    fn a_short_weight_is_rejected() {
         let shape = cube([1, 1], 2, 1, 1, 0);
         forward::<f32>(&shape, Input::plain(&[0.0; 8]), &[], Output::plain(&mut [0.0; 8]));
     }
 
     #[test]
     #[should_panic(expected = "the residual is not as long as the output")]
-    fn a_short_residual_is_refused() {
+    fn a_short_residual_is_rejected() {
         let shape = cube([1, 1], 2, 1, 1, 0);
         let output = Output { values: &mut [0.0; 8], bias: None, residual: Residual::Of(&[0.0; 7]) };
         forward::<f32>(&shape, Input::plain(&[0.0; 8]), &[1.0], output);

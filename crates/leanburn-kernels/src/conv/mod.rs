@@ -28,7 +28,7 @@ pub(crate) use data_gradient::data_gradient_on;
 pub use forward::forward;
 pub(crate) use forward::forward_on;
 pub use geometry::{ConvShape, Input, Output, Prologue, Residual};
-pub use uninitialised::{data_gradient_fresh, forward_fresh};
+pub use uninitialised::{data_gradient_allocating, forward_allocating};
 pub use weight_gradient::weight_gradient;
 pub(crate) use weight_gradient::{Lanes, weight_gradient_on};
 pub use workspace::{data_gradient_workspace, forward_workspace, weight_gradient_workspace};

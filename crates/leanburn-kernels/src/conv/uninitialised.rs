@@ -8,7 +8,7 @@ use crate::{Element, buffer::filled};
 /// [`forward`] into a new vector, plus `residual` if there is one.
 ///
 /// Shapes, memory, numerics and panics as [`forward`].
-pub fn forward_fresh<E: Element>(
+pub fn forward_allocating<E: Element>(
     shape: &ConvShape,
     input: Input<E>,
     weight: &[f32],
@@ -23,7 +23,7 @@ pub fn forward_fresh<E: Element>(
 /// [`data_gradient`] into a new vector.
 ///
 /// Shapes, memory, numerics and panics as [`data_gradient`].
-pub fn data_gradient_fresh<E: Element>(
+pub fn data_gradient_allocating<E: Element>(
     shape: &ConvShape,
     gradient: Input<E>,
     weight: &[f32],

@@ -8,7 +8,7 @@
 //! convolution applies while it reads ([`Prologue`](crate::conv::Prologue)) or [`apply`] writes out;
 //! [`group_norm_act_backward`] needs the input and the statistics alone.
 //!
-//! Volumes are cut into chunks of a fixed number of elements, whatever the rows; a chunk is a task. Sums are float32
+//! Volumes are cut into chunks of a fixed number of elements, regardless of the rows; a chunk is a task. Sums are float32
 //! within a block that fits the first cache, float64 beyond it, and added in the order of the volume.
 
 mod backward;

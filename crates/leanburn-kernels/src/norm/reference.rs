@@ -235,7 +235,7 @@ pub(super) fn on_any_number_of_threads<T: PartialEq + std::fmt::Debug + Send>(co
 }
 
 #[test]
-fn the_twin_differentiates_itself() {
+fn the_reference_differentiates_itself() {
     let shape = NormShape { batch_size: 2, channels: 4, positions: 3, groups: 2 };
     for activation in ACTIVATIONS {
         let case = Case::<f32>::new(shape, [0.2, 1.0], activation, 5);

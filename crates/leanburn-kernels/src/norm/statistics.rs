@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::Activation;
 
-    /// Compares with the reference implementation: the mean is rounded once, the deviation holds whatever the mean.
+    /// Compares with the reference implementation: the mean is rounded once, the deviation holds regardless of the mean.
     fn check<E: Element>(case: &Case<E>) {
         let [mean, reciprocal] = case.statistics();
         for arch in simd::available() {

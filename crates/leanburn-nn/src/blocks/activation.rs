@@ -19,7 +19,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Applies the function to `[batch_size, channels, depth, height, width]`, in float32 whatever the dtype.
+    /// Applies the function to `[batch_size, channels, depth, height, width]`, in float32 regardless of the dtype.
     ///
     /// # Memory
     ///

@@ -76,7 +76,7 @@ impl AttentionBlockConfig {
 ///
 /// # Numerics
 ///
-/// Norm and softmax in float32 whatever the dtype.
+/// Norm and softmax in float32 regardless of the dtype.
 #[derive(Module, Debug)]
 pub struct AttentionBlock {
     norm: GroupNorm,

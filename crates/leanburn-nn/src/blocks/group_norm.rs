@@ -59,7 +59,7 @@ impl GroupNormConfig {
 ///
 /// # Numerics
 ///
-/// Statistics and arithmetic in float32 whatever the dtype of the input.
+/// Statistics and arithmetic in float32 regardless of the dtype of the input.
 #[derive(Module, Debug)]
 pub struct GroupNorm {
     weight: Param<Tensor<1>>,

@@ -12,7 +12,7 @@ use crate::validation::Rules;
 
 /// What an LSTM remembers between steps, both `[batch_size, hidden_channels, depth, height, width]`.
 ///
-/// The cell is float32 whatever the dtype of the hidden state, as it sums over all steps.
+/// The cell is float32 regardless of the dtype of the hidden state, as it sums over all steps.
 #[derive(Clone, Debug)]
 pub struct LstmState {
     /// What the LSTM gives out.

@@ -88,7 +88,7 @@ impl NormActConfig {
     }
 }
 
-/// `activation(dropout(norm(x)))`, alone or on the way into a convolution. MONAI's `ADN` in the order `NDA`.
+/// `activation(dropout(norm(x)))`, alone or fused with the convolution after it. MONAI's `ADN` in the order `NDA`.
 ///
 /// # Memory
 ///

@@ -83,7 +83,7 @@ impl VectorQuantizerConfig {
 ///
 /// # Numerics
 ///
-/// In float32 whatever the dtype of the latent.
+/// In float32 regardless of the dtype of the latent.
 #[derive(Module, Debug)]
 pub struct VectorQuantizer {
     embedding: RunningState<Tensor<2>>,

@@ -79,7 +79,7 @@ fn fixed(shape: [usize; 5], seed: u64, index: u64, device: &Device) -> Param<Ten
     Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), device))
 }
 
-/// How different two volumes look to a fixed network of random weights, and how different their edges are.
+/// The difference of two volumes in the features of a fixed network of random weights, and of their edges.
 ///
 /// The mean absolute difference of the features of each scale, averaged over scales; plus `gradient_weight` times the mean
 /// absolute difference of the sizes of the steps between neighbouring voxels. Random features compare textures as trained

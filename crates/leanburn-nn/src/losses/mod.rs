@@ -1,4 +1,4 @@
-//! Losses, all computed in float32 whatever the dtype of what they compare, each one number of shape `[1]`.
+//! Losses, all computed in float32 regardless of the dtype of what they compare, each one number of shape `[1]`.
 //!
 //! The perceptual ones, [`Lpips`] on slices and [`FeatureLoss3d`] on volumes, hold networks and run as recomputed segments.
 

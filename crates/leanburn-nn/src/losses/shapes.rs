@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-/// Panics unless both tensors have the same shape: a loss that broadcasts hides a mistake.
+/// Panics unless both tensors have the same shape: a loss that broadcasts hides an error.
 pub(super) fn assert_same_shape<const D: usize>(prediction: &Tensor<D>, target: &Tensor<D>) {
     let (prediction, target) = (prediction.dims(), target.dims());
     assert!(prediction == target, "a loss compares tensors of one shape, found {prediction:?} and {target:?}");

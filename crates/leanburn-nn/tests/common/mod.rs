@@ -20,7 +20,7 @@ use leanburn_nn::models::{
 };
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
-use leanburn_ops::recording::Note;
+use leanburn_ops::recording::Marker;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -274,7 +274,7 @@ pub fn codebook_moved(device: &Device, policy: ResidencyPolicy) -> (Values, Valu
 pub fn adversarial_scores(device: &Device) -> Vec<(String, f32, f32)> {
     let text = std::fs::read_to_string(fixture_path("adversarial_loss.json")).unwrap();
     let reference: Value = serde_json::from_str(&text).unwrap();
-    let logits: Vec<Vec<f32>> = serde_json::from_value(reference["judgements"].clone()).unwrap();
+    let logits: Vec<Vec<f32>> = serde_json::from_value(reference["logits"].clone()).unwrap();
     let tensor = |values: &Vec<f32>| Tensor::<1>::from_floats(values.as_slice(), device).reshape([1, 1, 1, 1, -1]);
     let logits: Vec<Tensor<5>> = logits.iter().map(tensor).collect();
     let scores: BTreeMap<String, f32> = serde_json::from_value(reference["scores"].clone()).unwrap();
@@ -382,7 +382,7 @@ pub fn worst(found: &Values, expected: &Values) -> (f64, String) {
 /// The convolutions that run forward in a recording for the CPU.
 pub fn convolutions(operations: &[OperationIr]) -> usize {
     let is_convolution = |operation: &&OperationIr| match operation {
-        OperationIr::Custom(operation) => matches!(Note::of(operation), Some(Note::Kernel { name: "conv3d", .. })),
+        OperationIr::Custom(operation) => matches!(Marker::of(operation), Some(Marker::Kernel { name: "conv3d", .. })),
         _ => false,
     };
     operations.iter().filter(is_convolution).count()

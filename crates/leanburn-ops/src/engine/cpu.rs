@@ -78,7 +78,7 @@ impl CpuTensor {
         &mut self.0.storage_mut::<E>()[start..start + length]
     }
 
-    /// Whether nobody else holds the values.
+    /// Whether nothing else holds the values.
     pub(crate) fn is_unique(&self) -> bool {
         self.0.is_unique()
     }

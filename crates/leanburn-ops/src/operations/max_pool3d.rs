@@ -42,7 +42,7 @@ impl MaxPool3d {
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with whoever made it; PyTorch saves 8 bytes for each output on top. Of equal
+/// Saved for backward: the input, shared with its producer; PyTorch saves 8 bytes for each output on top. Of equal
 /// values the first in memory gets the gradient.
 ///
 /// # Panics

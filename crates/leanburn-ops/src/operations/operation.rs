@@ -1,6 +1,6 @@
 //! An operation with a backward of its own, on top of Burn's autodiff.
 //!
-//! An operation computes on plain tensors, whatever the device. [`apply`] takes autodiff off its inputs, runs it, and
+//! An operation computes on plain tensors, regardless of the device. [`apply`] takes autodiff off its inputs, runs it, and
 //! registers the one step that calls it again in backward.
 
 use std::fmt;
@@ -91,7 +91,7 @@ where
     let mut tracked = [false; N];
     for (index, input) in inputs.into_iter().enumerate() {
         let Some(input) = input.0 else { continue };
-        // A copy of the handle is dropped before the operation runs: a buffer that nobody else holds may be reused.
+        // A copy of the handle is dropped before the operation runs: a buffer that nothing else holds may be reused.
         let tensor = lower::<B, C>(&input).unwrap_or_else(|| <AutodiffTensor<B>>::new(lower_plain::<B>(input)));
         tracked[index] = tensor.is_tracked();
         let (primitive, guard) = tensor.into_parts();

@@ -10,8 +10,7 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, DispatchTensor};
 
-use super::segment::has_autodiff;
-use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
+use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, raise};
 
 /// The second run: from the segment's tensors (inputs, then parameters) to its outputs.
 pub(super) type Replay = Box<dyn FnOnce(Vec<DispatchTensor>) -> Vec<DispatchTensor> + Send>;

@@ -21,7 +21,7 @@ use crate::recording::{in_first_run, is_recording};
 ///
 /// # Memory
 ///
-/// Saved for backward: the inputs (shared with whoever made them). During this segment's backward also all that plain
+/// Saved for backward: the inputs (shared with their producers). During this segment's backward also all that plain
 /// autodiff would have saved of it. The outputs are held only if the next operation saves them.
 ///
 /// One more forward of the segment is the price; a segment inside `n` recomputed others runs `n + 1` more times.

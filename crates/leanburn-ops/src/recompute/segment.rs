@@ -16,22 +16,17 @@
 use std::sync::{Arc, Mutex};
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{Backend, DispatchAutodiffContext, DispatchTensor, TensorMetadata};
+use burn::backend::{Backend, DispatchTensor, TensorMetadata};
 use burn::tensor::{FloatDType, Tensor};
 
 use super::meeting::{Meeting, Place, Replay, Saved};
 use super::step::step;
 use super::steps::{Gate, Hub, Output};
-use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
+use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, raise};
 
 /// Whether gradients flow through the tensor. Burn asks this of float tensors alone, and panics for integers.
 pub(super) fn is_tracked(tensor: &DispatchTensor) -> bool {
     has_autodiff(tensor) && Tensor::<1>::from_dispatch(tensor.clone()).is_tracked() // whatever its rank is
-}
-
-/// Whether it is a float tensor under autodiff.
-pub(super) fn has_autodiff(tensor: &DispatchTensor) -> bool {
-    tensor.autodiff != DispatchAutodiffContext::Disabled && tensor.dtype().is_float()
 }
 
 /// Runs the segment without a graph and registers its steps; gives its outputs.

@@ -25,7 +25,7 @@ impl Call {
         Self { recorder, name, inputs: Vec::new(), outputs: Vec::new(), over: None, flops: 0, workspace: 0 }
     }
 
-    /// An input that somebody holds on to.
+    /// An input that stays alive.
     pub(crate) fn reads<const D: usize>(self, tensor: &Tensor<D>) -> Self {
         self.takes(tensor.clone())
     }
@@ -36,7 +36,7 @@ impl Call {
         self
     }
 
-    /// An input that is given up; the first output is written over it where nobody else holds it.
+    /// An input that is given up; the first output is written over it if nothing else holds it.
     pub(crate) fn writes_over<const D: usize>(mut self, tensor: Tensor<D>) -> Self {
         self.over = Some(self.inputs.len());
         self.takes(tensor)

@@ -3,25 +3,25 @@
 //! `Device::capture()` writes down the operations that reach it. Inside [`as_on_cpu`] the operations of this crate reach it
 //! as the kernel calls that the CPU would run; outside, as the kernel calls and Burn's operations that a GPU would.
 //! Everything that is not one of Burn's operations is an `OperationIr::Custom`: a kernel call, or a *marker*, an operation
-//! without outputs that says where something begins or ends. [`Note::of`] reads both.
+//! without outputs that says where something begins or ends. [`Marker::of`] reads both.
 
 mod call;
-mod note;
+mod marker;
 mod operation;
 mod pass;
-mod purpose;
 mod recorder;
 mod repeat;
+mod role;
 mod segment;
 mod step;
 mod target;
 mod workarounds;
 
-pub use note::Note;
+pub use marker::Marker;
 pub use pass::{Pass, in_pass};
-pub use purpose::{Purpose, serves, tensors_serve};
 pub use recorder::is_recording;
-pub use step::step_begins;
+pub use role::{TensorRole, tag_module, tag_tensors};
+pub use step::mark_step;
 pub use target::as_on_cpu;
 pub use workarounds::{require_grad, valid, value_or, without_autodiff};
 

@@ -7,7 +7,7 @@ use super::recorder::Recorder;
 pub(super) const STEP: &str = "leanburn:step";
 
 /// Marks that a training step begins; does nothing on a device that computes.
-pub fn step_begins(device: &Device) {
+pub fn mark_step(device: &Device) {
     if let Some(recorder) = Recorder::of(device) {
         recorder.mark(STEP, Vec::new());
     }

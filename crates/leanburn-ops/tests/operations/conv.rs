@@ -27,7 +27,7 @@ enum Residual {
     Input,
     /// Another input.
     Given,
-    /// The result of another operation, which nobody else holds.
+    /// The result of another operation, which nothing else holds.
     Made,
 }
 

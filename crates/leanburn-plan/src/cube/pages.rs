@@ -21,7 +21,7 @@ const SLACK: u64 = MIB;
 /// empty.
 pub(super) fn reserved(timeline: &Timeline, alignment: u64) -> u64 {
     let sizes = timeline.blocks.iter().map(|block| block.bytes.get());
-    let sizes = sizes.chain(timeline.moments.iter().map(|moment| moment.workspace.get()));
+    let sizes = sizes.chain(timeline.events.iter().map(|event| event.workspace.get()));
     let largest = sizes.max().unwrap_or(0);
     let page = match largest.next_multiple_of(alignment) <= SMALLEST_PAGE {
         true => SMALLEST_PAGE,
@@ -30,7 +30,7 @@ pub(super) fn reserved(timeline: &Timeline, alignment: u64) -> u64 {
     let mut pools = [Pool::new(SMALL_PAGE), Pool::new(page)];
     let pool_of = |bytes: u64| usize::from(bytes > SMALL);
 
-    let mut born: Vec<Vec<usize>> = vec![Vec::new(); timeline.moments.len()];
+    let mut born: Vec<Vec<usize>> = vec![Vec::new(); timeline.events.len()];
     let mut gone = born.clone();
     for (index, block) in timeline.blocks.iter().enumerate().filter(|(_, block)| block.bytes.get() > 0) {
         if block.born < born.len() {
@@ -39,12 +39,12 @@ pub(super) fn reserved(timeline: &Timeline, alignment: u64) -> u64 {
         }
     }
     let mut places = vec![None; timeline.blocks.len()];
-    for (moment, (born, gone)) in timeline.moments.iter().zip(born.into_iter().zip(gone)) {
+    for (event, (born, gone)) in timeline.events.iter().zip(born.into_iter().zip(gone)) {
         for index in born {
             let bytes = timeline.blocks[index].bytes.get().next_multiple_of(alignment);
             places[index] = Some((pool_of(bytes), pools[pool_of(bytes)].take(bytes)));
         }
-        let workspace = moment.workspace.get();
+        let workspace = event.workspace.get();
         if workspace > 0 {
             let pool = &mut pools[pool_of(workspace)];
             let place = pool.take(workspace.next_multiple_of(alignment));
@@ -102,10 +102,10 @@ mod tests {
     use leanburn_common::Bytes;
 
     use super::*;
-    use crate::{Block, Cause, Moment, Phase};
+    use crate::{Block, Cause, OperationEvent, Phase};
 
-    fn timeline(moments: usize, blocks: &[(u64, usize, usize)]) -> Timeline {
-        let moment = Moment {
+    fn timeline(events: usize, blocks: &[(u64, usize, usize)]) -> Timeline {
+        let event = OperationEvent {
             operation: "add".into(),
             phase: Phase::Forward,
             segment: None,
@@ -115,12 +115,12 @@ mod tests {
             during: Bytes(0),
             after: Bytes(0),
             workspace: Bytes(0),
-            books: Bytes(0),
+            graph_metadata: Bytes(0),
             repeats: 1.0,
         };
         let block =
-            |&(bytes, born, last)| Block { bytes: Bytes(bytes), cause: Cause::Passing, segment: None, born, last };
-        Timeline { moments: vec![moment; moments], blocks: blocks.iter().map(block).collect(), ..Timeline::default() }
+            |&(bytes, born, last)| Block { bytes: Bytes(bytes), cause: Cause::Temporaries, segment: None, born, last };
+        Timeline { events: vec![event; events], blocks: blocks.iter().map(block).collect(), ..Timeline::default() }
     }
 
     #[test]

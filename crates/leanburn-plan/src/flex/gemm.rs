@@ -37,7 +37,7 @@ impl Gemm {
         let is_small = rows <= 64 && columns <= 64;
         let chunk = if is_small { inner.min(INNER[0]) } else { inner.div_ceil(inner.div_ceil(INNER[1])) };
         let packs_left = columns > tile_rows * if self.is_left_row_major { 128 } else { 2 };
-        let packs_left = packs_left || self.dtype == DType::F16; // widened on the way
+        let packs_left = packs_left || self.dtype == DType::F16; // widened while packing
         let packs_right = columns <= 16 * tile_rows && (!columns.is_multiple_of(lanes) || !self.is_right_row_major);
         let most_rows = (THIRD_LEVEL / (width * chunk) / TILE[1] * TILE[1]).max(TILE[1]);
         let parts = rows.div_ceil(most_rows);

@@ -6,7 +6,7 @@ use super::inputs::{Inputs, in_memory_of, new_output};
 use super::view;
 use crate::memory_model::Effect;
 
-/// Values written into the first input, or into a copy of it where somebody else holds it; `copies` are those of the other
+/// Values written into the first input, or into a copy of it if something else holds it; `copies` are those of the other
 /// inputs, `more` what is needed on top where the first input is copied.
 pub(super) fn assign(inputs: &Inputs<'_>, copies: u64, more: u64) -> Effect {
     match inputs.writable(0) {

@@ -80,7 +80,7 @@ impl<'a> Inputs<'a> {
         if self.dtype(input) == DType::I64 { 0 } else { 8 * self.elements(input) }
     }
 
-    /// Whether a result may be written over the input: nobody else holds it, another of the inputs included, and its
+    /// Whether a result may be written over the input: nothing else holds it, another of the inputs included, and its
     /// values lie in order.
     pub(super) fn writable(&self, input: usize) -> bool {
         let Operand { tensor, is_contiguous, is_unique } = self.0[input];

@@ -115,7 +115,7 @@ impl DiscriminatorSection {
             let error = error.into_validation_error(KEY);
             SystemError::Input {
                 subject: name.to_string(),
-                expected: format!("{}, for {KEY} to judge", error.expected),
+                expected: format!("{}, for {KEY}", error.expected),
                 found: error.found,
                 remedy: "lower its num_layers_d, or enlarge data.patch_size or data.voxel_size".into(),
             }
@@ -146,10 +146,10 @@ pub enum Discriminator {
 }
 
 impl Critic for Discriminator {
-    fn judge(&self, volumes: Tensor<5>) -> Vec<Tensor<5>> {
+    fn logits(&self, volumes: Tensor<5>) -> Vec<Tensor<5>> {
         match self {
-            Self::Patch(model) => model.judge(volumes),
-            Self::MultiScale(model) => model.judge(volumes),
+            Self::Patch(model) => model.logits(volumes),
+            Self::MultiScale(model) => model.logits(volumes),
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct AutoencoderSection {
 /// Whether an autoencoder of a configuration has self-attention in its middle where nothing is said.
 ///
 /// MONAI has it, and so does [`AutoencoderKlConfig`]. Its cost grows with the square of the voxels at the lowest resolution:
-/// at the guide's 256x256x64 and three levels these are 65,536, and most of a step's time would be attention.
+/// at the 256x256x64 voxels of the high-resolution guide and three levels these are 65,536, and most of a step's time would be attention.
 const NONLOCAL_ATTENTION: bool = false;
 
 impl AutoencoderSection {

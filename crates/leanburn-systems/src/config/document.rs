@@ -14,7 +14,7 @@ use crate::evaluation::{Curves, PictureLabel};
 use crate::shared::{Context, DeviceSection, Source, TrainingSection, read_data, read_sequence, reject};
 use crate::system::NamedSize;
 use crate::table::{NAMES, SYSTEMS, SystemSection};
-use crate::yaml::{ConfigErrors, MAX_BYTES, Mistake, MistakeKind, Node, Place, Reader, apply, too_large};
+use crate::yaml::{ConfigError, ConfigErrorKind, ConfigErrors, MAX_BYTES, Node, Place, Reader, apply, too_large};
 
 /// All that a training run is configured by, defaults filled in.
 ///
@@ -53,7 +53,7 @@ pub struct Config {
 const SEED: u64 = 42;
 
 impl Config {
-    /// A system with every default beside it, and no data yet.
+    /// A system with every other default, and no data yet.
     pub fn new(system: impl Into<SystemSection>) -> Self {
         let (system, data) = (system.into(), DataConfig::default());
         let sequence = (system.any().source() == Source::Fields).then(SequenceConfig::default);
@@ -88,42 +88,42 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// All mistakes of the file and of the overrides at once.
+    /// All errors of the file and of the overrides at once.
     pub fn load(path: &Path, overrides: &[String]) -> std::result::Result<Self, ConfigErrors> {
         let name = path.display().to_string();
         match read_text(path) {
             Ok(text) => Self::parse(&text, &name, overrides),
-            Err(mistake) => Err(ConfigErrors::new(&name, "", vec![*mistake])),
+            Err(error) => Err(ConfigErrors::new(&name, "", vec![*error])),
         }
     }
 
-    /// Reads YAML text and sets the overrides; mistakes name `source_name` as the file.
+    /// Reads YAML text and sets the overrides; errors name `source_name` as the file.
     ///
     /// # Errors
     ///
-    /// All mistakes of the text and of the overrides at once.
+    /// All errors of the text and of the overrides at once.
     pub fn parse(text: &str, source_name: &str, overrides: &[String]) -> std::result::Result<Self, ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut mistakes = Vec::new();
+        let mut errors = Vec::new();
         let mut reader = Reader::new(NAMES);
         let parsed = Node::parse(text);
         let readable = parsed.is_ok();
-        let mut root = parsed.unwrap_or_else(|mistake| {
-            mistakes.push(*mistake);
+        let mut root = parsed.unwrap_or_else(|error| {
+            errors.push(*error);
             Node::empty()
         });
         reader.report_duplicates(&root, "");
         flat::settle(&mut root);
         for text in overrides {
-            mistakes.extend(apply(&mut root, text).err().map(|mistake| *mistake));
+            errors.extend(apply(&mut root, text).err().map(|error| *error));
         }
         flat::settle(&mut root);
         let config = Self::read(&mut reader, &root);
         if readable {
             config.validate().into_iter().for_each(|error| reader.reject(error));
-            mistakes.extend(reader.finish());
+            errors.extend(reader.finish());
         }
-        if mistakes.is_empty() { Ok(config) } else { Err(ConfigErrors::new(source_name, text, mistakes)) }
+        if errors.is_empty() { Ok(config) } else { Err(ConfigErrors::new(source_name, text, errors)) }
     }
 
     fn read(reader: &mut Reader, root: &Node) -> Self {
@@ -280,9 +280,9 @@ fn is_default(data: &DataConfig) -> bool {
 }
 
 /// Reads a file of a sane size as UTF-8.
-fn read_text(path: &Path) -> std::result::Result<String, Box<Mistake>> {
-    let mistake = |found: String, expected: &str, help: &str| {
-        Mistake::without_key(MistakeKind::File, Place::Document, found, expected, help)
+fn read_text(path: &Path) -> std::result::Result<String, Box<ConfigError>> {
+    let config_error = |found: String, expected: &str, help: &str| {
+        ConfigError::without_key(ConfigErrorKind::File, Place::Document, found, expected, help)
     };
     if path.is_dir() {
         let (folder, config) = (path.display(), path.join("config.yaml"));
@@ -290,18 +290,18 @@ fn read_text(path: &Path) -> std::result::Result<String, Box<Mistake>> {
             true => format!("name {}; to go on with that run add --out {folder} --resume", config.display()),
             false => "name the configuration in it".into(),
         };
-        return Err(mistake("a folder".into(), "a file", &help));
+        return Err(config_error("a folder".into(), "a file", &help));
     }
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| mistake(error.to_string(), "a readable file", "check the path and its permissions"))?;
+        .map_err(|error| config_error(error.to_string(), "a readable file", "check the path and its permissions"))?;
     if bytes.len() > MAX_BYTES {
         return Err(too_large("more".into()));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let found = format!("other bytes on line {}", 1 + valid.iter().filter(|byte| **byte == b'\n').count());
-        mistake(found, "UTF-8 text", "check that this is the configuration, and save it as UTF-8")
+        config_error(found, "UTF-8 text", "check that this is the configuration, and save it as UTF-8")
     })
 }

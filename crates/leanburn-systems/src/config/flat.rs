@@ -12,7 +12,7 @@ const SHARED: [(&str, &str, &str); 5] = [
     ("max_steps", "*", "training"),
 ];
 
-/// Moves the guides' flat keys of systems other than the autoencoder, each with its place, so that mistakes still point at it.
+/// Moves the guides' flat keys of systems other than the autoencoder, each with its place, so that errors still point at it.
 ///
 /// A key stays where it is if its section has it already, unless it is an override, which wins.
 pub(super) fn settle(root: &mut Node) {

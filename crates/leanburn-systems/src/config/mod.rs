@@ -1,8 +1,8 @@
-//! The configuration of a training run, built in code or read from YAML with every mistake at once.
+//! The configuration of a training run, built in code or read from YAML with every error at once.
 //!
 //! ```text
 //! text --yaml--> nodes with places --flat--> --overrides--> nodes --read--> Config --validate--> Config
-//!                                                             \______ mistakes, all of them ______/
+//!                                                             \______ errors, all of them ______/
 //! ```
 
 mod document;

@@ -11,7 +11,7 @@ use crate::forecaster::ModelType;
 use crate::shared::{LossScale, Recompute};
 use crate::table::{SystemSection, recipes};
 use crate::vae3d::VaeType;
-use crate::yaml::{ConfigErrors, Mistake, MistakeKind, Place};
+use crate::yaml::{ConfigError, ConfigErrorKind, ConfigErrors, Place};
 
 impl Config {
     fn autoencoder(&self) -> Option<&AutoencoderSection> {
@@ -33,11 +33,11 @@ fn parse_set(overrides: &[&str]) -> Result<Config, ConfigErrors> {
     Config::parse(MINIMAL, "test.yaml", &overrides)
 }
 
-/// The only mistake of a minimal configuration with one value changed.
-fn mistake_of(setting: &str) -> Mistake {
+/// The only error of a minimal configuration with one value changed.
+fn error_of(setting: &str) -> ConfigError {
     let errors = parse_set(&[setting]).expect_err(setting);
-    assert_eq!(errors.mistakes().len(), 1, "{errors:#}");
-    errors.mistakes()[0].clone()
+    assert_eq!(errors.errors().len(), 1, "{errors:#}");
+    errors.errors()[0].clone()
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn defaults_are_those_of_the_documentation() {
 }
 
 #[test]
-fn ten_mistakes_are_reported_at_once_each_with_its_place() {
+fn ten_errors_are_reported_at_once_each_with_its_place() {
     let text = "\
 sead: 7
 data:
@@ -81,12 +81,9 @@ device:
   precision: f32
 ";
     let errors = parse(text).unwrap_err();
-    let found: Vec<_> = errors
-        .mistakes()
-        .iter()
-        .map(|mistake| (mistake.position().unwrap(), mistake.key.as_str(), mistake.kind))
-        .collect();
-    use MistakeKind::*;
+    let found: Vec<_> =
+        errors.errors().iter().map(|error| (error.position().unwrap(), error.key.as_str(), error.kind)).collect();
+    use ConfigErrorKind::*;
     let expected = [
         ((1, 1), "sead", UnknownKey),
         ((4, 15), "data.voxel_size", WrongValue),
@@ -100,18 +97,18 @@ device:
         ((17, 3), "device.precision", Contradiction),
     ];
     assert_eq!(found, expected, "{errors:#}");
-    let helps: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.help.as_str()).collect();
+    let helps: Vec<_> = errors.errors().iter().map(|error| error.help.as_str()).collect();
     assert_eq!(helps[0], "did you mean `seed`?");
     assert_eq!(helps[4], "`batch_size` belongs in `autoencoder.training`: move it there");
     assert_eq!(helps[5], "did you mean `batch_size`?");
     assert_eq!(helps[7], "did you mean `adam`?");
-    assert!(errors.mistakes()[6].found.contains("line 11"));
+    assert!(errors.errors()[6].found.contains("line 11"));
 }
 
 #[test]
-fn plain_text_shows_every_mistake() {
+fn plain_text_shows_every_error() {
     let errors = parse("data: {paths: [a]}\nautoencoder:\n  num_chanels: [8]\n  seed: x\n").unwrap_err();
-    assert_eq!(errors.to_string(), "3 mistakes in test.yaml");
+    assert_eq!(errors.to_string(), "3 errors in test.yaml");
     let plain = format!("{errors:#}");
     let line =
         "test.yaml:3:3: autoencoder.num_chanels: unknown key: expected a key of this section, found `num_chanels`";
@@ -142,18 +139,18 @@ fn wrong_values_say_what_was_found_and_expected() {
         ("device.name={a: 1}", "a section", "text"),
         ("device.loss_scale=high", "the text \"high\"", "dynamic or a number above 0"),
     ] {
-        let mistake = mistake_of(setting);
-        assert_eq!((mistake.found.as_str(), mistake.expected.as_str()), (found, expected), "{setting}");
-        assert_eq!(mistake.kind, MistakeKind::WrongValue);
-        assert_eq!(mistake.place, Place::Override(setting.to_owned()));
-        assert!(mistake.to_string().starts_with(&format!("--set {}", setting.escape_debug())), "{mistake}");
+        let error = error_of(setting);
+        assert_eq!((error.found.as_str(), error.expected.as_str()), (found, expected), "{setting}");
+        assert_eq!(error.kind, ConfigErrorKind::WrongValue);
+        assert_eq!(error.place, Place::Override(setting.to_owned()));
+        assert!(error.to_string().starts_with(&format!("--set {}", setting.escape_debug())), "{error}");
     }
 }
 
 #[test]
 fn every_wrong_entry_of_a_list_is_reported() {
     let errors = parse("data: {paths: [a]}\nautoencoder:\n  num_channels:\n    - 32\n    - x\n    - 0\n").unwrap_err();
-    let positions: Vec<_> = errors.mistakes().iter().filter_map(Mistake::position).collect();
+    let positions: Vec<_> = errors.errors().iter().filter_map(ConfigError::position).collect();
     assert_eq!(positions, [(5, 7), (6, 7)]);
 }
 
@@ -174,10 +171,10 @@ fn unknown_keys_get_the_advice_that_fits() {
             "remove `device.zzz`; the keys here are allocator, loss_scale, memory_limit, mixed_precision, name, precision",
         ),
     ] {
-        let mistake = mistake_of(setting);
-        assert_eq!((mistake.kind, mistake.help.as_str()), (MistakeKind::UnknownKey, help), "{setting}");
+        let error = error_of(setting);
+        assert_eq!((error.kind, error.help.as_str()), (ConfigErrorKind::UnknownKey, help), "{setting}");
     }
-    let guide = mistake_of("data.pin_memory=true");
+    let guide = error_of("data.pin_memory=true");
     assert!(guide.help.contains("PyTorch"));
 }
 
@@ -185,18 +182,18 @@ fn unknown_keys_get_the_advice_that_fits() {
 fn missing_keys_are_reported_at_their_section() {
     let errors = parse("seed: 1\nautoencoder:\n  latent_channels: 4\n").unwrap_err();
     let found: Vec<_> =
-        errors.mistakes().iter().map(|mistake| (mistake.kind, mistake.key.as_str(), mistake.position())).collect();
+        errors.errors().iter().map(|error| (error.kind, error.key.as_str(), error.position())).collect();
     assert_eq!(
         found,
         [
-            (MistakeKind::Contradiction, "data.paths", None),
-            (MistakeKind::MissingKey, "autoencoder.num_channels", Some((2, 1))),
+            (ConfigErrorKind::Contradiction, "data.paths", None),
+            (ConfigErrorKind::MissingKey, "autoencoder.num_channels", Some((2, 1))),
         ],
     );
     let empty = parse("").unwrap_err();
-    assert!(empty.mistakes().iter().any(|mistake| mistake.key == "autoencoder.num_channels"), "{empty:#}");
+    assert!(empty.errors().iter().any(|error| error.key == "autoencoder.num_channels"), "{empty:#}");
     let list = parse("[1, 2]").unwrap_err();
-    assert_eq!((list.mistakes().len(), list.mistakes()[0].expected.as_str()), (1, "a section"), "{list:#}");
+    assert_eq!((list.errors().len(), list.errors()[0].expected.as_str()), (1, "a section"), "{list:#}");
 }
 
 #[test]
@@ -219,23 +216,23 @@ fn contradictions_are_found_and_located() {
         ("data={paths: [a], voxel_size: 32, spacing: 2}", "data.spacing"),
         ("data.num_workers=5000", "data.num_workers"),
     ] {
-        let mistake = mistake_of(setting);
-        assert_eq!((mistake.kind, mistake.key.as_str()), (MistakeKind::Contradiction, key), "{setting}");
+        let error = error_of(setting);
+        assert_eq!((error.kind, error.key.as_str()), (ConfigErrorKind::Contradiction, key), "{setting}");
     }
     let two = parse("autoencoder: {num_channels: [32]}\ndata:\n  voxel_size: 32\n  spacing: 2\n").unwrap_err();
-    let places: Vec<_> = two.mistakes().iter().map(|mistake| (mistake.key.as_str(), mistake.position())).collect();
+    let places: Vec<_> = two.errors().iter().map(|error| (error.key.as_str(), error.position())).collect();
     assert_eq!(places, [("data.paths", Some((2, 1))), ("data.spacing", Some((4, 3)))]);
-    let groups = mistake_of("autoencoder.norm_num_groups=24");
+    let groups = error_of("autoencoder.norm_num_groups=24");
     assert_eq!(groups.help, "set `norm_num_groups` to 32 or a divisor of it");
-    let grid = mistake_of("data.voxel_size=[32, 33, 32]");
+    let grid = error_of("data.voxel_size=[32, 33, 32]");
     assert_eq!(grid.help, "use [32, 34, 32], or fewer levels in `num_channels`");
 }
 
 #[test]
-fn a_wrong_value_causes_no_second_mistake() {
-    assert_eq!(mistake_of("autoencoder.num_channels=[x, 32, 64]").kind, MistakeKind::WrongValue);
-    assert_eq!(mistake_of("autoencoder.attention_levels=[1]").kind, MistakeKind::WrongValue);
-    assert_eq!(mistake_of("data.paths=3").kind, MistakeKind::WrongValue);
+fn a_wrong_value_causes_no_second_error() {
+    assert_eq!(error_of("autoencoder.num_channels=[x, 32, 64]").kind, ConfigErrorKind::WrongValue);
+    assert_eq!(error_of("autoencoder.attention_levels=[1]").kind, ConfigErrorKind::WrongValue);
+    assert_eq!(error_of("data.paths=3").kind, ConfigErrorKind::WrongValue);
 }
 
 #[test]
@@ -268,11 +265,11 @@ fn overrides_win_and_make_sections() {
 }
 
 #[test]
-fn bad_overrides_are_mistakes_of_their_own() {
+fn bad_overrides_are_errors_of_their_own() {
     for setting in ["seed", "=3", "data..paths=3", "data.paths.deep=3", "data=[1", "seed=1: 2: 3"] {
-        let mistake = mistake_of(setting);
-        assert_eq!(mistake.kind, MistakeKind::Override, "{mistake}");
-        assert!(mistake.to_string().starts_with(&format!("--set {setting}: wrong override")), "{mistake}");
+        let error = error_of(setting);
+        assert_eq!(error.kind, ConfigErrorKind::Override, "{error}");
+        assert!(error.to_string().starts_with(&format!("--set {setting}: wrong override")), "{error}");
     }
 }
 
@@ -281,22 +278,22 @@ fn num_channels_has_a_second_name() {
     let config = parse("data: {paths: [a]}\nautoencoder: {channels: [32, 64]}\n").unwrap();
     assert_eq!(config.autoencoder().unwrap().num_channels, [32, 64]);
     let errors = parse("data: {paths: [a]}\nautoencoder:\n  channels: [32]\n  num_channels: [64]\n").unwrap_err();
-    let mistake = &errors.mistakes()[0];
-    assert_eq!((mistake.kind, mistake.position()), (MistakeKind::DuplicateKey, Some((3, 3))));
-    assert_eq!(errors.mistakes().len(), 1);
+    let error = &errors.errors()[0];
+    assert_eq!((error.kind, error.position()), (ConfigErrorKind::DuplicateKey, Some((3, 3))));
+    assert_eq!(errors.errors().len(), 1);
 }
 
 #[test]
 fn syntax_errors_have_a_place_and_do_not_hide_bad_overrides() {
     let text = "data:\n  paths: [a\nautoencoder: 1\n";
     let errors = Config::parse(text, "test.yaml", &["seed".to_owned()]).unwrap_err();
-    let kinds: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.kind).collect();
-    assert_eq!(kinds, [MistakeKind::Syntax, MistakeKind::Override], "{errors:#}");
-    assert_eq!(errors.mistakes()[0].position(), Some((3, 12)));
-    let Place::Text { offset, .. } = errors.mistakes()[0].place else { panic!("no place") };
+    let kinds: Vec<_> = errors.errors().iter().map(|error| error.kind).collect();
+    assert_eq!(kinds, [ConfigErrorKind::Syntax, ConfigErrorKind::Override], "{errors:#}");
+    assert_eq!(errors.errors()[0].position(), Some((3, 12)));
+    let Place::Text { offset, .. } = errors.errors()[0].place else { panic!("no place") };
     assert_eq!(&text[offset..offset + 1], ":");
     let tab = parse("data:\n\tpaths: [a]\n").unwrap_err();
-    assert_eq!((tab.mistakes()[0].kind, tab.mistakes()[0].position().unwrap().0), (MistakeKind::Syntax, 2));
+    assert_eq!((tab.errors()[0].kind, tab.errors()[0].position().unwrap().0), (ConfigErrorKind::Syntax, 2));
 }
 
 /// Every key away from its default, so that a key that is written under another name than it is
@@ -411,12 +408,12 @@ fn a_configuration_chooses_its_system_by_its_section() {
     let yaml = config.to_yaml();
     assert!(!yaml.contains("data:") && yaml.contains("model_type: 3dcnn_lstm_lite"), "{yaml}");
     let errors = parse("data: {paths: [a]}\nautoencoder: {num_channels: [32]}\nvqvae: {channels: [8]}\n").unwrap_err();
-    assert_eq!(errors.mistakes().len(), 1, "{errors:#}");
-    assert!(errors.mistakes()[0].help.contains("one system"), "{errors:#}");
+    assert_eq!(errors.errors().len(), 1, "{errors:#}");
+    assert!(errors.errors()[0].help.contains("one system"), "{errors:#}");
 }
 
 #[test]
-fn mistakes_of_every_system_are_reported_at_once() {
+fn errors_of_every_system_are_reported_at_once() {
     let text = "\
 vae3d:
   vae_type: ultra_light
@@ -424,7 +421,7 @@ vae3d:
 data: {radar: {count: 2}, speckle: 1}
 ";
     let errors = parse(text).unwrap_err();
-    let keys: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.key.as_str()).collect();
+    let keys: Vec<_> = errors.errors().iter().map(|error| error.key.as_str()).collect();
     let expected = [
         "vae3d.vae_type",
         "vae3d.training.batch_size",
@@ -434,9 +431,9 @@ data: {radar: {count: 2}, speckle: 1}
         "data.speckle",
     ];
     assert_eq!(keys.iter().copied().collect::<std::collections::BTreeSet<_>>(), expected.into(), "{errors:#}");
-    assert!(errors.mistakes()[0].help.contains("ultra_lightweight"), "{errors:#}");
+    assert!(errors.errors()[0].help.contains("ultra_lightweight"), "{errors:#}");
     let errors = parse("forecaster: {model_type: gru}\nsequence: {input_days: 0}\n").unwrap_err();
-    let keys: Vec<_> = errors.mistakes().iter().map(|mistake| mistake.key.as_str()).collect();
+    let keys: Vec<_> = errors.errors().iter().map(|error| error.key.as_str()).collect();
     for key in ["forecaster.model_type", "sequence.input_days", "sequence.paths"] {
         assert!(keys.contains(&key), "{errors:#}");
     }
@@ -459,15 +456,15 @@ fn the_guides_flat_keys_are_read() {
     let sequence = config.sequence.as_ref().unwrap();
     assert_eq!((sequence.input_days, sequence.predict_days, sequence.target_channel), (20, 3, Some(1)));
 
-    // a mistake stands where the flat key does, an override wins over it, and a key has one place
+    // an error stands where the flat key does, an override wins over it, and a key has one place
     let wrong = parse(&climate.replace("batch_size: 4", "batch_size: x")).unwrap_err();
-    assert_eq!(wrong.mistakes()[0].position(), Some((2, 13)), "{wrong:#}");
+    assert_eq!(wrong.errors()[0].position(), Some((2, 13)), "{wrong:#}");
     for path in ["batch_size", "forecaster.training.batch_size"] {
         let config = Config::parse(climate, "test.yaml", &[format!("{path}=7")]).unwrap();
         assert_eq!(config.training().batch_size, 7, "{path}");
     }
     let twice = parse(&format!("{climate}forecaster: {{training: {{batch_size: 2}}}}\n")).unwrap_err();
-    assert!(twice.mistakes()[0].help.contains("belongs in `forecaster.training`"), "{twice:#}");
+    assert!(twice.errors()[0].help.contains("belongs in `forecaster.training`"), "{twice:#}");
 }
 
 #[test]
@@ -550,7 +547,7 @@ fn hostile_text_is_an_error_and_soon() {
         let shown = format!("{errors:#}");
         let head: String = text.chars().take(30).collect();
         assert!(start.elapsed() < Duration::from_secs(5), "{head:?}: {:?}", start.elapsed());
-        assert!(!errors.mistakes().is_empty(), "{head:?}");
+        assert!(!errors.errors().is_empty(), "{head:?}");
         assert!(shown.len() < 3_000_000, "{head:?}: {}", shown.len());
     }
 }
@@ -567,34 +564,34 @@ fn files_are_read_within_limits() {
     assert!(load("good.yaml", MINIMAL.as_bytes()).is_ok());
     assert!(load("bom.yaml", format!("\u{feff}{MINIMAL}").as_bytes()).is_ok());
     assert!(load("windows.yaml", MINIMAL.replace('\n', "\r\n").as_bytes()).is_ok());
-    let kind = |result: Result<Config, ConfigErrors>| result.unwrap_err().mistakes()[0].kind;
-    assert_eq!(kind(load("binary.yaml", b"seed: 1\n\xff\xfe\x00")), MistakeKind::File);
-    assert_eq!(kind(load("large.yaml", &vec![b'#'; 10 << 20])), MistakeKind::File);
-    assert_eq!(kind(Config::load(&folder.join("none.yaml"), &[])), MistakeKind::File);
-    assert_eq!(kind(Config::load(&folder, &[])), MistakeKind::File);
-    assert_eq!(kind(Config::load(Path::new(""), &[])), MistakeKind::File);
+    let kind = |result: Result<Config, ConfigErrors>| result.unwrap_err().errors()[0].kind;
+    assert_eq!(kind(load("binary.yaml", b"seed: 1\n\xff\xfe\x00")), ConfigErrorKind::File);
+    assert_eq!(kind(load("large.yaml", &vec![b'#'; 10 << 20])), ConfigErrorKind::File);
+    assert_eq!(kind(Config::load(&folder.join("none.yaml"), &[])), ConfigErrorKind::File);
+    assert_eq!(kind(Config::load(&folder, &[])), ConfigErrorKind::File);
+    assert_eq!(kind(Config::load(Path::new(""), &[])), ConfigErrorKind::File);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
 fn limits_are_named_before_the_text_is_parsed() {
-    let kind = |text: String| parse(&text).unwrap_err().mistakes()[0].kind;
-    assert_eq!(kind("#\n".repeat(1 << 20)), MistakeKind::File);
-    assert_eq!(kind(format!("seed: {}", "9".repeat(20_000))), MistakeKind::File);
+    let kind = |text: String| parse(&text).unwrap_err().errors()[0].kind;
+    assert_eq!(kind("#\n".repeat(1 << 20)), ConfigErrorKind::File);
+    assert_eq!(kind(format!("seed: {}", "9".repeat(20_000))), ConfigErrorKind::File);
 }
 
 #[test]
 fn a_byte_order_mark_shifts_nothing() {
     let errors = Config::parse(&format!("\u{feff}sead: 1\n{MINIMAL}"), "test.yaml", &[]).unwrap_err();
-    assert!(matches!(errors.mistakes()[0].place, Place::Text { line: 1, column: 1, offset: 0, length: 4 }));
+    assert!(matches!(errors.errors()[0].place, Place::Text { line: 1, column: 1, offset: 0, length: 4 }));
 }
 
 #[test]
 fn places_count_characters_and_bytes() {
     let errors = parse("data: {paths: [\"größe\"], seed: 1}\nautoencoder: {num_channels: [32]}\n").unwrap_err();
-    let mistake = &errors.mistakes()[0];
-    assert_eq!(mistake.position(), Some((1, 26)));
-    assert!(matches!(mistake.place, Place::Text { offset: 27, length: 4, .. }), "{:?}", mistake.place);
+    let error = &errors.errors()[0];
+    assert_eq!(error.position(), Some((1, 26)));
+    assert!(matches!(error.place, Place::Text { offset: 27, length: 4, .. }), "{:?}", error.place);
 }
 
 proptest::proptest! {

@@ -41,7 +41,7 @@ pub enum Architecture {
 }
 
 impl GuideKind {
-    /// The kind of a file, unless none of its keys tells.
+    /// The kind of a file, if its keys show it.
     pub(super) fn of(document: Document<'_>) -> Option<Self> {
         if document.has("autoencoder") {
             return Some(Self::Autoencoder);

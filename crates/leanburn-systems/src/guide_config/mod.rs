@@ -8,7 +8,7 @@
 //! | half precision | `loss_scale` or `fp16`, and none of the above |
 //!
 //! They are read leniently: what is not asked for may be anything. The numbers that [`calc`](leanburn_plan::calc::Calc) needs are
-//! looked for under the names that these programs use. Layers are counted as the guides do: FNO `n_layers` (4 if absent),
+//! read under the names that these programs use. Layers are counted as the guides do: FNO `n_layers` (4 if absent),
 //! U-Net and diffusion `num_res_blocks` (2 if absent) x 4 stages, transformers `num_layers`. Of an autoencoder, the rule gets
 //! twice the residual blocks of all levels (encoder and decoder) as layers, the first of `num_channels` as `hidden_dim`, and
 //! the depth as `seq_len`.
@@ -67,7 +67,7 @@ pub enum GuideError {
         /// What is wrong with it, and where.
         reason: String,
     },
-    /// None of its keys tells its kind.
+    /// No key shows its kind.
     #[error(
         "expected one of the kinds that are known by their keys: an autoencoder (`autoencoder` at the top), a forecaster \
         (`model_type` such as convlstm or 3dcnn_lstm, `batch_size`, `input_days`), super-resolution (`model.name` such as \

@@ -1,4 +1,4 @@
-//! A volume beside its labels and a model's prediction of them, in colours over the volume.
+//! A volume next to its labels and a model's prediction of them, in colours over the volume.
 
 use image::{Rgb, RgbImage};
 

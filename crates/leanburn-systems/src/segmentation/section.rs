@@ -46,7 +46,8 @@ pub struct SegmentationSection {
     pub channels: Vec<usize>,
     /// By what each level divides depth, height and width for the next, one entry less than levels. Default: 2.
     pub strides: Vec<[usize; 3]>,
-    /// Convolutions of the residual unit of a level; with 0 a level is one plain convolution each way. Default: 0.
+    /// Convolutions of the residual unit of a level; with 0 a level is one plain convolution in encoder and
+    /// decoder. Default: 0.
     pub num_res_units: usize,
     /// Size of the kernels, an odd number. Default: 3.
     pub kernel_size: usize,

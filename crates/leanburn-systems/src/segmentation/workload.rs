@@ -5,7 +5,7 @@ use leanburn_nn::losses::DiceCeLoss;
 use leanburn_nn::models::UNet3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
-use leanburn_train::{AnyLearner, Learner, Losses, Moment, Precision, Workload};
+use leanburn_train::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
 
 /// A U-Net and its optimizer; its loss is Dice loss plus cross-entropy.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Workload for SegmentationWorkload {
         vec![&mut self.unet]
     }
 
-    fn loss(&mut self, _learner: usize, (volumes, labels): &Self::Batch, _position: Moment) -> Option<Losses> {
+    fn loss(&mut self, _learner: usize, (volumes, labels): &Self::Batch, _position: StepPosition) -> Option<Losses> {
         let logits = self.unet.module().forward(self.precision.cast(volumes.clone()));
         let loss = self.loss.forward(logits, labels.clone());
         Some(Losses::of(loss.clone(), vec![("dice_ce", loss)]))

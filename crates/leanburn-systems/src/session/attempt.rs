@@ -103,7 +103,7 @@ impl<'a> Attempt<'a> {
         }
         self.write_plan()?;
         self.save()?; // after the last step, and for a run that was over already
-        self.tell(|observer, snapshot| observer.finished(snapshot))?;
+        self.notify(|observer, snapshot| observer.finished(snapshot))?;
         let memory = self.account();
         Ok((self.run.steps(), self.seconds(), memory))
     }
@@ -201,15 +201,15 @@ impl<'a> Attempt<'a> {
     /// A checkpoint to go on from, and weights to use.
     fn save(&mut self) -> Result<()> {
         self.run.save(&self.store, &self.folder.weights())?;
-        self.tell(|observer, snapshot| observer.saved(snapshot))
+        self.notify(|observer, snapshot| observer.saved(snapshot))
     }
 
-    /// Tells the observer of the run as it is.
-    fn tell(&mut self, tell: impl FnOnce(&mut dyn Observer, &Snapshot<'_>) -> Observed) -> Result<()> {
+    /// Notifies the observer of the state of the run.
+    fn notify(&mut self, call: impl FnOnce(&mut dyn Observer, &Snapshot<'_>) -> Observed) -> Result<()> {
         let (memory, seconds) = (self.account(), self.seconds());
         let (config, folder, steps) = (self.config, self.folder, self.run.steps());
         let snapshot = Snapshot { config, folder, steps, seconds, memory: &memory };
-        tell(self.observer, &snapshot).map_err(SystemError::Observer)
+        call(self.observer, &snapshot).map_err(SystemError::Observer)
     }
 
     fn account(&mut self) -> MemoryAccount {
@@ -230,7 +230,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// What a run holds besides its learners. Of a GPU's memory the data takes nothing.
+/// Memory of a run other than that of its learners. Of a GPU's memory the data takes nothing.
 fn at_rest(config: &Config, run: &dyn AnyRun, device: &Device, planned: &Planned) -> MemoryAccount {
     let batch_size = |extent| {
         let context = config.context("the configuration");

@@ -87,9 +87,9 @@ fn change(now: &Candidate, plan: &Plan) -> String {
 }
 
 fn peak_of(timeline: &Timeline) -> Option<String> {
-    let moment = timeline.moments.get(timeline.peak_index())?;
-    let segment = moment.segment.map(|segment| format!(" of {}", timeline.segments[segment]));
-    Some(format!("{}{} ({})", moment.operation, segment.unwrap_or_default(), moment.phase))
+    let event = timeline.events.get(timeline.peak_index())?;
+    let segment = event.segment.map(|segment| format!(" of {}", timeline.segments[segment]));
+    Some(format!("{}{} ({})", event.operation, segment.unwrap_or_default(), event.phase))
 }
 
 #[cfg(test)]

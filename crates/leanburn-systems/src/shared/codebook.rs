@@ -75,7 +75,7 @@ impl CodeUse {
     }
 }
 
-/// `exp(-sum p log p)`: as many codes, used alike, would tell as much.
+/// `exp(-sum p log p)`: the number of equally used codes with the same information.
 fn perplexity<'a>(uses: impl Iterator<Item = &'a u64> + Clone) -> f64 {
     let total: u64 = uses.clone().sum();
     let entropy: f64 = uses.map(|uses| *uses as f64 / total as f64).map(|share| -share * share.ln()).sum();

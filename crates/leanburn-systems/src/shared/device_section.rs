@@ -69,7 +69,7 @@ with_methods! { DeviceSection {
 } }
 
 impl DeviceSection {
-    /// The device of this name, as `leanburn devices` lists them; it is looked for when a run begins.
+    /// The device of this name, as `leanburn devices` lists them; it is opened when a run begins.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }

@@ -16,7 +16,7 @@ use super::validation::of_section;
 use crate::error::{Result, SystemError};
 use crate::yaml::{Choice, Section};
 
-/// A perceptual loss beside the reconstruction.
+/// A perceptual loss in addition to the reconstruction loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PerceptualSection {
@@ -24,7 +24,7 @@ pub struct PerceptualSection {
     pub use_perceptual_loss: bool,
     /// Weight of the perceptual loss. Default: 0.001.
     pub perceptual_weight: f64,
-    /// A network trained on photographs that looks at slices instead. Default: none.
+    /// LPIPS of slices, by a network trained on photographs, instead. Default: none.
     pub lpips: Option<LpipsSection>,
 }
 
@@ -34,11 +34,11 @@ pub struct PerceptualSection {
 pub struct LpipsSection {
     /// The file with the network's weights: the state dict of the package `lpips`, .pt or .safetensors. Required.
     pub weights: PathBuf,
-    /// The network that looks at the slices. Default: squeeze.
+    /// The network of LPIPS. Default: squeeze.
     pub network: LpipsNetwork,
     /// The axes across which slices are cut. Default: [depth, height, width].
     pub planes: Vec<Plane>,
-    /// Share of the slices of each axis that a step looks at. Default: 0.5.
+    /// Share of the slices of each axis that a step compares. Default: 0.5.
     pub slice_share: f64,
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn validate_volumes(
     Ok(means.metrics())
 }
 
-/// A whole volume beside what a model makes of it.
+/// A whole volume and its reconstruction.
 #[derive(Debug)]
 pub(crate) struct Exhibit {
     /// The first channel of the volume.

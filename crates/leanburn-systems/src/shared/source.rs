@@ -40,7 +40,7 @@ impl Source {
     }
 }
 
-/// All that a configuration says beside its system.
+/// The parts of a configuration other than its system.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// Where the configuration is from, for messages.

@@ -1,16 +1,16 @@
-//! YAML in, typed values out, every mistake at once with its line and column.
+//! YAML in, typed values out, every error at once with its line and column.
 //!
 //! ```text
 //! text --tree--> nodes with places --overrides--> nodes --Section--> typed values
-//!                                                    \___ mistakes, all of them ___/
+//!                                                    \___ errors, all of them ___/
 //! ```
 //!
 //! A section of a configuration is a struct with a function that reads it from a [`Section`], one line a key: name, default,
 //! limits. Nothing else knows the keys: unknown ones are those that nobody asked for. Nothing here knows a system.
 
 mod choice;
+mod config_error;
 mod limits;
-mod mistake;
 mod overrides;
 mod reader;
 mod suggest;
@@ -18,8 +18,8 @@ mod tree;
 mod values;
 
 pub use choice::Choice;
+pub use config_error::{ConfigError, ConfigErrorKind, ConfigErrors, Place};
 pub use limits::{Limits, MANY, POSITIVE};
-pub use mistake::{ConfigErrors, Mistake, MistakeKind, Place};
 pub use reader::Section;
 pub use values::{PerAxis, PerLevel, PerPlane, Read, Wrong};
 

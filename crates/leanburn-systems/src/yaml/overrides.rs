@@ -1,23 +1,23 @@
 //! Overrides on the command line: `--set autoencoder.training.batch_size=2`.
 
-use super::mistake::{Mistake, MistakeKind, Place};
+use super::config_error::{ConfigError, ConfigErrorKind, Place};
 use super::tree::{Entry, Node, Value};
 
 /// Sets `section.key=value`, the value being YAML, in the tree; sections are made as needed.
 ///
 /// A later override wins over an earlier one and over the file.
-pub(crate) fn apply(root: &mut Node, text: &str) -> Result<(), Box<Mistake>> {
+pub(crate) fn apply(root: &mut Node, text: &str) -> Result<(), Box<ConfigError>> {
     let place = Place::Override(text.to_owned());
     let help = "write the key with its sections and a YAML value, as in autoencoder.training.batch_size=2";
     let wrong = |found: String, expected: &str| {
-        Mistake::without_key(MistakeKind::Override, place.clone(), found, expected, help)
+        ConfigError::without_key(ConfigErrorKind::Override, place.clone(), found, expected, help)
     };
     let (path, value) = text.split_once('=').ok_or_else(|| wrong("no `=`".into(), "the form section.key=value"))?;
     let keys: Vec<&str> = path.split('.').map(str::trim).collect();
     if keys.contains(&"") {
         return Err(wrong("an empty key".into(), "the form section.key=value"));
     }
-    let mut node = Node::parse(value).map_err(|mistake| wrong(mistake.found, "a YAML value"))?;
+    let mut node = Node::parse(value).map_err(|error| wrong(error.found, "a YAML value"))?;
     node.relocate(&place);
     set(root, &keys, node, &place).map_err(|found| wrong(found, "a path of sections that ends in a key"))
 }

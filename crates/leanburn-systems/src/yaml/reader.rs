@@ -6,13 +6,13 @@ use std::ops::RangeBounds;
 use leanburn_common::ValidationError;
 
 use super::choice::Choice;
+use super::config_error::{ConfigError, ConfigErrorKind, Place};
 use super::limits::Limits;
-use super::mistake::{Mistake, MistakeKind, Place};
 use super::suggest::{for_key, join, parent};
 use super::tree::{Entry, Node, Value};
 use super::values::Read;
 
-/// Collects the mistakes of a whole configuration.
+/// Collects the errors of a whole configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     /// The names of the systems' sections, of which a configuration has one.
@@ -25,7 +25,7 @@ pub(crate) struct Reader {
     unsound: BTreeSet<String>,
     /// Keys that nobody asked for: section, key, place, value.
     unknown: Vec<(String, String, Place, String)>,
-    mistakes: Vec<Mistake>,
+    errors: Vec<ConfigError>,
 }
 
 impl Reader {
@@ -62,7 +62,7 @@ impl Reader {
             Place::Text { line, .. } => format!("a second one; the first is on line {line}"),
             _ => "a second one".into(),
         };
-        self.report(MistakeKind::DuplicateKey, path, place.clone(), line, "each key once", "keep one of them");
+        self.report(ConfigErrorKind::DuplicateKey, path, place.clone(), line, "each key once", "keep one of them");
     }
 
     /// Reports what a library finds wrong, at the first of its keys that is present, unless one of them is wrong by itself.
@@ -82,7 +82,7 @@ impl Reader {
         let above = || std::iter::successors(Some(keys[0].as_str()), |key| (!key.is_empty()).then(|| parent(key)));
         let place = keys.iter().map(String::as_str).chain(above()).find_map(|key| self.places.get(key));
         let place = place.cloned().unwrap_or(Place::Document);
-        let kind = MistakeKind::Contradiction;
+        let kind = ConfigErrorKind::Contradiction;
         self.report(kind, &error.key, place, error.found, &error.expected, &error.help);
     }
 
@@ -91,19 +91,19 @@ impl Reader {
         !self.unsound.contains(key) && (key.is_empty() || self.is_sound(parent(key)))
     }
 
-    /// The mistakes, unknown keys among them.
-    pub(crate) fn finish(mut self) -> Vec<Mistake> {
+    /// The errors, unknown keys among them.
+    pub(crate) fn finish(mut self) -> Vec<ConfigError> {
         for (section, key, place, found) in std::mem::take(&mut self.unknown) {
             let help = for_key(&section, &key, &self.known, self.systems);
             let path = join(&section, &key);
-            self.report(MistakeKind::UnknownKey, &path, place, found, "a key of this section", &help);
+            self.report(ConfigErrorKind::UnknownKey, &path, place, found, "a key of this section", &help);
         }
-        self.mistakes
+        self.errors
     }
 
-    fn report(&mut self, kind: MistakeKind, key: &str, place: Place, found: String, expected: &str, help: &str) {
+    fn report(&mut self, kind: ConfigErrorKind, key: &str, place: Place, found: String, expected: &str, help: &str) {
         self.unsound.insert(key.to_owned());
-        self.mistakes.push(Mistake {
+        self.errors.push(ConfigError {
             kind,
             key: key.to_owned(),
             place,
@@ -124,7 +124,7 @@ pub struct Section<'a> {
     asked: BTreeSet<&'static str>,
     /// Other names: alias, key.
     aliases: Vec<(&'static str, &'static str)>,
-    /// Whether missing keys are mistakes: not in an optional section that is absent.
+    /// Whether missing keys are errors: not in an optional section that is absent.
     wanted: bool,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Section<'a> {
             None | Some(Value::Null) => &[],
             Some(value) => {
                 let help = "write keys and values below, each `key: value` on a line of its own";
-                reader.report(MistakeKind::WrongValue, &path, place.clone(), value.to_string(), "a section", help);
+                reader.report(ConfigErrorKind::WrongValue, &path, place.clone(), value.to_string(), "a section", help);
                 wanted = false;
                 &[]
             }
@@ -144,7 +144,7 @@ impl<'a> Section<'a> {
         Self { reader, path, place, entries, asked: BTreeSet::new(), aliases: Vec::new(), wanted }
     }
 
-    /// Whether a key is there, whatever its value.
+    /// Whether a key is there, regardless of its value.
     pub fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
@@ -175,7 +175,7 @@ impl<'a> Section<'a> {
             let help = format!("add `{key}:` to this section");
             let place = self.place.clone();
             self.reader.report(
-                MistakeKind::MissingKey,
+                ConfigErrorKind::MissingKey,
                 &path,
                 place,
                 "no such key".into(),
@@ -186,14 +186,21 @@ impl<'a> Section<'a> {
         self.read(key, &limits).unwrap_or_default()
     }
 
-    /// Gives a key another name, under which it is found as well; both together are a mistake.
+    /// Gives a key another name, under which it is found as well; both together are an error.
     pub fn alias(&mut self, alias: &'static str, key: &'static str) {
         let place_of = |name| self.find(name).map(|entry| entry.place.clone());
         // An override wins over the file under either name.
         if let (Some(place @ Place::Text { .. }), Some(Place::Text { .. })) = (place_of(alias), place_of(key)) {
             let (path, found) = (join(&self.path, alias), format!("`{alias}` and `{key}`"));
             let help = format!("keep `{key}`");
-            self.reader.report(MistakeKind::DuplicateKey, &path, place, found, "one of two names of one key", &help);
+            self.reader.report(
+                ConfigErrorKind::DuplicateKey,
+                &path,
+                place,
+                found,
+                "one of two names of one key",
+                &help,
+            );
         }
         self.asked.insert(alias);
         self.aliases.push((alias, key));
@@ -242,12 +249,12 @@ impl<'a> Section<'a> {
         };
         for wrong in wrongs {
             let help = wrong.help.unwrap_or_else(|| format!("write {}", wrong.expected));
-            self.reader.report(MistakeKind::WrongValue, &path, wrong.place, wrong.found, &wrong.expected, &help);
+            self.reader.report(ConfigErrorKind::WrongValue, &path, wrong.place, wrong.found, &wrong.expected, &help);
         }
         None
     }
 
-    /// Notes that the schema knows a key, and where it stands; returns its path.
+    /// Records that the schema knows a key, and where it stands; returns its path.
     fn ask(&mut self, key: &'static str) -> String {
         let path = join(&self.path, key);
         self.asked.insert(key);

@@ -8,12 +8,12 @@ use serde_saphyr::{
     Location, MergeKeyPolicy, MessageFormatter, NonFiniteFloatPolicy, Options, Spanned, UserMessageFormatter,
 };
 
-use super::mistake::{Mistake, MistakeKind, Place};
+use super::config_error::{ConfigError, ConfigErrorKind, Place};
 
 /// The most bytes a configuration may have; ours have a few thousand.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// The most bytes a line may have: mistakes are shown with their lines.
+/// The most bytes a line may have: errors are shown with their lines.
 const MAX_LINE_BYTES: usize = 10_000;
 
 /// A value and where it stands.
@@ -57,8 +57,8 @@ pub struct Entry {
 
 impl Node {
     /// Parses one YAML document. Anything but UTF-8 text of a sane size, depth and expansion is
-    /// refused with one mistake.
-    pub(crate) fn parse(text: &str) -> Result<Self, Box<Mistake>> {
+    /// rejected with one error.
+    pub(crate) fn parse(text: &str) -> Result<Self, Box<ConfigError>> {
         const HELP: &str = "correct the YAML here: indent with spaces, close brackets and quotes, \
             and quote text that holds special characters";
         if text.len() > MAX_BYTES {
@@ -68,12 +68,18 @@ impl Node {
             let expected = format!("lines of at most {MAX_LINE_BYTES} bytes");
             let found = format!("a longer one, line {}", number + 1);
             let help = "break the line, one entry of a list a line";
-            return Err(Mistake::without_key(MistakeKind::File, Place::Document, found, expected, help));
+            return Err(ConfigError::without_key(ConfigErrorKind::File, Place::Document, found, expected, help));
         }
         serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
             let place = error.location().map_or(Place::Document, |location| place_in(text, location));
             let found = one_line(&UserMessageFormatter.format_message(error.without_snippet()));
-            Mistake::without_key(MistakeKind::Syntax, place, found, "one YAML document of keys and values", HELP)
+            ConfigError::without_key(
+                ConfigErrorKind::Syntax,
+                place,
+                found,
+                "one YAML document of keys and values",
+                HELP,
+            )
         })
     }
 
@@ -96,11 +102,11 @@ impl Node {
     }
 }
 
-/// The mistake of a file past [`MAX_BYTES`].
-pub(crate) fn too_large(found: String) -> Box<Mistake> {
+/// The error of a file past [`MAX_BYTES`].
+pub(crate) fn too_large(found: String) -> Box<ConfigError> {
     let expected = format!("a configuration of at most {MAX_BYTES} bytes");
     let help = "check that this is the configuration and not a data file";
-    Mistake::without_key(MistakeKind::File, Place::Document, found, expected, help)
+    ConfigError::without_key(ConfigErrorKind::File, Place::Document, found, expected, help)
 }
 
 /// Limits against hostile input; duplicates and non-finite numbers are kept to be reported by key.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use leanburn_common::Bytes;
 
+use super::config_error::Place;
 use super::limits::Limits;
-use super::mistake::Place;
 use super::tree::{Node, Value};
 
 /// A value that is not what was expected.
@@ -22,7 +22,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// The one mistake that a node is not what was expected.
+    /// The one error that a node is not what was expected.
     pub fn new(node: &Node, expected: String) -> Vec<Self> {
         let help = match &node.value {
             Value::Text(text) if text.parse::<f64>().is_ok() => Some("remove the quotes".into()),
@@ -42,7 +42,7 @@ pub trait Read: Sized {
     fn read(node: &Node, limits: &Limits) -> Result<Self, Vec<Wrong>>;
 }
 
-/// Integers: a decimal point is refused, and so is what the type cannot hold.
+/// Integers: a decimal point is rejected, and so is what the type cannot hold.
 macro_rules! read_integer {
     ($($integer:ty),*) => {$(
         impl Read for $integer {

@@ -14,7 +14,7 @@ use crate::recorded_step::{RecordStepError, RecordedStep, record_at_most};
 use crate::trainer::Trainer;
 use crate::workload::Workload;
 
-/// A way to train, and what it needs.
+/// A plan: a setup of the training, and what it needs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Fitted {
@@ -34,7 +34,7 @@ impl fmt::Display for Fitted {
     }
 }
 
-/// The ways to train of which no other needs at most as much and takes at most the time.
+/// The plans that no other beats in both memory and time.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Options {
@@ -51,7 +51,7 @@ pub enum FitError<E: std::error::Error> {
     /// A step cannot be recorded.
     #[error(transparent)]
     Record(#[from] RecordStepError<E>),
-    /// The trainer does not do what it was told.
+    /// The trainer ignores a setting of its `StepSetup`.
     #[error(
         "the trainer was built with {found} micro-batches a step, and the setup says {expected}: give its TrainerConfig \
          `setup.accumulation_steps`"
@@ -65,19 +65,19 @@ pub enum FitError<E: std::error::Error> {
     /// There is no budget.
     #[error("there is no budget to fit into: give one with `Planner::within`")]
     NoBudget,
-    /// Even the smallest way needs more than there is.
+    /// Even the smallest plan needs more than the budget.
     #[error(transparent)]
     DoesNotFit(#[from] DoesNotFit),
 }
 
-/// A budget that is smaller than what the smallest way to train needs.
+/// A budget that is smaller than what the smallest plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{budget} is less than the {smallest} of the smallest way to train with {allowed} changes; {}", remedy(*allowed))]
+#[error("{budget} is less than the {smallest} of the smallest plan with {allowed} changes; {}", remedy(*allowed))]
 #[non_exhaustive]
 pub struct DoesNotFit {
     /// What there is.
     pub budget: Bytes,
-    /// What the smallest way needs.
+    /// What the smallest plan needs.
     pub smallest: Bytes,
     /// What might be changed.
     pub allowed: Class,
@@ -100,11 +100,11 @@ impl<E: std::error::Error> FitError<E> {
 }
 
 impl Options {
-    /// The fastest way within a budget.
+    /// The fastest plan within a budget.
     ///
     /// # Errors
     ///
-    /// [`DoesNotFit`] with what the smallest way needs.
+    /// [`DoesNotFit`] with what the smallest plan needs.
     pub fn within(&self, budget: Bytes) -> Result<&Fitted, DoesNotFit> {
         let smallest = self.all.first().map_or(Bytes(0), |smallest| smallest.peak);
         let fitted = self.all.iter().rev().find(|fitted| fitted.peak <= budget);
@@ -117,7 +117,7 @@ impl Planner {
     /// which segments of the model are recomputed, and, where [that is allowed](Self::allow), half precision.
     ///
     /// `build` makes the trainer that a setup says, `batch` a micro-batch of it, both on the device they are given. A larger
-    /// budget never gets a slower way.
+    /// budget never gets a slower plan.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Planner {
         Ok(self.options(effective_batch, build, batch)?.within(budget)?.clone())
     }
 
-    /// Every way to train that is worth taking, whatever the budget; as [`fit`](Self::fit).
+    /// All plans that no other beats in both memory and time, for every budget; as [`fit`](Self::fit).
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ impl fmt::Display for Measured {
 }
 
 /// Takes real steps of the trainer that `build` makes: one that makes the states of its optimizers, `steps` that are timed, and on a
-/// GPU as many whose memory is watched, which takes longer.
+/// GPU as many whose memory is sampled, which takes longer.
 ///
 /// What the first step of a process allocates once for all, such as threads, counts as held by it.
 ///

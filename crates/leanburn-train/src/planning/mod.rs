@@ -1,10 +1,10 @@
-//! Plans of training steps, and what fits a budget, for any model: one call from whatever builds a [`Trainer`](crate::Trainer).
+//! Plans of training steps, and what fits a budget, for any model: one call from a function that builds a [`Trainer`](crate::Trainer).
 //!
 //! | question | call |
 //! |---|---|
 //! | What will this step need on the CPU, on the card that is here, on a card of the catalogue? | [`Planner::plan`] |
 //! | What is the fastest way to train with this effective batch within a budget? | [`Planner::fit`] |
-//! | Which ways are worth taking at all? | [`Planner::options`] |
+//! | Which plans does no other beat in both memory and time? | [`Planner::options`] |
 //! | What do real steps take? | [`measure()`] |
 //!
 //! Nothing is computed: the trainer's own step is recorded ([`record_step`](crate::record_step)), and the size of the tensors
@@ -17,7 +17,7 @@
 //! use burn::tensor::{Device, Tensor};
 //! use leanburn_common::Bytes;
 //! use leanburn_train::planning::{Planner, StepSetup};
-//! use leanburn_train::{AnyLearner, Learner, LearnerConfig, Losses, Moment, TrainError, Trainer, TrainerConfig, Workload};
+//! use leanburn_train::{AnyLearner, Learner, LearnerConfig, Losses, StepPosition, TrainError, Trainer, TrainerConfig, Workload};
 //!
 //! /// Layers that may be recomputed one by one: the policy of the setup names them.
 //! struct Layers(Learner<Vec<Linear>>, StepSetup);
@@ -29,7 +29,7 @@
 //!         vec![&mut self.0]
 //!     }
 //!
-//!     fn loss(&mut self, _turn: usize, batch: &Tensor<2>, _moment: Moment) -> Option<Losses> {
+//!     fn loss(&mut self, _learner: usize, batch: &Tensor<2>, _position: StepPosition) -> Option<Losses> {
 //!         let mut x = batch.clone();
 //!         for (index, layer) in self.0.module().iter().enumerate() {
 //!             let layer_forward = |layer: &Linear, x: Tensor<2>| layer.forward(x).tanh();

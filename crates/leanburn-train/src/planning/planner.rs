@@ -134,7 +134,7 @@ impl Planner {
         self
     }
 
-    /// With so many bytes that the process holds besides the step: data in memory, batches that wait.
+    /// With so many bytes that the process holds in addition to the step: data in memory, batches that wait.
     pub fn with_other_bytes(mut self, other: Bytes) -> Self {
         self.other = other;
         self

@@ -1,4 +1,4 @@
-//! How fast this processor is: measured once, kept in the user's cache folder.
+//! How fast this processor is: measured once, stored in the user's cache folder.
 
 use std::fs;
 use std::io;
@@ -10,13 +10,13 @@ use leanburn_common::atomic;
 use leanburn_ops::{Activation, Convolution, activate, conv3d};
 use leanburn_plan::Rates;
 
-/// The rates of this machine's processor: as [`save_processor_rates`] kept them, else those of an
+/// The rates of this machine's processor: as [`save_processor_rates`] stored them, else those of an
 /// [assumed one](Rates::TWO_CORES).
 pub fn processor_rates() -> Rates {
     read(&path()).unwrap_or(Rates::TWO_CORES)
 }
 
-/// Rates that cannot be kept.
+/// Rates that cannot be stored.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}; set XDG_CACHE_HOME to a folder that may be written to", path.display())]
 pub struct SaveRatesError {

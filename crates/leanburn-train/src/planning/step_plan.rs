@@ -40,7 +40,7 @@ impl fmt::Display for StepPlan {
             }
             _ => write!(f, "needs {}", self.needed)?,
         }
-        if let Some(event) = self.timeline.moments.get(self.timeline.peak_index()) {
+        if let Some(event) = self.timeline.events.get(self.timeline.peak_index()) {
             let segment = event.segment.map(|segment| format!(" of {}", self.timeline.segments[segment]));
             write!(f, ", most in {}, {}{}", event.phase, event.operation, segment.unwrap_or_default())?;
         }

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use leanburn_common::Bytes;
 use leanburn_plan::{Block, Cause, Timeline};
 
+use crate::report::events::{colour, segment_name};
 use crate::report::memory::{MemoryRow, size_text};
-use crate::report::moments::{colour, segment_name};
 
 /// So many segments have a row of their own.
 const MOST_SEGMENTS: usize = 20;
@@ -19,32 +19,32 @@ const MOST_BLOCKS: usize = 10;
 pub(super) struct AtPeak<'a> {
     pub timeline: &'a Timeline,
     /// What is held all the time besides the timeline.
-    pub beyond: &'a [(String, Bytes)],
+    pub other_bytes: &'a [(String, Bytes)],
     /// The shape of each block, where known.
     pub shapes: &'a [String],
 }
 
 impl<'a> AtPeak<'a> {
     /// Size of what is held besides the timeline.
-    pub fn beyond(&self) -> u64 {
-        self.beyond.iter().map(|(_, bytes)| bytes.get()).fold(0, u64::saturating_add)
+    pub fn other_bytes(&self) -> u64 {
+        self.other_bytes.iter().map(|(_, bytes)| bytes.get()).fold(0, u64::saturating_add)
     }
 
     /// All that the step needs at its peak.
     pub fn need(&self) -> u64 {
-        self.timeline.peak().get().saturating_add(self.beyond())
+        self.timeline.peak().get().saturating_add(self.other_bytes())
     }
 
     /// Where it stands.
     pub fn place(&self) -> Option<Peak<'a>> {
         let index = self.timeline.peak_index();
-        let moment = self.timeline.moments.get(index)?;
+        let event = self.timeline.events.get(index)?;
         Some(Peak {
-            operation: &moment.operation,
-            segment: segment_name(self.timeline, moment.segment),
-            phase: moment.phase.to_string(),
+            operation: &event.operation,
+            segment: segment_name(self.timeline, event.segment),
+            phase: event.phase.to_string(),
             place: index + 1,
-            count: self.timeline.moments.len(),
+            count: self.timeline.events.len(),
         })
     }
 
@@ -53,14 +53,14 @@ impl<'a> AtPeak<'a> {
         let row = |cause: String, bytes| MemoryRow { cause, bytes: Bytes(bytes), note: share(bytes, self.need()) };
         let causes = self.timeline.causes_at(self.timeline.peak_index()).into_iter();
         let causes = causes.map(|(cause, bytes)| (row(cause.to_string(), bytes.get()), colour(cause)));
-        let beyond = self.beyond.iter().map(|(name, bytes)| (row(name.clone(), bytes.get()), "var(--faint)"));
-        causes.chain(beyond).unzip()
+        let other_bytes = self.other_bytes.iter().map(|(name, bytes)| (row(name.clone(), bytes.get()), "var(--faint)"));
+        causes.chain(other_bytes).unzip()
     }
 
     /// The largest segments at the peak, and what belongs to none of them; shares are of all that the step needs, as for causes.
     pub fn segments(&self) -> Vec<Line> {
         let peak = self.timeline.peak_index();
-        let Some(moment) = self.timeline.moments.get(peak) else { return Vec::new() };
+        let Some(event) = self.timeline.events.get(peak) else { return Vec::new() };
         let all = self.timeline.segments_at(peak);
         let whole = self.need();
         let large = all.iter().filter(|(_, bytes)| bytes.get() as f64 >= SMALLEST_SHARE * whole as f64).count();
@@ -70,8 +70,8 @@ impl<'a> AtPeak<'a> {
         let rest = [
             (format!("{} smaller", others.len()), sum(&mut others.iter().map(|(_, bytes)| bytes.get()))),
             ("in no segment".to_string(), sum(&mut none.map(|block| block.bytes.get()))),
-            (format!("workspace of {}", moment.operation), moment.workspace.get()),
-            (Cause::Books.to_string(), moment.books.get()),
+            (format!("workspace of {}", event.operation), event.workspace.get()),
+            (Cause::GraphMetadata.to_string(), event.graph_metadata.get()),
         ];
         let shown = shown.iter().map(|(name, bytes)| Line::new(name.to_string(), bytes.get(), whole));
         let rest = rest.into_iter().filter(|(_, bytes)| *bytes > 0);
@@ -100,14 +100,14 @@ impl<'a> AtPeak<'a> {
     }
 }
 
-/// When a block is there, in words; moments are counted from 1.
+/// When a block is there, in words; events are counted from 1.
 fn life(block: &Block, timeline: &Timeline) -> String {
     let name = |index: usize| {
-        let moment = timeline.moments.get(index);
-        moment.map_or(String::new(), |moment| format!(" ({}, {})", moment.operation, moment.phase))
+        let event = timeline.events.get(index);
+        event.map_or(String::new(), |event| format!(" ({}, {})", event.operation, event.phase))
     };
     let last = format!("{}{}", block.last + 1, name(block.last));
-    match (block.born, block.last + 1 >= timeline.moments.len()) {
+    match (block.born, block.last + 1 >= timeline.events.len()) {
         (0, true) => "the whole step".to_string(),
         (0, false) => format!("from the start to {last}"),
         (born, true) => format!("{}{} to the end", born + 1, name(born)),
@@ -121,7 +121,7 @@ pub(super) fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// Where the peak stands; moments are counted from 1.
+/// Where the peak stands; events are counted from 1.
 pub(super) struct Peak<'a> {
     pub operation: &'a str,
     pub segment: Option<&'a str>,
@@ -161,18 +161,18 @@ mod tests {
 
     #[test]
     fn causes_add_up_to_what_the_step_needs() {
-        let page = PlanPage { beyond: vec![("context".to_string(), Bytes(10))], ..plain() };
+        let page = PlanPage { other_bytes: vec![("context".to_string(), Bytes(10))], ..plain() };
         let (rows, colours) = page.at_peak().causes();
         let causes: Vec<_> = rows.iter().map(|row| (row.cause.as_str(), row.bytes.get(), row.note.as_str())).collect();
         let expected = [
             ("weights", 100, "50.0 %"),
-            ("kept for backward", 60, "30.0 %"),
-            ("passing tensors", 10, "5.0 %"),
+            ("saved activations", 60, "30.0 %"),
+            ("temporaries", 10, "5.0 %"),
             ("workspace", 20, "10.0 %"),
             ("context", 10, "5.0 %"),
         ];
         assert_eq!(causes, expected);
-        assert_eq!(colours[1], colour(Cause::Kept));
+        assert_eq!(colours[1], colour(Cause::SavedActivations));
         assert!(page.render().unwrap().contains("Together</td><td class=\"number\">200 B"));
     }
 
@@ -186,7 +186,13 @@ mod tests {
 
         let mut page = plain();
         page.timeline.segments = (0..25).map(|segment| format!("level_{segment}")).collect();
-        let block = |segment| Block { bytes: Bytes(100), cause: Cause::Kept, segment: Some(segment), born: 1, last: 2 };
+        let block = |segment| Block {
+            bytes: Bytes(100),
+            cause: Cause::SavedActivations,
+            segment: Some(segment),
+            born: 1,
+            last: 2,
+        };
         page.timeline.blocks.extend((2..25).map(block));
         let lines = named(&page);
         assert_eq!(lines.len(), MOST_SEGMENTS + 3);
@@ -194,7 +200,7 @@ mod tests {
         assert_eq!(lines[MOST_SEGMENTS], ("5 smaller".to_string(), "370 B".to_string()));
 
         let mut page = plain();
-        page.beyond = vec![("context".to_string(), Bytes(8000))];
+        page.other_bytes = vec![("context".to_string(), Bytes(8000))];
         let lines = page.at_peak().segments();
         let shares: Vec<_> = lines.iter().map(|line| (line.name.as_str(), line.share.as_str())).collect();
         // 40 and 30 of 8190 bytes: the second is too little for a row of its own.

@@ -1,14 +1,14 @@
 //! What a training step will need, as one HTML page that needs no network and no other file.
 
 mod at_peak;
+mod fit_check;
 mod prediction;
-mod verdict;
 
 pub use prediction::PredictionRow;
 
 use self::at_peak::{AtPeak, BlockRow, Line, Peak};
+use self::fit_check::FitCheck;
 use self::prediction::Difference;
-use self::verdict::Verdict;
 use super::error::ReportError;
 use super::memory::{Bar, MemoryPeak, size_text};
 use super::timeline_chart::timeline_chart;
@@ -29,7 +29,7 @@ pub struct PlanPage {
     /// empty where unknown, and shorter than the blocks where the rest is unknown.
     pub shapes: Vec<String>,
     /// What is held all the time besides the blocks of the timeline, such as the context of a device. It counts.
-    pub beyond: Vec<(String, Bytes)>,
+    pub other_bytes: Vec<(String, Bytes)>,
     /// The memory that the step may use, if it was given.
     pub budget: Option<Bytes>,
     /// Predictions beside measurements.
@@ -37,7 +37,7 @@ pub struct PlanPage {
     /// What would lower the peak; shown with lossless changes first, otherwise in the given order.
     pub advice: Vec<Advice>,
     /// What to know when reading the page, a sentence each.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
     /// What the prediction leaves out, one item each, such as `code and threads of the process`.
     pub not_counted: Vec<String>,
 }
@@ -59,8 +59,8 @@ impl PlanPage {
     /// When the template cannot be rendered.
     pub fn render(&self) -> Result<String, ReportError> {
         let at_peak = self.at_peak();
-        let beyond = at_peak.beyond();
-        let budget = self.budget.map(|budget| Bytes(budget.get().saturating_sub(beyond)));
+        let other_bytes = at_peak.other_bytes();
+        let budget = self.budget.map(|budget| Bytes(budget.get().saturating_sub(other_bytes)));
         let mut advice: Vec<_> = self.advice.iter().collect();
         advice.sort_by_key(|advice| advice.class);
         let (rows, colours) = at_peak.causes();
@@ -68,9 +68,9 @@ impl PlanPage {
         bar.segments.iter_mut().zip(colours).for_each(|(segment, colour)| segment.colour = colour);
         let page = Page {
             plan: self,
-            verdict: Verdict::new(at_peak.need(), self.budget),
+            fit_check: FitCheck::new(at_peak.need(), self.budget),
             peak: at_peak.place(),
-            beyond: (beyond > 0).then(|| size_text(Bytes(beyond))),
+            other_bytes: (other_bytes > 0).then(|| size_text(Bytes(other_bytes))),
             chart: timeline_chart(&self.timeline, budget)?,
             bar,
             segments: at_peak.segments(),
@@ -82,7 +82,7 @@ impl PlanPage {
     }
 
     fn at_peak(&self) -> AtPeak<'_> {
-        AtPeak { timeline: &self.timeline, beyond: &self.beyond, shapes: &self.shapes }
+        AtPeak { timeline: &self.timeline, other_bytes: &self.other_bytes, shapes: &self.shapes }
     }
 }
 
@@ -90,10 +90,10 @@ impl PlanPage {
 #[template(path = "plan.html")]
 struct Page<'a> {
     plan: &'a PlanPage,
-    verdict: Verdict,
+    fit_check: FitCheck,
     peak: Option<Peak<'a>>,
     /// Size of what is held besides the timeline, if it is anything.
-    beyond: Option<String>,
+    other_bytes: Option<String>,
     chart: String,
     bar: Bar<'a>,
     segments: Vec<Line>,
@@ -104,7 +104,7 @@ struct Page<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::moments::tests::handmade;
+    use super::super::events::tests::handmade;
     use super::*;
 
     const HOSTILE: &str = "<script>alert(\"1\" & '2')</script>";
@@ -114,17 +114,17 @@ mod tests {
         let text = || HOSTILE.to_string();
         let mut timeline = handmade();
         timeline.segments = vec![text(), text()];
-        timeline.moments.iter_mut().for_each(|moment| moment.operation = text());
+        timeline.events.iter_mut().for_each(|event| event.operation = text());
         PlanPage {
             title: text(),
             summary: vec![(text(), text())],
             shapes: vec![text(); timeline.blocks.len()],
             timeline,
-            beyond: vec![(text(), Bytes(10))],
+            other_bytes: vec![(text(), Bytes(10))],
             budget: Some(Bytes(250)),
             predictions: vec![PredictionRow { name: text(), predicted: Bytes(101), measured: Bytes(100) }],
             advice: vec![Advice { class: Class::Model, text: text() }],
-            remarks: vec![text()],
+            warnings: vec![text()],
             not_counted: vec![text()],
         }
     }
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn the_budget_of_the_chart_leaves_out_what_is_beyond() {
-        let beyond = vec![("context".to_string(), Bytes(50))];
-        let page = PlanPage { beyond, budget: Some(Bytes(300)), ..plain() }.render().unwrap();
-        assert!(page.contains(">budget 250 B</text>") && page.contains("; 50 B besides it are held"));
+        let other_bytes = vec![("context".to_string(), Bytes(50))];
+        let page = PlanPage { other_bytes, budget: Some(Bytes(300)), ..plain() }.render().unwrap();
+        assert!(page.contains(">budget 250 B</text>") && page.contains("; 50 B of other memory are held"));
     }
 
     #[test]

@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a row leaves the packed input")]
-    fn a_row_that_leaves_the_input_is_refused() {
+    fn a_row_that_leaves_the_input_is_rejected() {
         let planes = [PlanePair { input: 0, gradient: 0 }];
         let (input, gradient) = ([0.0; 64], [0.0; 64]);
         let sums = &mut vec![0.0; simd::best().dispatch(SumsLen { rows: 1, columns: 1 })];

@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a row leaves the packed input")]
-    fn a_row_that_leaves_the_input_is_refused() {
+    fn a_row_that_leaves_the_input_is_rejected() {
         let tiles = best().dispatch(Tiles(1));
         best().dispatch(OuterProducts {
             input: &[0.0; 8],
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "there are fewer positions")]
-    fn positions_that_the_gradient_does_not_have_are_refused() {
+    fn positions_that_the_gradient_does_not_have_are_rejected() {
         let tiles = best().dispatch(Tiles(1));
         best().dispatch(OuterProducts {
             input: &[0.0; 8],

@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the target is not of the length that the shape says")]
-    fn a_target_of_wrong_length_is_refused() {
+    fn a_target_of_wrong_length_is_rejected() {
         let input = Input::plain(&[0.0]);
         weight_gradient(&cube([1, 1], 1, 1, 1, 0), input, input, &mut [0.0; 2]);
     }

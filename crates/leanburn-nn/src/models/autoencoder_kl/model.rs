@@ -93,7 +93,7 @@ impl AutoencoderKl {
     ///
     /// # Numerics
     ///
-    /// The noise is drawn in float32 whatever the dtype of the latent, so that one seed gives one noise.
+    /// The noise is drawn in float32 regardless of the dtype of the latent, so that one seed gives one noise.
     pub fn sample(&self, mean: Tensor<5>, sigma: Tensor<5>) -> Tensor<5> {
         sample(mean, sigma)
     }

@@ -27,7 +27,7 @@ pub struct Cnn3dLstm {
     residency: ResidencyPolicy,
 }
 
-/// Convolution and batch norm of a volume that is activated on its way in, so that only the first is kept of both.
+/// Convolution and batch norm of a volume that is activated as it is read, so that only the input is saved.
 #[derive(Module, Debug)]
 pub struct FeatureLayer {
     conv: Conv3d,

@@ -79,7 +79,7 @@ impl PatchDiscriminator {
     ///
     /// # Panics
     ///
-    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel on the way.
+    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel at any layer.
     pub fn forward(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
         let in_channels = self.config.in_channels;
         assert_shape!(x, [_, in_channels, ..]);

@@ -119,7 +119,7 @@ pub struct MultiScalePatchDiscriminator {
 #[derive(Clone, Debug)]
 pub struct MultiScaleFeatures {
     /// The logits of each scale.
-    pub outputs: Vec<Tensor<5>>,
+    pub logits: Vec<Tensor<5>>,
     /// The outputs of all layers before it, for each scale.
     pub features: Vec<Vec<Tensor<5>>>,
 }
@@ -147,16 +147,16 @@ impl MultiScalePatchDiscriminator {
     ///
     /// # Panics
     ///
-    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel on the way.
+    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel at any layer.
     pub fn forward(&self, x: Tensor<5>) -> MultiScaleFeatures {
-        let mut scales = MultiScaleFeatures { outputs: Vec::new(), features: Vec::new() };
+        let mut scales = MultiScaleFeatures { logits: Vec::new(), features: Vec::new() };
         let mut seen = x;
         for (scale, discriminator) in self.discriminators.iter().enumerate() {
             if self.average_pooling && scale > 0 {
                 seen = avg_pool3d(seen, AvgPool3d::new([2; 3]));
             }
             let mut features = discriminator.forward(seen.clone());
-            scales.outputs.extend(features.pop());
+            scales.logits.extend(features.pop());
             scales.features.push(features);
         }
         scales
@@ -183,7 +183,7 @@ mod tests {
         let x = Tensor::random([1, 1, 24, 24, 24], Distribution::Default, &device);
         for (average_pooling, layers, sizes) in [(false, [2, 3], [11, 5]), (true, [2, 2], [11, 5])] {
             let said = config(average_pooling).init(&device).forward(x.clone());
-            let shapes: Vec<_> = said.outputs.iter().map(|output| output.dims()).collect();
+            let shapes: Vec<_> = said.logits.iter().map(|output| output.dims()).collect();
             assert_eq!(shapes, sizes.map(|size| [1, 1, size, size, size]), "{average_pooling}");
             assert_eq!(said.features.iter().map(Vec::len).collect::<Vec<_>>(), layers, "{average_pooling}");
         }

@@ -37,8 +37,8 @@ pub struct UNet3dConfig {
     /// Size of the kernels of the transposed convolutions, an odd number.
     #[config(default = 3)]
     pub up_kernel_size: usize,
-    /// Convolutions of the residual unit of each level on the way down; on the way up it has one. With 0, a level is one
-    /// convolution each way and nothing is added.
+    /// Convolutions of the residual unit of each level of the encoder; the decoder has one. With 0, a level is one
+    /// convolution in the encoder and one in the decoder, without a residual.
     #[config(default = 0)]
     pub num_res_units: usize,
     /// The activation behind each convolution.

@@ -1,4 +1,4 @@
-//! One level on the way up.
+//! One level of the decoder.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -8,7 +8,7 @@ use super::config::UNet3dConfig;
 use super::unit::{UNetResidual, norm_act};
 use crate::blocks::{ConvTranspose3d, ConvTranspose3dConfig, NormAct};
 
-/// What a level does on the way up.
+/// What a level of the decoder does.
 #[derive(Module, Debug)]
 #[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
 pub enum UNetDecoder {
@@ -39,7 +39,7 @@ impl UNetDecoder {
         })
     }
 
-    /// Joins what the level gave on the way down with what comes from below.
+    /// Joins the output of the encoder's level (the skip connection) with that of the level below.
     ///
     /// # Shapes
     ///
@@ -61,7 +61,7 @@ impl UNetDecoder {
 ///
 /// # Memory
 ///
-/// Saved for backward: both volumes, shared with whoever made them; they are never copied into one.
+/// Saved for backward: both volumes, shared with their producers; they are never copied into one.
 #[derive(Module, Debug)]
 pub struct UNetUpsample {
     conv: ConvTranspose3d,

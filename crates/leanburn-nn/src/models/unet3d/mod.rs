@@ -2,7 +2,7 @@
 //!
 //! Ronneberger et al., [U-Net](https://arxiv.org/abs/1505.04597); with residual units Kerfoot et al.,
 //! [Left-Ventricle Quantification Using Residual U-Net](https://doi.org/10.1007/978-3-030-12029-0_40). Strided convolutions
-//! on the way down, transposed ones on the way up, and each level of the way up sees what its level gave on the way down.
+//! in the encoder, transposed ones in the decoder, and a skip connection from each level of the encoder to that of the decoder.
 
 mod config;
 mod decoder;

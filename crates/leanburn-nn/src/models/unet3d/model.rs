@@ -38,7 +38,7 @@ pub enum UNetLevel {
     Bottom(UNetBottom),
 }
 
-/// The way down and the way up of a level.
+/// Encoder and decoder of a level.
 #[derive(Module, Debug)]
 pub struct UNetSides {
     encoder: UNetUnit,

@@ -4,7 +4,7 @@ use super::model::UNet3d;
 use crate::weights::MonaiWeights;
 
 impl MonaiWeights for UNet3d {
-    /// There a level is three modules, way down, next level and way up; here levels are numbered.
+    /// There a level is three modules: encoder, next level and decoder; here levels are numbered.
     fn monai_name(path: &str) -> String {
         let mut parts = path.splitn(4, '.');
         let (Some("levels"), Some(level), Some(side), Some(parameter)) =

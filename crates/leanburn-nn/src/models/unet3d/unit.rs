@@ -7,7 +7,7 @@ use leanburn_ops::{Convolution, conv3d};
 use super::config::UNet3dConfig;
 use crate::blocks::{Conv3d, Conv3dConfig, NormAct, NormActConfig};
 
-/// What a level does on the way down.
+/// What a level of the encoder does.
 #[derive(Module, Debug)]
 #[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
 pub enum UNetUnit {

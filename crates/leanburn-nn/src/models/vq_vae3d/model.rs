@@ -71,7 +71,7 @@ impl VqVae3d {
     ///
     /// # Panics
     ///
-    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel on the way.
+    /// Panics if the input has other than `in_channels` channels or is smaller than a kernel at any layer.
     pub fn encode(&self, x: Tensor<5>) -> Tensor<5> {
         let in_channels = self.config.in_channels;
         assert_shape!(x, [_, in_channels, ..]);

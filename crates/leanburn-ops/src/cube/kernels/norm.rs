@@ -182,7 +182,7 @@ fn gradient_of_volume<E: Float>(
 ///
 /// # Memory
 ///
-/// Over the gradient where nobody else holds it; a copy of it where it lies otherwise than `x`.
+/// Over the gradient if nothing else holds it; a copy of it where it lies otherwise than `x`.
 pub(super) fn norm_act_gradient(
     x: CubeTensor,
     gradient: CubeTensor,

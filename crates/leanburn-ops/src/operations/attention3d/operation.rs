@@ -21,13 +21,13 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Memory
 ///
-/// Saved for backward: queries, keys, values and the output, shared with whoever made them, and 4 bytes for each query of
+/// Saved for backward: queries, keys, values and the output, shared with their producers, and 4 bytes for each query of
 /// each head. Workspace: on the CPU about 1 MiB for each thread; elsewhere a few blocks of at most 16 MiB of scores.
 /// [`attention3d_in_blocks`] takes less.
 ///
 /// # Numerics
 ///
-/// Softmax and its statistics in float32 whatever the dtype; on the CPU the products too.
+/// Softmax and its statistics in float32 regardless of the dtype; on the CPU the products too.
 ///
 /// # Panics
 ///

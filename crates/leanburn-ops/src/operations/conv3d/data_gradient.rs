@@ -43,7 +43,7 @@ impl Computation for DataGradient<'_> {
         let shape = self.shape();
         let gradient = CpuTensor::of(self.gradient.clone());
         let weight = to_f32(self.weight);
-        let values = conv::data_gradient_fresh(&shape, Input::plain(gradient.values::<E>()), &weight, None);
+        let values = conv::data_gradient_allocating(&shape, Input::plain(gradient.values::<E>()), &weight, None);
         CpuTensor::from_vec(values, self.input).into_tensor()
     }
 

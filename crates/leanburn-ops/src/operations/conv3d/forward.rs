@@ -9,7 +9,7 @@ use super::shape::{output_dims, shape};
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
 use crate::recording::{Call, Recorder};
 
-/// `conv3d(entry(x), weight) + bias + residual`, over the residual where nobody else holds it.
+/// `conv3d(entry(x), weight) + bias + residual`, over the residual if nothing else holds it.
 pub(crate) struct Forward<'a> {
     pub(crate) x: &'a Tensor<5>,
     pub(crate) entry: &'a Entry,
@@ -54,7 +54,7 @@ impl Computation for Forward<'_> {
             return residual.expect("it is there").into_tensor();
         }
         let residual = residual.as_ref().map(|residual| residual.values::<E>());
-        let values = conv::forward_fresh(&shape, input, &weight, bias.as_deref(), residual);
+        let values = conv::forward_allocating(&shape, input, &weight, bias.as_deref(), residual);
         CpuTensor::from_vec(values, output_dims(&shape)).into_tensor()
     }
 

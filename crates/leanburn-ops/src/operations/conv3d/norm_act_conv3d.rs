@@ -33,7 +33,7 @@ pub struct Convolution {
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with whoever made it, if the weight needs a gradient; nothing otherwise. On the
+/// Saved for backward: the input, shared with its producer, if the weight needs a gradient; nothing otherwise. On the
 /// CPU the workspace is a few rows for each thread: no im2col, no copy of a volume. On other devices it is Burn's.
 ///
 /// # Numerics
@@ -61,14 +61,14 @@ pub fn conv3d(x: Tensor<5>, convolution: Convolution) -> Tensor<5> {
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with whoever made it, and mean and deviation of each group. The normalised and
+/// Saved for backward: the input, shared with its producer, and mean and deviation of each group. The normalised and
 /// the activated volume are computed again in backward; on the CPU row by row, so that they are never in memory, elsewhere
 /// whole, one after the other. Backward on the CPU needs one volume of the input's size, the input's gradient. The
-/// result is written over the residual where nobody else holds it.
+/// result is written over the residual if nothing else holds it.
 ///
 /// # Numerics
 ///
-/// Norm and activation in float32 whatever the dtype; otherwise as [`conv3d`].
+/// Norm and activation in float32 regardless of the dtype; otherwise as [`conv3d`].
 ///
 /// # Panics
 ///

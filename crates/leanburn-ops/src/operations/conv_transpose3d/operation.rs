@@ -20,7 +20,7 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with whoever made it, if the weight needs a gradient. Workspace on the CPU: a few
+/// Saved for backward: the input, shared with its producer, if the weight needs a gradient. Workspace on the CPU: a few
 /// rows for each thread.
 ///
 /// # Panics

@@ -22,7 +22,7 @@ impl Transposed {
     pub(crate) fn forward<E: Stored>(&self, x: &Tensor<5>, weight: &[f32], bias: Option<&Tensor<1>>) -> Tensor<5> {
         let x = CpuTensor::of(x.clone());
         let bias = bias.map(to_f32);
-        let values = conv::data_gradient_fresh(&self.0, Input::plain(x.values::<E>()), weight, bias.as_deref());
+        let values = conv::data_gradient_allocating(&self.0, Input::plain(x.values::<E>()), weight, bias.as_deref());
         CpuTensor::from_vec(values, self.output_dims()).into_tensor()
     }
 
@@ -36,7 +36,7 @@ impl Transposed {
     /// The gradient of the input.
     pub(crate) fn data_gradient<E: Stored>(&self, gradient: &Tensor<5>, weight: &[f32]) -> Tensor<5> {
         let gradient = CpuTensor::of(gradient.clone());
-        let values = conv::forward_fresh(&self.0, Input::plain(gradient.values::<E>()), weight, None, None);
+        let values = conv::forward_allocating(&self.0, Input::plain(gradient.values::<E>()), weight, None, None);
         CpuTensor::from_vec(values, output_dims(&self.0)).into_tensor()
     }
 

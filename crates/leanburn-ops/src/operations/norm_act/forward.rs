@@ -20,7 +20,7 @@ pub(crate) fn norm_act(x: Tensor<5>, normalization: Option<&Normalization>, acti
     }
 }
 
-/// The normalised and activated volume, over the volume where nobody else holds it.
+/// The normalised and activated volume, over the volume if nothing else holds it.
 struct NormAct<'a> {
     x: Tensor<5>,
     normalization: Option<&'a Normalization>,

@@ -21,7 +21,7 @@ pub(crate) struct NormActGradient {
     pub(crate) x: Tensor<5>,
     pub(crate) normalization: Option<Normalization>,
     pub(crate) activation: Activation,
-    /// Written over where nobody else holds it.
+    /// Written over if nothing else holds it.
     pub(crate) gradient: Tensor<5>,
 }
 

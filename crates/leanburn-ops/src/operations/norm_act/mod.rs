@@ -1,7 +1,7 @@
 //! Group normalisation and activation: [`group_norm_act`], [`norm_prelu`], [`activate`], and what [`conv3d`](super::conv3d)
 //! does to its input.
 //!
-//! A normalised volume is `scale * x + shift` for each channel of an item, whatever the grouping (`channel_map.rs`).
+//! A normalised volume is `scale * x + shift` for each channel of an item, regardless of the grouping (`channel_map.rs`).
 
 mod channel_map;
 mod composed;

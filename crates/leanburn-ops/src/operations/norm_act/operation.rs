@@ -18,12 +18,12 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with whoever made it, and mean and deviation of each group. On the CPU backward
-/// writes over the gradient it is given where nobody else holds it.
+/// Saved for backward: the input, shared with its producer, and mean and deviation of each group. On the CPU backward
+/// writes over the gradient it is given if nothing else holds it.
 ///
 /// # Numerics
 ///
-/// Arithmetic in float32 whatever the dtype; statistics are merged in float64.
+/// Arithmetic in float32 regardless of the dtype; statistics are merged in float64.
 ///
 /// # Panics
 ///
@@ -65,8 +65,8 @@ impl Operation<3> for GroupNormAct {
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with whoever made it. On the CPU backward writes over the gradient it is given
-/// where nobody else holds it.
+/// Saved for backward: the input, shared with its producer. On the CPU backward writes over the gradient it is given
+/// if nothing else holds it.
 #[must_use]
 pub fn activate(x: Tensor<5>, activation: Activation) -> Tensor<5> {
     if activation == Activation::None {
@@ -100,7 +100,7 @@ mod tests {
     use burn::tensor::Device;
 
     use super::*;
-    use crate::{gradients::backward, probe::watched};
+    use crate::{gradients::backward, probe::sampled};
 
     #[test]
     fn every_operation_is_sampled_forward_and_backward() {
@@ -108,7 +108,7 @@ mod tests {
         let count = samples.clone();
         let x = Tensor::<5>::ones([1, 2, 3, 3, 3], &Device::flex().autodiff()).require_grad();
         let step = || backward(activate(activate(x.clone(), Activation::Silu), Activation::Relu).sum());
-        watched(Rc::new(move || count.set(count.get() + 1)), step);
+        sampled(Rc::new(move || count.set(count.get() + 1)), step);
         assert_eq!(samples.get(), 4);
         step();
         assert_eq!(samples.get(), 4);

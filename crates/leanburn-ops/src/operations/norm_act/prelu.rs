@@ -23,12 +23,12 @@ use crate::recording::is_recording;
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with whoever made it, and mean and deviation of each group. Backward needs one
+/// Saved for backward: the input, shared with its producer, and mean and deviation of each group. Backward needs one
 /// volume for the gradient of the slope.
 ///
 /// # Numerics
 ///
-/// Arithmetic in float32 whatever the dtype. The slope is read from the device: on a GPU forward waits for it.
+/// Arithmetic in float32 regardless of the dtype. The slope is read from the device: on a GPU forward waits for it.
 ///
 /// # Panics
 ///

@@ -16,7 +16,7 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Memory
 ///
-/// Saved for backward: the small input, shared with whoever made it; the enlarged volume is `product of factors` times
+/// Saved for backward: the small input, shared with its producer; the enlarged volume is `product of factors` times
 /// larger. On the CPU it never exists, in forward or in backward; on other devices it is there while the convolution runs.
 ///
 /// # Numerics

@@ -5,7 +5,7 @@ use std::fmt;
 use leanburn_common::ValidationError;
 use thiserror::Error;
 
-/// Where a value, or a mistake, stands.
+/// Where a value, or an error, stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// Nowhere in particular: the file as a whole.
@@ -25,9 +25,9 @@ pub enum Place {
     Override(String),
 }
 
-/// The kinds of mistake.
+/// The kinds of error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum MistakeKind {
+pub enum ConfigErrorKind {
     /// The file cannot be read, or is no text, or too large.
     #[error("unreadable file")]
     File,
@@ -54,11 +54,11 @@ pub enum MistakeKind {
     Override,
 }
 
-/// One mistake: where, what was found, what was expected, what to do.
+/// One error: where, what was found, what was expected, what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    /// The kind of mistake.
-    pub kind: MistakeKind,
+pub struct ConfigError {
+    /// The kind of error.
+    pub kind: ConfigErrorKind,
     /// The path of the key, as in `autoencoder.training.batch_size`; empty for the whole file.
     pub key: String,
     /// Where it stands.
@@ -71,10 +71,10 @@ pub struct Mistake {
     pub help: String,
 }
 
-impl Mistake {
-    /// A mistake that belongs to no key.
+impl ConfigError {
+    /// An error that belongs to no key.
     pub(crate) fn without_key(
-        kind: MistakeKind,
+        kind: ConfigErrorKind,
         place: Place,
         found: impl Into<String>,
         expected: impl Into<String>,
@@ -93,7 +93,7 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ConfigError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Place::Override(text) = &self.place {
             write!(out, "--set {}: ", text.escape_debug())?;
@@ -105,44 +105,44 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ConfigError {}
 
-/// Every mistake of a configuration, in the order of the file.
+/// Every error of a configuration, in the order of the file.
 ///
 /// `{}` is a headline, `{:#}` the whole list with lines and columns as plain text.
 #[derive(Debug, Clone)]
 pub struct ConfigErrors {
     name: String,
     text: String,
-    mistakes: Vec<Mistake>,
+    errors: Vec<ConfigError>,
     total: usize,
 }
 
-/// The most mistakes that are kept: a file with more is no configuration.
+/// The most errors that are kept: a file with more is no configuration.
 const MOST: usize = 100;
 
 impl ConfigErrors {
-    /// Sorts the mistakes of a text; `source_name` is usually its path.
-    pub(crate) fn new(source_name: &str, text: &str, mut mistakes: Vec<Mistake>) -> Self {
-        mistakes.sort_by(|one, other| one.place.cmp(&other.place));
-        let total = mistakes.len();
-        mistakes.truncate(MOST);
-        Self { name: source_name.to_owned(), text: text.to_owned(), mistakes, total }
+    /// Sorts the errors of a text; `source_name` is usually its path.
+    pub(crate) fn new(source_name: &str, text: &str, mut errors: Vec<ConfigError>) -> Self {
+        errors.sort_by(|one, other| one.place.cmp(&other.place));
+        let total = errors.len();
+        errors.truncate(MOST);
+        Self { name: source_name.to_owned(), text: text.to_owned(), errors, total }
     }
 
     /// The errors of a configuration that stands in no file.
     pub(crate) fn of(name: &str, errors: Vec<ValidationError>) -> Self {
-        let mistake = |error: ValidationError| {
+        let of_validation = |error: ValidationError| {
             let ValidationError { key, expected, found, help, .. } = error;
-            Mistake { kind: MistakeKind::Contradiction, key, place: Place::Document, found, expected, help }
+            ConfigError { kind: ConfigErrorKind::Contradiction, key, place: Place::Document, found, expected, help }
         };
-        Self::new(name, "", errors.into_iter().map(mistake).collect())
+        Self::new(name, "", errors.into_iter().map(of_validation).collect())
     }
 
-    /// The mistakes: those of the file as a whole, by line and column, then those of overrides.
+    /// The errors: those of the file as a whole, by line and column, then those of overrides.
     /// At most the first 100.
-    pub fn mistakes(&self) -> &[Mistake] {
-        &self.mistakes
+    pub fn errors(&self) -> &[ConfigError] {
+        &self.errors
     }
 
     /// What the text is called, usually the path of its file.
@@ -150,7 +150,7 @@ impl ConfigErrors {
         &self.name
     }
 
-    /// The text that the mistakes stand in.
+    /// The text that the errors stand in.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -160,19 +160,19 @@ impl fmt::Display for ConfigErrors {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, total) = (&self.name, self.total);
         let plural = if total == 1 { "" } else { "s" };
-        write!(out, "{total} mistake{plural} in {name}")?;
+        write!(out, "{total} error{plural} in {name}")?;
         if total > MOST {
             write!(out, ", the first {MOST}")?;
         }
         if !out.alternate() {
             return Ok(());
         }
-        for mistake in &self.mistakes {
-            match mistake.position() {
-                Some((line, column)) => write!(out, "\n{name}:{line}:{column}: {mistake}")?,
-                None => write!(out, "\n{name}: {mistake}")?,
+        for error in &self.errors {
+            match error.position() {
+                Some((line, column)) => write!(out, "\n{name}:{line}:{column}: {error}")?,
+                None => write!(out, "\n{name}: {error}")?,
             }
-            write!(out, "\n    {}", mistake.help)?;
+            write!(out, "\n    {}", error.help)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What tensors are there for: weights, gradients, states of an optimizer, an average, a batch.
+//! The roles of tensors: weights, gradients, states of an optimizer, an average, a batch.
 
 use burn::backend::{DispatchTensor, TensorMetadata};
 use burn::module::{Module, ModuleVisitor, Param};
@@ -6,12 +6,12 @@ use burn::tensor::{Device, Tensor};
 
 use super::recorder::{Recorder, recorded};
 
-const PURPOSE: &str = "leanburn:purpose:";
+const ROLE: &str = "leanburn:role:";
 
-/// What a tensor is there for.
+/// The role of a tensor in a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Purpose {
+pub enum TensorRole {
     /// Trained weights and running statistics.
     Weights,
     /// Gradients of weights.
@@ -24,7 +24,7 @@ pub enum Purpose {
     Batch,
 }
 
-impl Purpose {
+impl TensorRole {
     const ALL: [(Self, &'static str); 5] = [
         (Self::Weights, "weights"),
         (Self::Gradients, "gradients"),
@@ -34,18 +34,18 @@ impl Purpose {
     ];
 
     fn id(self) -> String {
-        let (_, name) = Self::ALL.iter().find(|(purpose, _)| *purpose == self).expect("all are listed");
-        format!("{PURPOSE}{name}")
+        let (_, name) = Self::ALL.iter().find(|(role, _)| *role == self).expect("all are listed");
+        format!("{ROLE}{name}")
     }
 
     pub(super) fn of_id(id: &str) -> Option<Self> {
-        let name = id.strip_prefix(PURPOSE)?;
-        Self::ALL.iter().find(|(_, purpose)| *purpose == name).map(|(purpose, _)| *purpose)
+        let name = id.strip_prefix(ROLE)?;
+        Self::ALL.iter().find(|(_, role)| *role == name).map(|(role, _)| *role)
     }
 }
 
-/// Marks what the tensors of a module are for, and that they are alive; does nothing on a device that computes.
-pub fn serves<M: Module>(purpose: Purpose, module: &M) {
+/// Tags the tensors of a module with their role, and marks that they are alive; does nothing on a device that computes.
+pub fn tag_module<M: Module>(role: TensorRole, module: &M) {
     struct Collect(Vec<DispatchTensor>);
     impl ModuleVisitor for Collect {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -54,11 +54,11 @@ pub fn serves<M: Module>(purpose: Purpose, module: &M) {
     }
     let mut collect = Collect(Vec::new());
     module.visit(&mut collect);
-    tensors_serve(purpose, collect.0);
+    tag_tensors(role, collect.0);
 }
 
-/// As [`serves`], for tensors.
-pub fn tensors_serve(purpose: Purpose, tensors: Vec<DispatchTensor>) {
+/// As [`tag_module`], for tensors.
+pub fn tag_tensors(role: TensorRole, tensors: Vec<DispatchTensor>) {
     let Some(recorder) = tensors.first().and_then(|tensor| Recorder::of(&Device::new(tensor.device()))) else { return };
-    recorder.mark(purpose.id(), tensors.into_iter().map(recorded).collect());
+    recorder.mark(role.id(), tensors.into_iter().map(recorded).collect());
 }

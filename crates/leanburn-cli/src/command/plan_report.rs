@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, Moment, Space, Target, Timeline, bound};
+use leanburn_plan::{Candidate, OperationEvent, Space, Target, Timeline, bound};
 use leanburn_systems::Config;
 use leanburn_systems::planning::ConfigSpace;
 use leanburn_train::planning::Planner;
@@ -17,11 +17,11 @@ use crate::report::{Advice, PlanPage, PredictionRow};
 
 /// Segments that the terminal's table names.
 const MOST_SEGMENTS: usize = 8;
-/// The share of a step's time from which on attention is worth a remark.
+/// The share of a step's time from which on attention is worth a warning.
 const MUCH_ATTENTION: f64 = 0.5;
 
-/// A step as it was traced, held against a budget.
-pub(super) struct Forecast<'a> {
+/// A step as it was traced, compared with a budget.
+pub(super) struct PlanReport<'a> {
     pub config: &'a Config,
     pub source: &'a str,
     pub space: &'a ConfigSpace,
@@ -34,7 +34,7 @@ pub(super) struct Forecast<'a> {
     pub seconds: f64,
 }
 
-impl Forecast<'_> {
+impl PlanReport<'_> {
     /// Other bytes than those of the step, with names.
     pub fn other_bytes(&self) -> Vec<(String, Bytes)> {
         let gaps = (self.taken - self.timeline.peak(), "gaps in the pool's pages");
@@ -55,19 +55,19 @@ impl Forecast<'_> {
         self.planner.budget().map(|budget| self.need() <= budget)
     }
 
-    fn peak(&self) -> Option<&Moment> {
-        self.timeline.moments.get(self.timeline.peak_index())
+    fn peak(&self) -> Option<&OperationEvent> {
+        self.timeline.events.get(self.timeline.peak_index())
     }
 
-    fn segment_of(&self, moment: &Moment) -> &str {
-        moment.segment.map_or("no segment", |segment| &self.timeline.segments[segment])
+    fn segment_of(&self, event: &OperationEvent) -> &str {
+        event.segment.map_or("no segment", |segment| &self.timeline.segments[segment])
     }
 
-    /// The verdict in one line.
-    pub fn verdict(&self) -> String {
+    /// The fit_check in one line.
+    pub fn fit_check(&self) -> String {
         let need = self.need();
         match self.planner.budget() {
-            None => format!("needs {need}; give --budget or --gpu to hold it against something"),
+            None => format!("needs {need}; give --budget or --gpu to check whether it fits"),
             Some(budget) if need <= budget => {
                 let (left, share) = (budget - need, 100.0 * need.as_mib() / budget.as_mib());
                 format!("fits: needs {need} of {budget}, {left} to spare ({share:.0} %)")
@@ -78,13 +78,13 @@ impl Forecast<'_> {
 
     /// Where the peak stands, in one line.
     fn place(&self) -> String {
-        let Some(moment) = self.peak() else { return "nothing was recorded".into() };
-        let (at, count) = (self.timeline.peak_index() + 1, self.timeline.moments.len());
+        let Some(event) = self.peak() else { return "nothing was recorded".into() };
+        let (at, count) = (self.timeline.peak_index() + 1, self.timeline.events.len());
         format!(
             "peak in {}, {} of {} ({at} of {count} operations)",
-            moment.phase,
-            moment.operation,
-            self.segment_of(moment)
+            event.phase,
+            event.operation,
+            self.segment_of(event)
         )
     }
 
@@ -93,8 +93,8 @@ impl Forecast<'_> {
         causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.other_bytes()).collect()
     }
 
-    /// What a verdict alone does not say.
-    fn remarks(&self) -> Vec<String> {
+    /// What a fit_check alone does not say.
+    fn warnings(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or_default();
         let over = self.planner.largest_allocation().filter(|limit| largest > *limit).map(|limit| {
             format!(
@@ -109,13 +109,13 @@ impl Forecast<'_> {
     /// Says so where a step is little else than attention.
     fn attention(&self) -> Option<String> {
         let rates = self.planner.rates();
-        let seconds = |is_counted: fn(&Moment) -> bool| -> f64 {
-            let counted = self.timeline.moments.iter().filter(|moment| is_counted(moment));
-            counted.map(|moment| rates.seconds_of(moment)).sum()
+        let seconds = |is_counted: fn(&OperationEvent) -> bool| -> f64 {
+            let counted = self.timeline.events.iter().filter(|event| is_counted(event));
+            counted.map(|event| rates.seconds_of(event)).sum()
         };
         // One block stands for all where attention is made of blocks.
         let share =
-            seconds(|moment| moment.operation.starts_with("attention") || moment.repeats > 1.0) / seconds(|_| true);
+            seconds(|event| event.operation.starts_with("attention") || event.repeats > 1.0) / seconds(|_| true);
         (share > MUCH_ATTENTION).then(|| {
             format!(
                 "attention takes {:.0} % of the step's time, which grows with the square of the positions: at the larger levels \
@@ -134,15 +134,15 @@ impl Forecast<'_> {
             "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision}, on {device}",
             self.source
         ))?;
-        print_line(format_args!("{}\n{}\n", self.verdict(), self.place()))?;
+        print_line(format_args!("{}\n{}\n", self.fit_check(), self.place()))?;
         print_line(self.table("at the peak", &self.rows()))?;
         let segments: Vec<(String, Bytes)> = self.segments();
         if !segments.is_empty() {
             print_line(self.table("of which by segment", &segments))?;
         }
         print_line(format_args!("step  about {} by the device's rates", seconds_text(self.seconds)))?;
-        for remark in self.remarks() {
-            print_line(remark)?;
+        for warning in self.warnings() {
+            print_line(warning)?;
         }
         if explain {
             print_line(format_args!("\n{}", self.explain()))?;
@@ -176,19 +176,21 @@ impl Forecast<'_> {
         let mut text = String::new();
         let rows = self.rows();
         let largest = rows.iter().max_by_key(|(_, bytes)| *bytes);
-        if let (Some((cause, bytes)), Some(moment)) = (largest, self.peak()) {
+        if let (Some((cause, bytes)), Some(event)) = (largest, self.peak()) {
             let share = 100.0 * bytes.as_mib() / self.need().max(Bytes(1)).as_mib();
             let _ = writeln!(
                 text,
                 "The step holds the most while {} runs in {}. {share:.0} % of that is {cause}.",
-                moment.operation,
-                self.segment_of(moment)
+                event.operation,
+                self.segment_of(event)
             );
         }
         for advice in self.advice() {
             let _ = writeln!(text, "- {}: {}", advice.class, advice.text);
         }
-        text.push_str("`leanburn fit` searches these ways and writes the configuration of the fastest one that fits.");
+        text.push_str(
+            "`leanburn fit` searches these options and writes the configuration of the fastest one that fits.",
+        );
         text
     }
 
@@ -202,13 +204,13 @@ impl Forecast<'_> {
         let sizes = |rows: Vec<(String, Bytes)>| -> Value {
             rows.into_iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect()
         };
-        let peak = self.peak().map(|moment| {
+        let peak = self.peak().map(|event| {
             json!({
-                "operation": moment.operation,
-                "phase": moment.phase.to_string(),
-                "segment": moment.segment.map(|segment| &self.timeline.segments[segment]),
+                "operation": event.operation,
+                "phase": event.phase.to_string(),
+                "segment": event.segment.map(|segment| &self.timeline.segments[segment]),
                 "index": self.timeline.peak_index(),
-                "operations": self.timeline.moments.len(),
+                "operations": self.timeline.events.len(),
             })
         });
         let mut all = json!({
@@ -227,7 +229,7 @@ impl Forecast<'_> {
             "causes": sizes(self.rows()),
             "segments": sizes(self.timeline.segments_at(self.timeline.peak_index()).into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect()),
             "step_seconds": self.seconds,
-            "remarks": self.remarks(),
+            "warnings": self.warnings(),
         });
         for name in self.space.knob_names() {
             all[name] = json!(self.candidate.knob(name));
@@ -235,7 +237,7 @@ impl Forecast<'_> {
         all
     }
 
-    /// The page, with predictions beside measurements where there are any.
+    /// The page, with predictions and measurements where there are any.
     pub fn page(&self, predictions: Vec<PredictionRow>) -> Result<PlanPage> {
         let [depth, height, width] = self.space.extent(&self.candidate);
         let Candidate { micro_batch, accumulation, .. } = self.candidate;
@@ -260,11 +262,11 @@ impl Forecast<'_> {
             summary: summary.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
             timeline: self.timeline.clone(),
             shapes: Vec::new(),
-            beyond: self.other_bytes(),
+            other_bytes: self.other_bytes(),
             budget: self.planner.budget(),
             predictions,
             advice: self.advice(),
-            remarks: drawn.into_iter().chain(self.remarks()).collect(),
+            warnings: drawn.into_iter().chain(self.warnings()).collect(),
             not_counted: not_counted.into_iter().map(String::from).collect(),
         })
     }

@@ -5,15 +5,15 @@ use burn::backend::ir::{CustomOpIr, ScalarIr};
 use super::call::KERNEL;
 use super::operation::{OPERATION, OPERATION_CONSUMED, OPERATION_END};
 use super::pass::{PASS_END, Pass};
-use super::purpose::Purpose;
 use super::repeat::{REPEAT, REPEAT_END};
+use super::role::TensorRole;
 use super::segment::{SEGMENT, SEGMENT_END};
 use super::step::STEP;
 
 /// A kernel call, or a marker: what is recorded beyond Burn's operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Note<'a> {
+pub enum Marker<'a> {
     /// A call of one of our kernels.
     Kernel {
         /// Its name.
@@ -22,7 +22,7 @@ pub enum Note<'a> {
         flops: u64,
         /// Bytes of memory that are there only while it runs.
         workspace: u64,
-        /// Input over which the first output is written where nobody else holds it.
+        /// Input over which the first output is written if nothing else holds it.
         over: Option<usize>,
     },
     /// A segment begins; segments nest.
@@ -51,11 +51,11 @@ pub enum Note<'a> {
     RepeatEnds,
     /// A training step begins; what came before prepared it.
     StepBegins,
-    /// The marker's inputs serve this purpose, and are alive here.
-    Serves(Purpose),
+    /// The marker's inputs have this role, and are alive here.
+    Tag(TensorRole),
 }
 
-impl<'a> Note<'a> {
+impl<'a> Marker<'a> {
     /// Reads a custom operation; `None` if it is not one of ours.
     pub fn of(operation: &'a CustomOpIr) -> Option<Self> {
         let id = operation.id.as_str();
@@ -79,7 +79,7 @@ impl<'a> Note<'a> {
             STEP => Some(Self::StepBegins),
             REPEAT => Some(Self::RepeatBegins { whole: number(0)?, part: number(1)? }),
             REPEAT_END => Some(Self::RepeatEnds),
-            _ => Pass::of_id(id).map(Self::PassBegins).or_else(|| Purpose::of_id(id).map(Self::Serves)),
+            _ => Pass::of_id(id).map(Self::PassBegins).or_else(|| TensorRole::of_id(id).map(Self::Tag)),
         }
     }
 }

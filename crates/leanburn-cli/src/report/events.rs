@@ -1,20 +1,20 @@
-//! The moments of a step as its pictures need them: bytes by cause, and stretches of one phase or segment.
+//! The events of a step as its pictures need them: bytes by cause, and stretches of one phase or segment.
 
-use leanburn_plan::{Cause, Moment, Timeline};
+use leanburn_plan::{Cause, OperationEvent, Timeline};
 use std::ops::Range;
 
 /// Bytes of each cause, in the order of [`Cause::ALL`].
 pub(super) type CauseBytes = [u64; Cause::ALL.len()];
 
-/// Moments that follow each other and have something in common.
+/// Events that follow each other and have something in common.
 pub(super) struct Stretch<K> {
     /// What they have in common.
     pub key: K,
     /// Their indices.
-    pub moments: Range<usize>,
+    pub events: Range<usize>,
 }
 
-/// The colour of a cause. Any two can be told apart also by those who see no red, no green or no blue, and read well
+/// The colour of a cause. Any two can be distinguished also by people who see no red, no green or no blue, and read well
 /// on light and on dark.
 pub(super) fn colour(cause: Cause) -> &'static str {
     match cause {
@@ -23,16 +23,16 @@ pub(super) fn colour(cause: Cause) -> &'static str {
         Cause::Optimizer => "#703c90",
         Cause::Average => "#3ee1fe",
         Cause::Batch => "#aa5f80",
-        Cause::Kept => "#6475db",
-        Cause::Passing => "#e67e30",
-        Cause::Books => "#68a0f4",
+        Cause::SavedActivations => "#6475db",
+        Cause::Temporaries => "#e67e30",
+        Cause::GraphMetadata => "#68a0f4",
         _ => "#a4a3ab",
     }
 }
 
-/// What [`Timeline::causes_at`] says of every moment, in one pass over the blocks.
+/// What [`Timeline::causes_at`] says of every event, in one pass over the blocks.
 pub(super) fn cause_bytes(timeline: &Timeline) -> Vec<CauseBytes> {
-    let count = timeline.moments.len();
+    let count = timeline.events.len();
     let mut bytes = vec![CauseBytes::default(); count];
     let mut gone = bytes.clone();
     for block in timeline.blocks.iter().filter(|block| block.born <= block.last && block.born < count) {
@@ -48,9 +48,9 @@ pub(super) fn cause_bytes(timeline: &Timeline) -> Vec<CauseBytes> {
             add(&mut bytes[index][cause], still_there);
         }
     }
-    for (bytes, moment) in bytes.iter_mut().zip(&timeline.moments) {
-        add(&mut bytes[place(Cause::Workspace)], moment.workspace.get());
-        add(&mut bytes[place(Cause::Books)], moment.books.get());
+    for (bytes, event) in bytes.iter_mut().zip(&timeline.events) {
+        add(&mut bytes[place(Cause::Workspace)], event.workspace.get());
+        add(&mut bytes[place(Cause::GraphMetadata)], event.graph_metadata.get());
     }
     bytes
 }
@@ -65,15 +65,18 @@ fn place(cause: Cause) -> usize {
     Cause::ALL.iter().position(|other| *other == cause).unwrap_or(Cause::ALL.len() - 1)
 }
 
-/// The moments, cut wherever the key changes.
-pub(super) fn stretches<K: PartialEq>(moments: &[Moment], key: impl Fn(&Moment) -> K) -> Vec<Stretch<K>> {
+/// The events, cut wherever the key changes.
+pub(super) fn stretches<K: PartialEq>(
+    events: &[OperationEvent],
+    key: impl Fn(&OperationEvent) -> K,
+) -> Vec<Stretch<K>> {
     let mut start = 0;
-    let alike = moments.chunk_by(|a, b| key(a) == key(b));
+    let alike = events.chunk_by(|a, b| key(a) == key(b));
     alike
         .map(|part| {
-            let moments = start..start + part.len();
-            start = moments.end;
-            Stretch { key: key(&part[0]), moments }
+            let events = start..start + part.len();
+            start = events.end;
+            Stretch { key: key(&part[0]), events }
         })
         .collect()
 }
@@ -98,33 +101,45 @@ pub(super) mod tests {
     use leanburn_plan::{Block, Phase};
 
     /// The one place of these tests that knows all fields.
-    pub fn moment(phase: Phase, segment: Option<usize>, during: u64, workspace: u64) -> Moment {
+    pub fn event(phase: Phase, segment: Option<usize>, during: u64, workspace: u64) -> OperationEvent {
         let (operation, is_half) = (format!("operation_{during}"), false);
         let (flops, bytes_moved, after) = (during.saturating_mul(10), during.saturating_mul(2), during - workspace);
         let [bytes_moved, during, after, workspace] = [bytes_moved, during, after, workspace].map(Bytes);
-        let (repeats, books) = (1.0, Bytes(0));
-        Moment { operation, phase, segment, flops, repeats, is_half, bytes_moved, during, after, workspace, books }
+        let (repeats, graph_metadata) = (1.0, Bytes(0));
+        OperationEvent {
+            operation,
+            phase,
+            segment,
+            flops,
+            repeats,
+            is_half,
+            bytes_moved,
+            during,
+            after,
+            workspace,
+            graph_metadata,
+        }
     }
 
     fn block(bytes: u64, cause: Cause, segment: Option<usize>, born: usize, last: usize) -> Block {
         Block { bytes: Bytes(bytes), cause, segment, born, last }
     }
 
-    /// Four moments; the peak of 190 bytes is the third, moment 2.
+    /// Four events; the peak of 190 bytes is the third, event 2.
     pub fn handmade() -> Timeline {
         use Phase::{Backward, Forward, Update};
         Timeline {
-            moments: vec![
-                moment(Forward, Some(0), 130, 0),
-                moment(Forward, Some(1), 160, 0),
-                moment(Backward, Some(1), 190, 20),
-                moment(Update, None, 115, 0),
+            events: vec![
+                event(Forward, Some(0), 130, 0),
+                event(Forward, Some(1), 160, 0),
+                event(Backward, Some(1), 190, 20),
+                event(Update, None, 115, 0),
             ],
             blocks: vec![
                 block(100, Cause::Weights, None, 0, 3),
-                block(30, Cause::Kept, Some(0), 0, 2),
-                block(30, Cause::Kept, Some(1), 1, 2),
-                block(10, Cause::Passing, Some(1), 2, 2),
+                block(30, Cause::SavedActivations, Some(0), 0, 2),
+                block(30, Cause::SavedActivations, Some(1), 1, 2),
+                block(10, Cause::Temporaries, Some(1), 2, 2),
                 block(15, Cause::Gradients, None, 3, 3),
             ],
             segments: vec!["encoder".to_string(), "decoder".to_string()],
@@ -133,17 +148,17 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn one_pass_says_what_the_timeline_says_of_every_moment() {
+    fn one_pass_says_what_the_timeline_says_of_every_event() {
         let mut timeline = handmade();
-        timeline.moments[1].books = Bytes(7);
+        timeline.events[1].graph_metadata = Bytes(7);
         let all = cause_bytes(&timeline);
         for (index, bytes) in all.iter().enumerate() {
             let named = Cause::ALL.into_iter().zip(*bytes).filter(|(_, bytes)| *bytes > 0);
             let named = named.map(|(cause, bytes)| (cause, Bytes(bytes)));
-            assert_eq!(named.collect::<Vec<_>>(), timeline.causes_at(index), "moment {index}");
+            assert_eq!(named.collect::<Vec<_>>(), timeline.causes_at(index), "event {index}");
         }
         assert_eq!(all[2], [100, 0, 0, 0, 0, 60, 10, 20, 0]);
-        let in_blocks = |cause: &Cause| !matches!(cause, Cause::Workspace | Cause::Books);
+        let in_blocks = |cause: &Cause| !matches!(cause, Cause::Workspace | Cause::GraphMetadata);
         for (place, cause) in Cause::ALL.into_iter().enumerate().filter(|(_, cause)| in_blocks(cause)) {
             assert_eq!(timeline.most(cause).get(), all.iter().map(|bytes| bytes[place]).max().unwrap(), "{cause}");
         }
@@ -163,10 +178,10 @@ pub(super) mod tests {
     #[test]
     fn stretches_end_where_the_key_changes() {
         let timeline = handmade();
-        let phases = stretches(&timeline.moments, |moment| moment.phase);
-        let phases: Vec<_> = phases.into_iter().map(|stretch| (stretch.key, stretch.moments)).collect();
+        let phases = stretches(&timeline.events, |event| event.phase);
+        let phases: Vec<_> = phases.into_iter().map(|stretch| (stretch.key, stretch.events)).collect();
         assert_eq!(phases, [(Phase::Forward, 0..2), (Phase::Backward, 2..3), (Phase::Update, 3..4)]);
-        assert!(stretches(&[], |moment| moment.phase).is_empty());
+        assert!(stretches(&[], |event| event.phase).is_empty());
     }
 
     #[test]
