@@ -35,6 +35,11 @@ fn folder(story: &str) -> PathBuf {
 /// Steps of [`config`].
 const STEPS: u64 = 6;
 
+/// An autoencoder of a level for each number of channels.
+fn model(channels: Vec<usize>) -> AutoencoderSection {
+    AutoencoderSection::new(channels).with_norm_num_groups(2)
+}
+
 /// A small autoencoder on synthetic heads, four of them a step.
 fn config() -> SystemConfig {
     let training = TrainingSection::default()
@@ -44,7 +49,7 @@ fn config() -> SystemConfig {
         .with_val_interval(STEPS)
         .with_checkpoint_interval(2)
         .with_visualize_interval(0);
-    let model = AutoencoderSection::new(vec![4, 8]).with_norm_num_groups(2).with_training(training);
+    let model = model(vec![4, 8]).with_training(training);
     let phantom = PhantomConfig { count: 5, shape: [16; 3], ..PhantomConfig::default() };
     let data = DataConfig { phantom: Some(phantom), patch_size: Some([16; 3]), ..DataConfig::default() };
     SystemConfig::new(model).with_data(data)

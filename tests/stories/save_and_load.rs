@@ -4,17 +4,10 @@ use leanburn::burn::{prelude::*, tensor::TensorData};
 use leanburn::nn::weights;
 use leanburn::prelude::*;
 
-use super::{Told, alone, config, folder};
-
-fn model() -> AutoencoderKlConfig {
-    AutoencoderKlConfig::new(vec![4, 8], vec![1, 1], vec![false, false])
-        .with_norm_num_groups(2)
-        .with_encoder_nonlocal_attn(false)
-        .with_decoder_nonlocal_attn(false)
-}
+use super::{Told, alone, config, folder, model};
 
 fn trainer(device: &Device) -> Result<Trainer<AutoencoderWorkload>, TrainError> {
-    let learner = Learner::new("autoencoder", model().init(device), LearnerConfig::default())?;
+    let learner = Learner::new("autoencoder", model(vec![4, 8]).model().init(device), LearnerConfig::default())?;
     let objective = AutoencoderObjective::default();
     let workload = AutoencoderWorkload::new(learner, None, objective, Precision::F32);
     Ok(Trainer::new(workload, TrainerConfig::default().with_seed(3), device))
@@ -37,7 +30,7 @@ fn weights_of_a_session_are_loaded_into_a_model() -> Told {
     let file = outcome.folder.weights();
 
     let device = Device::flex();
-    let section = AutoencoderSection::new(vec![4, 8]).with_norm_num_groups(2);
+    let section = model(vec![4, 8]);
     let (mut one, mut other) = (section.model().init(&device), section.model().init(&device));
     let volume = Tensor::<5>::ones([1, 1, 8, 8, 8], &device);
     let made = |model: &AutoencoderKl| -> TensorData { model.reconstruct(volume.clone()).into_data() };
@@ -47,7 +40,7 @@ fn weights_of_a_session_are_loaded_into_a_model() -> Told {
     weights::load(&mut other, &file)?;
     assert_eq!(made(&one), made(&other));
 
-    let mut wider = AutoencoderSection::new(vec![4, 16]).with_norm_num_groups(2).model().init(&device);
+    let mut wider = model(vec![4, 16]).model().init(&device);
     let before = made(&wider);
     let error = weights::load(&mut wider, &file).unwrap_err();
     assert!(error.is_different(), "{error}");

@@ -13,7 +13,7 @@ fn a_configuration_is_trained() -> Told {
 
     assert_eq!((outcome.steps, curve.0.len() as u64), (STEPS, STEPS));
     let [first, .., last] = curve.0[..] else { panic!("too few steps") };
-    assert!(last < 0.9 * first, "the loss falls: {:?}", curve.0);
+    assert!(last < first, "the loss falls: {:?}", curve.0);
 
     let evaluated = outcome.records.iter().filter(|record| record.phase == Phase::Validation);
     let evaluated: Vec<(u64, f64)> = evaluated.map(|record| (record.step, record.values["l1"])).collect();
