@@ -13,10 +13,16 @@ import sys
 import time
 from typing import NamedTuple
 
-from compare import Server, check, finish, ours, parser, pytorch, table
+from compare import Server, check, finish, ours, parsed, peers_parser, pytorch, table, variants, versions_of
 
-NOTES = """Milliseconds; *backward* is the gradients of input, weight and bias, from a gradient of ones. *Ratio*: PyTorch's sum over ours.
-Each program is one process; they are timed in turn, round by round."""
+# Sums of up to seven thousand terms in float32, in another order.
+TOLERANCES = dict.fromkeys(["output", "input gradient", "weight gradient", "bias gradient"], 2e-5)
+NOTES = f"""Milliseconds, forward + backward; backward is the gradients of input, weight and bias, from a gradient of ones. *Ratio*: the
+sum of the fastest of PyTorch's columns over ours, so that above 1 leanburn is faster. Each program is one process; they are
+timed in turn, round by round.
+
+Compared before anything was timed, from a gradient that differs everywhere: output and gradients, each by its norm and by
+its product with a fixed direction, to {2e-5:g} of the norm."""
 
 
 class Shape(NamedTuple):
@@ -106,11 +112,21 @@ SHAPES = [
     shape("32->64", 24, kernel=1, batch_size=2),
 ]
 
+TINY = [shape("2->3", "5x6x7"), shape("4->4", 6, kernel=1), shape("4->6", 7, stride=2), shape("3->4", 6, kernel=4, stride="1x2x2")]
+
+
+def compared(servers: dict[str, Server], cases: list[Shape]) -> None:
+    """Rejects programs that compute different things, before any of them is timed."""
+    for case in cases:
+        answers = {name: server.ask(case.line()) for name, server in servers.items()}
+        check(answers, TOLERANCES, f" ({' '.join(case.cells())})")
+    print(f"all {len(servers)} programs computed the same for {len(cases)} shapes", file=sys.stderr)
+
 
 def medians(servers: dict[str, Server], case: Shape, options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Seconds of forward and backward of each program, once it is sure that all compute the same."""
-    answers = {name: server.ask(case.line()) for name, server in servers.items()}
-    check(answers, dict.fromkeys(set(next(iter(answers.values()))) - {"shape"}, 1e-4))
+    """Seconds of forward and backward of each program."""
+    for server in servers.values():
+        server.ask(case.line())
     rounds = {name: [] for name in servers}
     for _ in range(options.steps):
         for name, server in servers.items():
@@ -120,36 +136,46 @@ def medians(servers: dict[str, Server], case: Shape, options: argparse.Namespace
     return {name: {key: statistics.median(taken[key] for taken in rounds[name]) for key in keys} for name in rounds}
 
 
+def started(options: argparse.Namespace) -> dict[str, Server]:
+    """The programs by the names of their columns."""
+    threads = f"--threads={options.threads}"
+    servers = [Server(pytorch("conv3d.py", threads, *variant)) for variant in variants(options) if len(variant) < 2]
+    named = {f"PyTorch, {server.greeting['mode']}": server for server in servers}
+    named |= {"Burn": Server(ours(options, "conv3d", threads, "--burn"))} if options.with_burn else {}
+    named["leanburn"] = Server(ours(options, "conv3d", threads))
+    for name, server in named.items():
+        if server.greeting["threads"] != options.threads:
+            sys.exit(f"{name} runs on {server.greeting['threads']} threads, not {options.threads}")
+    return named
+
+
 def main() -> None:
-    options = parser(__doc__)
+    options = peers_parser(__doc__)
     options.add_argument("--with-burn", action="store_true", help="also Burn's own convolution, which is slow")
     options.add_argument("--seconds", type=float, default=0.2, help="the least that a timing takes")
     options.add_argument("--only", help="only the shapes with this in their description")
-    options = options.parse_args()
-    commands = {"PyTorch": pytorch("conv3d.py", f"--threads={options.threads}")}
-    commands |= {"Burn": ours("conv3d", f"--threads={options.threads}", "--burn")} if options.with_burn else {}
-    commands |= {"leanburn": ours("conv3d", f"--threads={options.threads}")}
-    servers = {name: Server(command) for name, command in commands.items()}
-    programs = [server.greeting["program"] for server in servers.values()]
+    options = parsed(options, {"seconds": 0.001})
+    shapes = TINY if options.tiny else SHAPES
+    cases = [case for case in shapes if not options.only or options.only in " ".join(case.cells())]
+    servers = started(options)
+    compared(servers, cases)
     rows, ratios = [], []
-    for case in [case for case in SHAPES if not options.only or options.only in " ".join(case.cells())]:
+    for case in cases:
         taken = medians(servers, case, options)
         sums = {name: sum(seconds.values()) for name, seconds in taken.items()}
-        ratios.append(sums["PyTorch"] / sums["leanburn"])
-        times = [taken[name][key] for key in ["forward", "backward"] for name in ["PyTorch", "leanburn"]] + [*sums.values()]
-        rows.append([*case.cells(), *(f"{1e3 * seconds:.2f}" for seconds in times), f"{ratios[-1]:.2f}"])
+        ratios.append(min(sums[name] for name in sums if name.startswith("PyTorch")) / sums["leanburn"])
+        times = [f"{1e3 * seconds['forward']:.2f} + {1e3 * seconds['backward']:.2f}" for seconds in taken.values()]
+        rows.append([*case.cells(), *times, f"{ratios[-1]:.2f}"])
         print(" ".join(rows[-1]), file=sys.stderr)
     for server in servers.values():
         server.close()
-    header = ["channels", "size", "kernel", "stride"]
-    header += [f"{key} {name}" for key in ["forward", "backward"] for name in ["PyTorch", "leanburn"]]
-    header += [f"sum {name}" for name in servers] + ["ratio"]
-    body = table(header, rows, names=4)
+    body = table(["channels", "size", "kernel", "stride", *servers, "ratio"], rows, names=4)
     body += f"\n\n{len(ratios)} shapes: smallest ratio {min(ratios):.2f}, geometric mean {statistics.geometric_mean(ratios):.2f}."
-    setting = f"""{'; '.join(programs)}. Float32; median of {options.steps} rounds,
-in each of them repetitions of at least {options.seconds} s for each program."""
+    setting = f"""Float32; median of {options.steps} rounds,
+in each of them the mean of repetitions of at least {options.seconds} s for each program."""
     title = "Single 3D convolutions, leanburn and PyTorch"
-    finish(options, "conv3d_sweep", title, setting, body, NOTES)
+    versions = versions_of([server.greeting for server in servers.values()])
+    finish(options, "conv3d_sweep", title, setting, body, NOTES, versions=versions)
 
 
 if __name__ == "__main__":

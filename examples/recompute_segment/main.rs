@@ -33,14 +33,14 @@ impl Residual {
 }
 
 /// Gradients of the input and of every convolution, and the peak of the heap in MiB.
-fn train_step(blocks: &[Residual], x: &Tensor<5>, is_lean: bool) -> (Vec<TensorData>, f32) {
+fn train_step(blocks: &[Residual], x: &Tensor<5>, is_lean: bool) -> (Vec<TensorData>, f64) {
     HEAP.reset_peak_usage();
     let y = blocks.iter().fold(x.clone(), |x, block| match is_lean {
         false => block.forward(x),
         true => recompute(block, x, Residual::forward), // this is all there is to it
     });
     let mut gradients = backward(y.square().mean());
-    let peak = HEAP.peak_usage_as_mb();
+    let peak = HEAP.peak_usage() as f64 / f64::from(1 << 20);
     let of_blocks = blocks.iter().map(|block| gradients.take(&block.conv.weight.val()));
     let of_blocks: Vec<_> = of_blocks.collect();
     let all = of_blocks.into_iter().chain([gradients.take(x)]);

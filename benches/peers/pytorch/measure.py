@@ -1,8 +1,9 @@
 """What the PyTorch programs share: values that are the same in Rust, the heap, the timing of steps, the line of JSON.
 
-Its counterparts are rust/values.rs and rust/measure.rs.
+The same in Rust: rust/values.rs and rust/measure.rs.
 """
 
+import argparse
 import ctypes
 import json
 import math
@@ -11,7 +12,7 @@ import resource
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -45,10 +46,37 @@ def parameter_count(module: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def digest(tensor: torch.Tensor) -> float:
-    """A number that other values, or the same ones elsewhere, would change."""
-    v = tensor.detach().double().flatten()
-    return float((v.square() * (1.5 + values([v.numel()], 1).double())).sum())
+def digest(tensor: torch.Tensor) -> dict[str, float]:
+    """A tensor's length, and its product with a fixed direction: other values, signs or places would change them."""
+    v, direction = tensor.detach().double().flatten(), values([tensor.numel()], 1).double()
+    return {"length": float(v.norm()), "along": float(v @ direction / direction.norm())}
+
+
+def gradient_norm(parameters: Iterable[torch.nn.Parameter]) -> float:
+    """The 2-norm of all gradients together."""
+    return math.sqrt(sum(float(parameter.grad.double().square().sum()) for parameter in parameters))
+
+
+def add_variant(parser: argparse.ArgumentParser) -> None:
+    """How PyTorch is used."""
+    parser.add_argument("--channels-last", action="store_true", help="weights and volumes in torch.channels_last_3d")
+    parser.add_argument("--compile", action="store_true", help="through torch.compile")
+
+
+def variant(options: argparse.Namespace, *more: str) -> str:
+    """How PyTorch is used, in words."""
+    words = [word for word, flag in [("compiled", options.compile), ("channels_last_3d", options.channels_last)] if flag]
+    return ", ".join([*(words or ["plain"]), *more])
+
+
+def laid_out(item: torch.Tensor | torch.nn.Module, options: argparse.Namespace) -> torch.Tensor | torch.nn.Module:
+    """A volume, or a module's weights, in the memory format that was asked for."""
+    return item.to(memory_format=torch.channels_last_3d) if options.channels_last else item
+
+
+def compiled(function: Callable, options: argparse.Namespace) -> Callable:
+    """The function through torch.compile, for these shapes alone, where that was asked for."""
+    return torch.compile(function, dynamic=False) if options.compile else function
 
 
 class Mallinfo2(ctypes.Structure):
@@ -73,15 +101,15 @@ def resident_peak_bytes() -> int:
 
 
 class HeapPeak:
-    """Samples the heap every 0.2 ms while its block runs; `growth` is the most it grew by."""
+    """Looks at the heap every 0.2 ms while its block runs; `growth` is the most it grew by."""
 
     def __enter__(self) -> "HeapPeak":
         self.growth, self.before, self.running = 0, live_bytes(), True
-        self.thread = threading.Thread(target=self.sample)
+        self.thread = threading.Thread(target=self.watch)
         self.thread.start()
         return self
 
-    def sample(self) -> None:
+    def watch(self) -> None:
         while self.running:
             self.growth = max(self.growth, live_bytes() - self.before)
             time.sleep(2e-4)
@@ -97,20 +125,34 @@ class Step:
 
     seconds: float
     kept_bytes: int
-    checks: dict[str, float]
+    checks: dict[str, object]
 
 
-def report(mode: str, program: str, count: int, live_at_start: int, step: Callable[[], Step]) -> None:
-    """Runs a step once, `count` times against the clock and once under observation; prints the line."""
+def report(
+    mode: str,
+    program: str,
+    count: int,
+    live_at_start: int,
+    step: Callable[[], Step],
+    *,
+    dtype: str = "f32",
+    untimed: int = 1,
+    versions: dict[str, str] | None = None,
+) -> None:
+    """Runs a step `untimed` times, `count` times against the clock and once under observation; prints the line."""
     before, resident_before = live_bytes() - live_at_start, resident_peak_bytes()
-    checks = step().checks
+    checks = [step().checks for _ in range(untimed)]
     steps = [step() for _ in range(count)]
     resident_peak = resident_peak_bytes()
     with HeapPeak() as peak:
         step()
     line = {
         "program": program,
+        "is_peer": True,
         "mode": mode,
+        "dtype": dtype,
+        "threads": torch.get_num_threads(),
+        "versions": torch_versions() | (versions or {}),
         "checks": checks,
         "step_seconds": statistics.median(step.seconds for step in steps),
         "kept_bytes": statistics.median(step.kept_bytes for step in steps),
@@ -123,4 +165,10 @@ def report(mode: str, program: str, count: int, live_at_start: int, step: Callab
 
 
 def program() -> str:
-    return f"PyTorch {torch.__version__.split('+')[0]}, Python {platform.python_version()}"
+    return f"PyTorch {torch.__version__.split('+')[0]}"
+
+
+def torch_versions() -> dict[str, str]:
+    """PyTorch, its processor kernels' instruction set, and Python."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return {"PyTorch": f"{torch.__version__} (CPU capability {capability})", "Python": platform.python_version()}

@@ -1,10 +1,12 @@
-"""Training steps of a chain of residual blocks; the counterpart of rust/residual_chain.rs."""
+"""Training steps of a chain of residual blocks; the same as rust/residual_chain.rs."""
 
 import argparse
 import time
 
 import torch
-from measure import Step, digest, fill, live_bytes, parameter_count, program, report, values
+from measure import (
+    Step, add_variant, compiled, digest, fill, gradient_norm, laid_out, live_bytes, parameter_count, program, report, values, variant,
+)
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -14,6 +16,7 @@ def arguments() -> argparse.Namespace:
     for name in ["size", "channels", "groups", "blocks", "threads", "steps"]:
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--recompute", action="store_true", help="checkpoint each block")
+    add_variant(parser)
     return parser.parse_args()
 
 
@@ -32,29 +35,42 @@ class Block(nn.Module):
         return x + self.conv2(nn.functional.silu(self.norm2(h)))
 
 
-def train_step(blocks: nn.ModuleList, x: torch.Tensor, recompute: bool) -> Step:
-    blocks.zero_grad(set_to_none=True)
+class Chain(nn.Module):
+    """Blocks one after the other, each run again in backward if that is asked for."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(options.channels, options.groups) for _ in range(options.blocks))
+        self.recompute = options.recompute
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        return x
+
+
+def train_step(chain: Chain, forward: nn.Module, x: torch.Tensor) -> Step:
+    chain.zero_grad(set_to_none=True)
     x.grad = None
     begin, live = time.perf_counter(), live_bytes()
-    y = x
-    for block in blocks:
-        y = checkpoint(block, y, use_reentrant=False) if recompute else block(y)
+    y = forward(x)
     kept = live_bytes() - live
     loss = y.square().mean()
     del y
     loss.backward()
     seconds = time.perf_counter() - begin
-    checks = {"parameters": parameter_count(blocks), "loss": loss.item(), "gradient": digest(x.grad)}
-    return Step(seconds, kept, checks)
+    checks = {"parameters": parameter_count(chain), "loss": loss.item(), "input gradient": digest(x.grad)}
+    return Step(seconds, kept, checks | {"gradient norm": gradient_norm(chain.parameters())})
 
 
 def main() -> None:
     options, live_at_start = arguments(), live_bytes()
     torch.set_num_threads(options.threads)
-    blocks = fill(nn.ModuleList(Block(options.channels, options.groups) for _ in range(options.blocks)))
-    x = values([1, options.channels, *[options.size] * 3], 7).requires_grad_()
-    mode = "each block checkpointed" if options.recompute else "plain"
-    report(mode, program(), options.steps, live_at_start, lambda: train_step(blocks, x, options.recompute))
+    chain = laid_out(fill(Chain(options)), options)
+    forward = compiled(chain, options)
+    x = laid_out(values([1, options.channels, *[options.size] * 3], 7), options).requires_grad_()
+    mode = variant(options, *(["each block checkpointed"] if options.recompute else []))
+    report(mode, program(), options.steps, live_at_start, lambda: train_step(chain, forward, x), untimed=2)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-//! Self-attention, forward and backward; the counterpart of `pytorch/attention.py`.
+//! Self-attention, forward and backward; the same as `pytorch/attention.py`.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use leanburn::ops::{attention3d, backward};
 use serde_json::{Value, json};
 
-use crate::measure::{Step, Timing, live_bytes, program, report, use_threads};
+use crate::measure::{Line, Step, Timing, live_bytes, report, use_threads};
 use crate::values::{digest, tensor};
 
 #[derive(Args)]
@@ -30,46 +30,64 @@ pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let Arguments { positions, channels, .. } = *arguments;
     let scale = (channels as f64).powf(-0.5);
     let inputs = [7, 11, 13].map(|salt| tensor([positions, channels], salt, 3.0, &device).without_autodiff());
-    let (steps, program) = (arguments.timing.steps, program(arguments.burn));
+    let line = |mode| Line { mode, dtype: "f32", burn: arguments.burn, untimed: 2 };
     if arguments.burn {
         let inputs = inputs.map(|input| input.unsqueeze::<3>().autodiff().require_grad());
         let attention =
             |[query, key, value]: [Tensor<3>; 3]| softmax(query.matmul(key.transpose()) * scale, 2).matmul(value);
-        report("product, softmax, product", program, steps, step(&inputs, attention, |tensor| tensor.squeeze_dim(0)));
+        report(
+            line("product, softmax, product"),
+            &arguments.timing,
+            step(&inputs, attention, |tensor| tensor.squeeze_dim(0), |rows| rows.unsqueeze()),
+        );
     } else {
         let volume = |tensor: Tensor<2>| tensor.transpose().reshape([1, channels, positions, 1, 1]);
         let inputs = inputs.map(|input| volume(input).autodiff().require_grad());
         let attention = |[query, key, value]: [Tensor<5>; 3]| attention3d(query, key, value, 1, scale);
         let rows = |tensor: Tensor<5>| tensor.reshape([channels, positions]).transpose();
-        report("attention3d, channels first", program, steps, step(&inputs, attention, rows));
+        report(line("attention3d, channels first"), &arguments.timing, step(&inputs, attention, rows, volume));
     }
     Ok(())
 }
 
-/// One step; `rows` makes `[positions, channels]` of a tensor.
+/// One step; `rows` makes `[positions, channels]` of a tensor, and `unrows` the tensor of it.
 fn step<const D: usize>(
     inputs: &[Tensor<D>; 3],
     attention: impl Fn([Tensor<D>; 3]) -> Tensor<D>,
     rows: impl Fn(Tensor<D>) -> Tensor<2>,
+    unrows: impl Fn(Tensor<2>) -> Tensor<D>,
 ) -> impl FnMut() -> Step {
     let mut checks = Value::Null;
     move || {
+        if checks.is_null() {
+            checks = check(inputs, &attention, &rows, &unrows);
+        }
         let (begin, live) = (Instant::now(), live_bytes());
         let output = attention(inputs.clone());
         let kept_bytes = live_bytes() - live;
-        let mut gradients = backward(output.clone().reshape([-1])); // from a gradient of ones
+        drop(backward(output.reshape([-1]))); // from a gradient of ones
         let seconds = begin.elapsed().as_secs_f64();
-        if checks.is_null() {
-            let [query, key, value] = inputs.each_ref().map(|input| rows(gradients.take(input).expect("tracked")));
-            let output = rows(output.without_autodiff());
-            checks = json!({
-                "shape": output.dims(),
-                "output": digest(&output),
-                "query": digest(&query),
-                "key": digest(&key),
-                "value": digest(&value),
-            });
-        }
         Step { seconds, kept_bytes, checks: checks.clone() }
     }
+}
+
+/// Output and gradients, from a gradient that is another at every position and channel.
+fn check<const D: usize>(
+    inputs: &[Tensor<D>; 3],
+    attention: impl Fn([Tensor<D>; 3]) -> Tensor<D>,
+    rows: impl Fn(Tensor<D>) -> Tensor<2>,
+    unrows: impl Fn(Tensor<2>) -> Tensor<D>,
+) -> Value {
+    let output = attention(inputs.clone());
+    let values = rows(output.clone().without_autodiff());
+    let weights = unrows(tensor(values.dims(), 17, 1.0, &output.device()));
+    let mut gradients = backward((output * weights).sum());
+    let [query, key, value] = inputs.each_ref().map(|input| rows(gradients.take(input).expect("tracked")));
+    json!({
+        "shape": values.dims(),
+        "output": digest(&values),
+        "query gradient": digest(&query),
+        "key gradient": digest(&key),
+        "value gradient": digest(&value),
+    })
 }

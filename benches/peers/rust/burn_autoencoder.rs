@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::conv::{Conv3d, Conv3dConfig};
 use burn::nn::{GroupNorm, GroupNormConfig, Linear, LinearConfig, PaddingConfig3d};
-use burn::tensor::{Device, Distribution, Tensor, activation::softmax, ops::PadMode};
+use burn::tensor::{Device, Tensor, activation::softmax, ops::PadMode};
 use leanburn::nn::models::AutoencoderKlConfig;
 
 use crate::burn_block::BurnBlock;
@@ -43,13 +43,12 @@ impl BurnAutoencoder {
         Self { encoder, mean: pointwise(), log_variance: pointwise(), behind_sample: pointwise(), decoder }
     }
 
-    /// The reconstruction, and mean and deviation of the latent.
-    pub fn forward(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>, Tensor<5>) {
+    /// From a volume and the noise of its latent: the reconstruction, and mean and deviation of the latent.
+    pub fn forward(&self, x: Tensor<5>, noise: Tensor<5>) -> (Tensor<5>, Tensor<5>, Tensor<5>) {
         let run = |layers: &[Layer], x| layers.iter().fold(x, |x, layer| layer.forward(x));
         let h = run(&self.encoder, x);
         let mean = self.mean.forward(h.clone());
         let sigma = (self.log_variance.forward(h).clamp(-30.0, 20.0) / 2.0).exp();
-        let noise = Tensor::random(sigma.dims(), Distribution::Normal(0.0, 1.0), &sigma.device());
         let z = mean.clone() + noise * sigma.clone();
         (run(&self.decoder, self.behind_sample.forward(z)), mean, sigma)
     }

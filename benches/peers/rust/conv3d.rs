@@ -1,4 +1,4 @@
-//! Times single convolutions, one for each line of the input; the counterpart of `pytorch/conv3d.py`, which says how to ask.
+//! Times single convolutions, one for each line of the input; the same as `pytorch/conv3d.py`, which says how to ask.
 
 use std::hint::black_box;
 use std::io::BufRead;
@@ -9,7 +9,7 @@ use clap::Args;
 use leanburn::ops::{Convolution, Gradients, backward, conv3d};
 use serde_json::{Value, json};
 
-use crate::measure::{program, use_threads};
+use crate::measure::{program, use_threads, versions};
 use crate::values::{digest, tensor};
 
 #[derive(Args)]
@@ -24,7 +24,8 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     use_threads(arguments.threads)?;
-    println!("{}", json!({"program": program(arguments.burn)}));
+    let threads = rayon::current_num_threads();
+    println!("{}", json!({"program": program(arguments.burn), "threads": threads, "versions": versions()}));
     let mut case = None;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -78,14 +79,16 @@ impl Case {
         }
     }
 
-    /// All gradients, from a gradient of ones.
+    /// All gradients, from a gradient of ones: what is timed.
     fn backward(&self, y: Tensor<5>) -> Gradients {
         backward(y.reshape([-1]))
     }
 
     fn checks(&self) -> Value {
         let y = self.forward();
-        let mut gradients = self.backward(y.clone());
+        // a gradient that is another at every position and channel
+        let weights = tensor(y.dims(), 17, 1.0, &y.device());
+        let mut gradients = backward((y.clone() * weights).sum());
         let Convolution { weight, bias, .. } = &self.convolution;
         json!({
             "shape": y.dims(),

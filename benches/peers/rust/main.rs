@@ -1,6 +1,6 @@
 //! Our side of the comparisons, and plain Burn's; run by the scripts of `benches/peers`.
 //!
-//! Each program takes the arguments of its counterpart in `benches/peers/pytorch` and prints the same line of JSON.
+//! Each program takes the arguments of that of the same name in `benches/peers/pytorch` and prints the same line of JSON.
 
 mod attention;
 mod autoencoder_step;

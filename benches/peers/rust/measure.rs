@@ -1,4 +1,4 @@
-//! Time and memory of steps, and the line of JSON that says them; the counterpart of `pytorch/measure.py`.
+//! Time and memory of steps, and the line of JSON that says them; the same as in `pytorch/measure.py`.
 
 use clap::Args;
 use leanburn::prelude::CountingAllocator;
@@ -11,7 +11,7 @@ pub struct Timing {
     /// Threads of the CPU.
     #[arg(long)]
     pub threads: usize,
-    /// Steps to time, after one that is not.
+    /// Steps to time, after some that are not.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
 }
@@ -43,18 +43,46 @@ fn resident_peak_bytes() -> Option<u64> {
 
 /// Who computes: leanburn, or Burn's own layers.
 pub fn program(burn: bool) -> String {
+    let burns = format!("Burn {} Flex", burn_version());
     match burn {
-        true => "Burn 0.22.1 Flex".to_string(),
-        false => format!("leanburn {}, Burn 0.22.1 Flex", env!("CARGO_PKG_VERSION")),
+        true => burns,
+        false => format!("leanburn {}, {burns}", env!("CARGO_PKG_VERSION")),
     }
 }
 
-/// Runs a step once, and then `count` times with clock and counter; prints the line.
-pub fn report(mode: &str, program: String, count: u64, mut step: impl FnMut() -> Step) {
+/// What this program was built of: versions, and whether it is optimised.
+pub fn versions() -> Value {
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    json!({
+        "leanburn": env!("CARGO_PKG_VERSION"),
+        "Burn": burn_version(),
+        "Rust build": profile,
+    })
+}
+
+/// The version of Burn that Cargo chose.
+fn burn_version() -> &'static str {
+    const LOCK: &str = include_str!("../../../Cargo.lock");
+    let after = LOCK.split_once("name = \"burn\"\nversion = \"").map(|(_, after)| after);
+    after.and_then(|after| after.split('"').next()).expect("Burn is locked")
+}
+
+/// What is measured: how it is called, and how many steps are looked at before the clock runs.
+pub struct Line<'a> {
+    pub mode: &'a str,
+    pub dtype: &'a str,
+    /// Burn's own layers.
+    pub burn: bool,
+    /// Steps that are not timed: their values are compared.
+    pub untimed: usize,
+}
+
+/// Runs a step `untimed` times, and then as often as asked with clock and counter; prints the line.
+pub fn report(line: Line<'_>, timing: &Timing, mut step: impl FnMut() -> Step) {
     let (before, resident_before) = (live_bytes(), resident_peak_bytes());
-    let checks = step().checks;
+    let checks: Vec<Value> = (0..line.untimed).map(|_| step().checks).collect();
     let mut step_peak = 0;
-    let steps: Vec<Step> = (0..count)
+    let steps: Vec<Step> = (0..timing.steps)
         .map(|_| {
             let live = live_bytes();
             CountingAllocator.reset_peak_usage();
@@ -64,8 +92,12 @@ pub fn report(mode: &str, program: String, count: u64, mut step: impl FnMut() ->
         })
         .collect();
     let line = json!({
-        "program": program,
-        "mode": mode,
+        "program": program(line.burn),
+        "is_peer": false,
+        "mode": line.mode,
+        "dtype": line.dtype,
+        "threads": rayon::current_num_threads(),
+        "versions": versions(),
         "checks": checks,
         "step_seconds": median(steps.iter().map(|step| step.seconds)),
         "kept_bytes": median(steps.iter().map(|step| step.kept_bytes as f64)),

@@ -1,4 +1,4 @@
-//! Training steps of a chain of residual blocks; the counterpart of `pytorch/residual_chain.py`.
+//! Training steps of a chain of residual blocks; the same as `pytorch/residual_chain.py`.
 
 use std::time::Instant;
 
@@ -10,8 +10,8 @@ use leanburn::ops::{backward, recompute};
 use serde_json::json;
 
 use crate::burn_block::BurnBlock;
-use crate::measure::{Step, Timing, live_bytes, program, report, use_threads};
-use crate::values::{digest, fill, tensor};
+use crate::measure::{Line, Step, Timing, live_bytes, report, use_threads};
+use crate::values::{digest, fill, gradient_norm, tensor};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -55,7 +55,8 @@ fn chain<M: Module + Sync + 'static>(
     let shape = [1, arguments.channels, arguments.size, arguments.size, arguments.size];
     let x = tensor(shape, 7, 1.0, &Device::flex().autodiff()).require_grad();
     let mode = if arguments.recompute { "each block recomputed" } else { "plain" };
-    report(mode, program(arguments.burn), arguments.timing.steps, || {
+    let line = Line { mode, dtype: "f32", burn: arguments.burn, untimed: 2 };
+    report(line, &arguments.timing, || {
         let (begin, live) = (Instant::now(), live_bytes());
         let y = blocks.iter().fold(x.clone(), |x, block| match arguments.recompute {
             true => recompute(block, x, forward),
@@ -69,7 +70,8 @@ fn chain<M: Module + Sync + 'static>(
         let checks = json!({
             "parameters": blocks.num_params(),
             "loss": value.into_scalar::<f32>(),
-            "gradient": gradients.take(&x).as_ref().map(digest),
+            "input gradient": gradients.take(&x).as_ref().map(digest),
+            "gradient norm": gradient_norm(&blocks, &gradients.take_module(&blocks)),
         });
         Step { seconds, kept_bytes, checks }
     });

@@ -1,7 +1,9 @@
-//! Values that are the same in PyTorch, so that results can be compared; the counterpart of `pytorch/measure.py`.
+//! Values that are the same in PyTorch, so that results can be compared; the same as in `pytorch/measure.py`.
 
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Shape, Tensor, TensorData};
+use serde_json::{Value, json};
 
 /// Numbers in `[-1, 1)` without a pattern, a hash of their position.
 fn values(count: usize, salt: u32) -> impl Iterator<Item = f32> {
@@ -40,9 +42,34 @@ pub fn fill<M: Module>(module: M) -> M {
     module.map(&mut Fill)
 }
 
-/// A number that other values, or the same ones elsewhere, would change.
-pub fn digest<const D: usize>(tensor: &Tensor<D>) -> f64 {
+/// A tensor's length, and its product with a fixed direction: other values, signs or places would change them.
+pub fn digest<const D: usize>(tensor: &Tensor<D>) -> Value {
     let data = tensor.to_data().try_to_vec::<f32>().expect("float32");
-    let weights = values(data.len(), 1);
-    data.iter().zip(weights).map(|(value, weight)| f64::from(*value).powi(2) * (1.5 + f64::from(weight))).sum()
+    let [mut squares, mut of_direction, mut product] = [0.0; 3];
+    for (value, direction) in data.iter().zip(values(data.len(), 1)) {
+        let [value, direction] = [*value, direction].map(f64::from);
+        squares += value * value;
+        of_direction += direction * direction;
+        product += value * direction;
+    }
+    json!({"length": squares.sqrt(), "along": product / of_direction.sqrt()})
+}
+
+/// The 2-norm of the gradients of all parameters together.
+///
+/// # Panics
+///
+/// Panics if a parameter has no gradient.
+pub fn gradient_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
+    struct Squares<'a>(&'a GradientsParams, f64);
+    impl ModuleVisitor for Squares<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let gradient = self.0.get::<D>(param.id).expect("every parameter has a gradient");
+            let values = gradient.into_data().try_to_vec::<f32>().expect("float32");
+            self.1 += values.into_iter().map(|value| f64::from(value).powi(2)).sum::<f64>();
+        }
+    }
+    let mut squares = Squares(gradients, 0.0);
+    module.visit(&mut squares);
+    squares.1.sqrt()
 }

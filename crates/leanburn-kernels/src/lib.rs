@@ -12,6 +12,7 @@ pub mod attention;
 pub mod axis_map;
 mod buffer;
 pub mod conv;
+mod counting;
 pub mod element;
 mod heap;
 mod kernels;
@@ -22,6 +23,7 @@ pub mod resample;
 pub mod simd;
 
 pub use activation::Activation;
+pub use counting::CountingAllocator;
 pub use element::Element;
 pub use heap::keep_freed_memory;
 

@@ -5,15 +5,14 @@
 //! scratch is never taken, which is up to half of the figure.
 
 use half::bf16;
-use leanburn_kernels::Element;
 use leanburn_kernels::attention::{self, Attended, AttentionShape, Gradients};
 use leanburn_kernels::conv::{self, ConvShape, Input, Output};
 use leanburn_kernels::max_pool::{MaxPoolShape, PoolWindows, max_pool_backward, max_pool_backward_workspace};
-use peak_alloc::PeakAlloc;
+use leanburn_kernels::{CountingAllocator, Element};
 use rayon::ThreadPool;
 
 #[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
+static HEAP: CountingAllocator = CountingAllocator;
 
 /// A figure may be too high by so many bytes.
 const FEW_BYTES: usize = 16 << 10;

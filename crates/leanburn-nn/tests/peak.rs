@@ -5,11 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::prelude::*;
 use leanburn_nn::losses::DiceCeLoss;
 use leanburn_nn::models::{ConvLstm, ConvLstmConfig, UNet3d, UNet3dConfig};
-use leanburn_ops::{Residency, ResidencyPolicy, backward};
-use peak_alloc::PeakAlloc;
+use leanburn_ops::{CountingAllocator, Residency, ResidencyPolicy, backward};
 
 #[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
+static HEAP: CountingAllocator = CountingAllocator;
 
 /// Tests take turns: the heap is the process's.
 fn alone() -> MutexGuard<'static, ()> {

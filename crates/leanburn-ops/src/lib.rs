@@ -30,7 +30,7 @@ mod residency;
 
 pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
 pub use gradients::{Gradients, backward};
-pub use leanburn_kernels::{Activation, keep_freed_memory};
+pub use leanburn_kernels::{Activation, CountingAllocator, keep_freed_memory};
 pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
 pub use operations::conv_transpose3d::conv_transpose3d;
 pub use operations::conv3d::{Convolution, conv3d, norm_act_conv3d, norm_prelu_conv3d};

@@ -7,11 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::prelude::*;
 use burn::tensor::{Distribution, ops::ConvOptions};
 use common::{ResBlock, lean_chain};
-use leanburn_ops::{Convolution, attention3d, backward, conv3d, upsample_conv3d};
-use peak_alloc::PeakAlloc;
+use leanburn_ops::{Convolution, CountingAllocator, attention3d, backward, conv3d, upsample_conv3d};
 
 #[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
+static HEAP: CountingAllocator = CountingAllocator;
 
 const MEBIBYTE: f64 = (1 << 20) as f64;
 
@@ -63,22 +62,29 @@ fn residual_blocks_hold_two_activations_plain_and_one_recomputed() {
     }
 }
 
+/// What the README and benches/results say of 16,384 positions of 64 channels on two threads: 5 MiB above inputs, output and
+/// their gradients, 4.72 measured. Four of them are the gradient of the output, which backward has and forward has not; the
+/// rest is scratch. A twentieth of the claim is left.
 #[test]
-fn attention_needs_less_than_64_mebibytes_at_16384_positions() {
+fn attention_needs_5_mebibytes_at_16384_positions() {
     let _alone = alone();
     const DIMS: [usize; 5] = [1, 64, 16, 32, 32];
+    const CLAIMED: f64 = 5.0;
+    const MARGIN: f64 = 1.05;
     let device = Device::flex().autodiff();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     let [query, key, value] = [0; 3].map(|_| volume(DIMS, &device).require_grad());
-    let (y, held, peak) = held_and_peak(|| attention3d(query, key, value, 1, 0.125));
+    let attend = || attention3d(query.clone(), key.clone(), value.clone(), 1, 0.125);
+    let (y, held, peak) = pool.install(|| held_and_peak(attend));
     let (held, peak) = ((held - bytes(DIMS)) / MEBIBYTE, (peak - bytes(DIMS)) / MEBIBYTE);
-    println!("forward: {held:.2} MiB held above the output, peak {peak:.2} MiB");
-    assert!(held < 1.0, "{held:.2} MiB held"); // 4 bytes a query
-    assert!(peak < 64.0, "{peak:.2} MiB");
-    let loss = y.sum();
-    let (_gradients, _, peak) = held_and_peak(|| backward(loss));
+    println!("forward: {held:.3} MiB held above the output, peak {peak:.3} MiB");
+    assert!(held < MARGIN * 4.0 * 16384.0 / MEBIBYTE, "{held:.3} MiB held, more than 4 bytes a query");
+    assert!(peak < MARGIN * CLAIMED - bytes(DIMS) / MEBIBYTE, "{peak:.2} MiB");
+    let loss = y.reshape([-1]);
+    let (_gradients, _, peak) = pool.install(|| held_and_peak(|| backward(loss)));
     let above = (peak - 3.0 * bytes(DIMS)) / MEBIBYTE;
-    println!("backward: peak {above:.2} MiB above the gradients");
-    assert!(above < 64.0, "{above:.2} MiB");
+    println!("backward: peak {above:.3} MiB above the gradients");
+    assert!(above < MARGIN * CLAIMED, "{above:.2} MiB");
 }
 
 #[test]

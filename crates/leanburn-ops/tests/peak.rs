@@ -5,11 +5,10 @@ mod common;
 use burn::prelude::*;
 use burn::tensor::Distribution;
 use common::{ResBlock, chain};
-use leanburn_ops::backward;
-use peak_alloc::PeakAlloc;
+use leanburn_ops::{CountingAllocator, backward};
 
 #[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
+static HEAP: CountingAllocator = CountingAllocator;
 
 const BLOCKS: usize = 8;
 const CHANNELS: usize = 16;

@@ -4,12 +4,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::prelude::*;
 use burn::tensor::{DType, Distribution};
-use leanburn_ops::{attention3d_in_blocks, backward, largest_attention_block};
+use leanburn_ops::{CountingAllocator, attention3d_in_blocks, backward, largest_attention_block};
 use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Rates, Target, Timeline, record};
-use peak_alloc::PeakAlloc;
 
 #[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
+static HEAP: CountingAllocator = CountingAllocator;
 
 const RATES: Rates = Rates { flops: 3e13, half_flops: 6e13, bandwidth: 7e11, overhead: 8e-6 };
 

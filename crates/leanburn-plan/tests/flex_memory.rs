@@ -7,11 +7,11 @@ use burn::backend::ops::{
 use burn::backend::tensor::{Device as DeviceOf, FloatTensor};
 use burn::backend::{Backend, Capture, DispatchDevice, Distribution, Flex, TensorMetadata};
 use burn::tensor::{BoolStore, DType, Device, FloatDType, IndexingUpdateOp, IntDType, Shape, Slice};
+use leanburn_ops::CountingAllocator;
 use leanburn_plan::{FlexMemory, MemoryModel, Operand, Place, Target, record};
-use peak_alloc::PeakAlloc;
 
 #[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
+static HEAP: CountingAllocator = CountingAllocator;
 
 /// An input of a case.
 #[derive(Clone, Copy, Debug)]

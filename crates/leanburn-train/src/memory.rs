@@ -6,16 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use burn::tensor::Device;
 use leanburn_common::Bytes;
 use leanburn_ops::probe;
-use peak_alloc::PeakAlloc;
 use serde::{Deserialize, Serialize};
 
-/// An allocator that counts the heap, for [`MemoryMonitor`] on the CPU. A program opts in:
-///
-/// ```
-/// #[global_allocator]
-/// static HEAP: leanburn_train::CountingAllocator = leanburn_train::CountingAllocator;
-/// ```
-pub use peak_alloc::PeakAlloc as CountingAllocator;
+pub use leanburn_ops::CountingAllocator;
 
 /// What is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,18 +76,18 @@ impl MemoryMonitor {
     /// Starts a new peak from what is live now.
     pub fn start(&self) {
         *lock(&self.peak) = self.pool().map_or(Bytes(0), |pool| pool.live);
-        PeakAlloc.reset_peak_usage();
+        CountingAllocator.reset_peak_usage();
     }
 
     /// The most held since the start or the last lap; 0 where nothing counts.
     pub fn lap(&self) -> Bytes {
         let lap = match self.pool() {
             Some(pool) => pool.live.max(std::mem::take(&mut *lock(&self.lap))),
-            None => Bytes(PeakAlloc.peak_usage() as u64),
+            None => Bytes(CountingAllocator.peak_usage() as u64),
         };
         let mut peak = lock(&self.peak);
         *peak = (*peak).max(lap);
-        PeakAlloc.reset_peak_usage();
+        CountingAllocator.reset_peak_usage();
         lap
     }
 
@@ -108,8 +101,8 @@ impl MemoryMonitor {
             *peak = (*peak).max(pool.live);
             return Some(MemoryUse { peak: *peak, ..pool });
         }
-        let live = Bytes(PeakAlloc.current_usage() as u64);
-        let peak = (*lock(&self.peak)).max(Bytes(PeakAlloc.peak_usage() as u64));
+        let live = Bytes(CountingAllocator.current_usage() as u64);
+        let peak = (*lock(&self.peak)).max(Bytes(CountingAllocator.peak_usage() as u64));
         (live > Bytes(0)).then_some(MemoryUse { live, peak, padding: Bytes(0), reserved: live })
     }
 

@@ -1,4 +1,5 @@
-//! The models, each equal to its reference: in MONAI 1.6.1 for three spatial dimensions, or in plain PyTorch.
+//! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions; `Vae3d`, `ConvLstm` and `Cnn3dLstm`,
+//! which no package has, to modules that our tests write down in PyTorch (`tests/fixtures/make_fixtures.py`).
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.

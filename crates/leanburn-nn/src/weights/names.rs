@@ -2,9 +2,9 @@
 
 use burn::module::Module;
 
-/// A model that MONAI, or another implementation in PyTorch, has too.
+/// A model that MONAI has too, or that the tests here write down in PyTorch.
 pub trait MonaiWeights: Module {
-    /// That implementation's name of the parameter at `path` (names of fields, joined by dots).
+    /// The name there of the parameter at `path` (names of fields, joined by dots).
     fn monai_name(path: &str) -> String;
 
     /// The name the parameter had in GenerativeModels, if another; given MONAI's name.
@@ -12,7 +12,7 @@ pub trait MonaiWeights: Module {
         None
     }
 
-    /// Whether files hold this name, the other implementation's, and the model has no use for it.
+    /// Whether files hold this name, and the model has no use for it.
     fn is_spare(_name: &str) -> bool {
         false
     }

@@ -38,7 +38,7 @@ pub struct Outcome {
     pub state: Values,
 }
 
-/// A model and an input of a reference implementation, and its outputs.
+/// Weights, an input and the outputs of a model in PyTorch: MONAI's, or one that `make_fixtures.py` writes down itself.
 pub struct Fixture {
     pub path: PathBuf,
     pub args: Value,
@@ -191,16 +191,30 @@ impl Fixture {
 
 /// One step of forward and backward in float32 on the CPU.
 pub fn run_fixture(name: &str, policy: ResidencyPolicy) -> Outcome {
-    run_fixture_in(name, policy, DType::F32)
-}
-
-/// One step of forward and backward on the CPU, the input cast to `dtype`.
-pub fn run_fixture_in(name: &str, policy: ResidencyPolicy, dtype: DType) -> Outcome {
-    run_fixture_on(Device::flex(), name, policy, dtype)
+    run_fixture_on(Device::flex(), name, policy, DType::F32)
 }
 
 /// One step of forward and backward on a device, the input cast to `dtype`.
 pub fn run_fixture_on(device: Device, name: &str, policy: ResidencyPolicy, dtype: DType) -> Outcome {
+    run(device, name, policy, dtype, Objective::Fixture)
+}
+
+/// The same with a loss that is linear in the outputs: the same gradient comes to the outputs in every dtype. (That of an L1
+/// loss is a sign, which the last digit of an output decides where output and target are close.)
+fn run_fixture_linear(device: Device, name: &str, dtype: DType) -> Outcome {
+    run(device, name, ResidencyPolicy::keep(), dtype, Objective::Linear)
+}
+
+/// What is differentiated.
+#[derive(Clone, Copy)]
+enum Objective {
+    /// The fixture's loss.
+    Fixture,
+    /// The sum of all outputs times fixed weights from -1 to 1.
+    Linear,
+}
+
+fn run(device: Device, name: &str, policy: ResidencyPolicy, dtype: DType, objective: Objective) -> Outcome {
     let device = device.autodiff();
     leanburn_ops::random::seed(&device, 0);
     let fixture = Fixture::read(name);
@@ -212,14 +226,14 @@ pub fn run_fixture_on(device: Device, name: &str, policy: ResidencyPolicy, dtype
             let logits = features[features.len() - 1].clone();
             let loss = l2_loss(logits.clone(), Tensor::ones_like(&logits));
             let outputs = features.iter().enumerate().map(|(at, feature)| (format!("feature_{at}"), feature.clone()));
-            outcome(&model, x, outputs.collect(), loss)
+            outcome(&model, x, outputs.collect(), loss, objective)
         }
         "vq_vae" => {
             let model = fixture.evaluated(fixture.vq_vae_config().init(&device)).with_residency(policy);
             let (reconstruction, quantization_loss) = model.forward(x.clone().cast(dtype));
             let loss = l1_loss(reconstruction.clone(), x.clone().detach()) + quantization_loss.clone();
             let outputs = [("reconstruction", reconstruction), ("quantization_loss", quantization_loss.unsqueeze())];
-            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
+            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss, objective)
         }
         "vae3d_ultra_lightweight" => {
             let model = fixture.evaluated(Vae3dConfig::ultra_lightweight().init(&device)).with_residency(policy);
@@ -228,23 +242,23 @@ pub fn run_fixture_on(device: Device, name: &str, policy: ResidencyPolicy, dtype
             let target = x.clone().detach();
             let loss = VaeLoss::default().forward(reconstruction.clone(), target, mean.clone(), sigma.clone());
             let outputs = [("mean", mean), ("logvar", sigma.log() * 2.0), ("reconstruction", reconstruction)];
-            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
+            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss, objective)
         }
         "unet_residual" | "unet_plain" | "unet_group" | "unet_batch" => {
             let model = fixture.loaded(fixture.unet_config().init(&device)).with_residency(policy);
             let logits = model.forward(x.clone().cast(dtype));
             let loss = DiceCeLoss::new().forward(logits.clone(), fixture.labels(logits.dims(), &device));
-            outcome(&model, x, vec![("logits".to_string(), logits)], loss)
+            outcome(&model, x, vec![("logits".to_string(), logits)], loss, objective)
         }
         "conv_lstm" => {
             let model = fixture.evaluated(ConvLstmConfig::new(4).init(&device)).with_residency(policy);
-            forecast(&model, x.clone(), model.forward(x.cast(dtype)))
+            forecast(&model, x.clone(), model.forward(x.cast(dtype)), objective)
         }
         "cnn3d_lstm" | "cnn3d_lstm_lite" | "cnn3d_lstm_micro" => {
             let config = [Cnn3dLstmConfig::original, Cnn3dLstmConfig::lite, Cnn3dLstmConfig::micro];
             let config = config[["", "_lite", "_micro"].iter().position(|end| &name[10..] == *end).unwrap()](4);
             let model = fixture.evaluated(config.init(&device)).with_residency(policy);
-            forecast(&model, x.clone(), model.forward(x.cast(dtype)))
+            forecast(&model, x.clone(), model.forward(x.cast(dtype)), objective)
         }
         _ => {
             let model = fixture.autoencoder(&device).with_residency(policy);
@@ -253,7 +267,7 @@ pub fn run_fixture_on(device: Device, name: &str, policy: ResidencyPolicy, dtype
             let loss = l1_loss(reconstruction.clone(), x.clone().detach())
                 + kl_divergence_mean(mean.clone(), sigma.clone()) * 1e-3;
             let outputs = [("mu", mean), ("sigma", sigma), ("reconstruction", reconstruction)];
-            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss)
+            outcome(&model, x, outputs.map(|(name, output)| (name.to_string(), output)).into(), loss, objective)
         }
     }
 }
@@ -288,12 +302,22 @@ pub fn adversarial_scores(device: &Device) -> Vec<(String, f32, f32)> {
     scores.collect()
 }
 
-fn forecast<M: MonaiWeights>(model: &M, x: Tensor<5>, prediction: Tensor<4>) -> Outcome {
+fn forecast<M: MonaiWeights>(model: &M, x: Tensor<5>, prediction: Tensor<4>, objective: Objective) -> Outcome {
     let loss = l2_loss(prediction.clone(), Tensor::zeros_like(&prediction));
-    outcome(model, x, vec![("prediction".to_string(), prediction.unsqueeze())], loss)
+    outcome(model, x, vec![("prediction".to_string(), prediction.unsqueeze())], loss, objective)
 }
 
-fn outcome<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tensor<5>)>, loss: Tensor<1>) -> Outcome {
+fn outcome<M: MonaiWeights>(
+    model: &M,
+    x: Tensor<5>,
+    outputs: Vec<(String, Tensor<5>)>,
+    loss: Tensor<1>,
+    objective: Objective,
+) -> Outcome {
+    let loss = match objective {
+        Objective::Fixture => loss,
+        Objective::Linear => outputs.iter().map(|(_, output)| linear(output)).reduce(|a, b| a + b).expect("outputs"),
+    };
     let gradients = loss.clone().backward();
     let mut by_name = visit(model, Some(&gradients));
     by_name.insert("x".to_string(), values(x.grad(&gradients).expect("the loss depends on the input")));
@@ -303,6 +327,14 @@ fn outcome<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tenso
         gradients: by_name,
         state: state(model),
     }
+}
+
+/// The sum of a tensor times weights from -1 to 1, in float32.
+fn linear(output: &Tensor<5>) -> Tensor<1> {
+    let dims = output.dims();
+    let weights = (0..dims.iter().product()).map(|index: usize| (index * 37 % 101) as f32 / 50.0 - 1.0).collect();
+    let weights = Tensor::<5>::from_data(TensorData::new::<f32, _>(weights, dims), &output.device());
+    (output.clone().cast(DType::F32) * weights).sum()
 }
 
 pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
@@ -370,6 +402,102 @@ pub fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
     let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b)));
     difference / norm(&mut expected.iter().map(|value| f64::from(*value))).max(f64::MIN_POSITIVE)
+}
+
+/// The length of a vector.
+pub fn norm(values: &[f32]) -> f64 {
+    values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
+}
+
+/// Removes from both the gradients that are zero but for rounding, after checking that they are.
+///
+/// Some biases change nothing: that of the keys adds the same to all scores of a query, which softmax does not see, and a
+/// norm subtracts what a bias adds to its group. Their gradients are sums that cancel, there as here, and what is left is
+/// the rounding of their terms. So the gradient of a bias is taken for zero where it is expected to be less than
+/// [`CANCELLED`] of the gradient of the weight beside it, whatever its name; what was found must then be less than `most`
+/// of it.
+pub fn remove_cancelled(found: &mut Values, expected: &mut Values, most: f64) {
+    let weights =
+        |values: &Values, bias: &str| Some(norm(values.get(&format!("{}.weight", bias.strip_suffix(".bias")?))?));
+    let is_cancelled =
+        |bias: &String| weights(expected, bias).is_some_and(|weight| norm(&expected[bias]) < CANCELLED * weight);
+    let names: Vec<String> = expected.keys().filter(|name| is_cancelled(name)).cloned().collect();
+    for name in names {
+        let weight = weights(expected, &name).expect("its weight is there");
+        expected.remove(&name);
+        let bias = norm(&found.remove(&name).expect("there as here"));
+        assert!(bias < most * weight, "{name}: the gradient is {bias:e}, that of its weight {weight:e}");
+    }
+}
+
+/// Between the two kinds: where the gradient of a bias is zero, the fixtures have at most 1e-7 of the gradient of its weight,
+/// and elsewhere at least 1e-2.
+pub const CANCELLED: f64 = 1e-5;
+
+/// The unit roundoff of a half precision: rounding to nearest changes a value by at most so much of itself. 8 bits of
+/// significand in bfloat16 and 11 in float16, the leading one included.
+fn unit_roundoff(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 => 2f64.powi(-8),
+        DType::F16 => 2f64.powi(-11),
+        dtype => panic!("{dtype:?} is no half precision"),
+    }
+}
+
+/// How far half precision may be from float32, relative, in the 2-norm over all outputs and over all gradients.
+///
+/// Sums are in float32, so what counts is the rounding of what is stored. It changes a value by at most the unit roundoff `u`,
+/// by 0.4 `u` in the mean of squares. After `n` tensors in a chain, independent errors come to 0.4 `u` times the root of `n`;
+/// twice that is allowed. Gradients have the errors of the saved activations and of backward's own `n` tensors in them, and a
+/// derivative multiplies several of them: 2 `u` times the root of `n`. (Rounding the output of every layer in PyTorch, and
+/// its gradient, gives half of these bounds and less.)
+#[derive(Clone, Copy, Debug)]
+pub struct Rounded {
+    /// Tensors that are stored from the input to the output.
+    stored: f64,
+    /// Whether the derivative of an activation jumps.
+    has_kinks: bool,
+}
+
+impl Rounded {
+    /// A model that stores so many tensors one after the other.
+    pub fn smooth(stored: u32) -> Self {
+        Self { stored: f64::from(stored), has_kinks: false }
+    }
+
+    /// The same with activations whose derivative jumps at zero: the values that rounding carries over it, about a share `u`
+    /// of them, have another derivative altogether, which is an error of the root of that share.
+    pub fn with_kinks(stored: u32) -> Self {
+        Self { has_kinks: true, ..Self::smooth(stored) }
+    }
+
+    fn of_outputs(self, dtype: DType) -> f64 {
+        0.8 * unit_roundoff(dtype) * self.stored.sqrt()
+    }
+
+    fn of_gradients(self, dtype: DType) -> f64 {
+        match self.has_kinks {
+            false => 2.0 * unit_roundoff(dtype) * self.stored.sqrt(),
+            true => 1.5 * unit_roundoff(dtype).sqrt(),
+        }
+    }
+}
+
+/// Compares a fixture's model in half precision on a device with float32 on the CPU.
+pub fn check_half(device: Device, name: &str, dtype: DType, model: Rounded) {
+    let expected = run_fixture_linear(Device::flex(), name, DType::F32);
+    let found = run_fixture_linear(device, name, dtype);
+    let error = |found: &Values, expected: &Values| {
+        assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        let all = |values: &Values| values.values().flatten().copied().collect::<Vec<_>>();
+        relative_error(&all(found), &all(expected))
+    };
+    let errors = [error(&found.outputs, &expected.outputs), error(&found.gradients, &expected.gradients)];
+    let bounds = [model.of_outputs(dtype), model.of_gradients(dtype)];
+    println!("{name} {dtype:?}: outputs and gradients off by {errors:.1e?}, at most {bounds:.1e?}");
+    // an error that is not a number is not below
+    assert!(errors[0] < bounds[0] && errors[1] < bounds[1], "{name} {dtype:?}: {errors:.1e?}, at most {bounds:.1e?}");
+    assert!(errors[0] > 1e-6, "{name} was computed in float32");
 }
 
 /// The largest relative error, after checking that both have the same names.

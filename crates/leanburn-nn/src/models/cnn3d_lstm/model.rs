@@ -134,7 +134,7 @@ fn layer_name(index: usize) -> String {
 }
 
 impl MonaiWeights for Cnn3dLstm {
-    /// The reference is a chain of layers that are counted with their activations.
+    /// The PyTorch module of the tests is a chain of layers that are counted with their activations.
     fn monai_name(path: &str) -> String {
         let parts: Vec<_> = path.split('.').collect();
         let position = |index: &str| 3 * index.parse::<usize>().unwrap_or_default();

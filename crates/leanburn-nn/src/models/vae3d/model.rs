@@ -162,7 +162,7 @@ impl Vae3d {
 }
 
 impl MonaiWeights for Vae3d {
-    /// The reference is a chain of bare layers: a convolution is not wrapped, and norm, SiLU and convolution at the end
+    /// The PyTorch module of the tests is a chain of bare layers: a convolution is not wrapped, and norm, SiLU and convolution at the end
     /// are counted one by one.
     fn monai_name(path: &str) -> String {
         let parts: Vec<_> = path.split('.').collect();

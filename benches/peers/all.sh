@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Makes all tables of benches/results that need no graphics card: some hours, on a machine that does nothing else.
+#
+#   benches/peers/all.sh [THREADS]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+threads=${1:-2}
+cargo build --release --locked -p leanburn --example peers
+cargo build --release --locked -p leanburn-cli
+python3 benches/peers/conv3d_sweep.py --threads "$threads" --write
+python3 benches/peers/attention.py --threads "$threads" --write
+python3 benches/peers/residual_chain.py --threads "$threads" --write
+python3 benches/peers/autoencoder_step.py --threads "$threads" --dtype f32 bf16 --skip-burn --write
+large=(--threads "$threads" --only ours --recompute --shape 256 256 64 --dtype f32 bf16 --steps 1 --write)
+python3 benches/peers/autoencoder_step.py "${large[@]}"
+python3 benches/peers/autoencoder_step.py "${large[@]}" --attention
+python3 benches/memory/systems.py --threads "$threads" --write
