@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests on a GPU: operations, fixtures, memory, the command. Without a card: eval "$(scripts/swiftshader.sh)" before.
+# The tests that need a GPU: operations, fixtures, memory, the command. Without a card: eval "$(scripts/swiftshader.sh)" before.
 #
 #   scripts/test_gpu.sh [DEVICE] [FLAG ...]      vulkan (default) or wgpu, in one build; flags such as --no-run go to cargo
 #
@@ -13,5 +13,7 @@ repaired=()
 if [[ "${VK_ICD_FILENAMES:-}" == *swiftshader* && -z "${LEANBURN_AS_PUBLISHED:-}" ]]; then
   read -r -a repaired <<< "$(scripts/repaired_spirv.sh)"
 fi
-LEANBURN_TEST_DEVICE=${1:-vulkan} cargo "${repaired[@]}" test --workspace --locked --no-default-features \
-  --features vulkan,wgpu --no-fail-fast --test operations --test gpu --test gpu_memory "${@:2}"
+export LEANBURN_TEST_DEVICE=${1:-vulkan}
+build=(--workspace --locked --no-default-features --features vulkan,wgpu --no-fail-fast "${@:2}")
+cargo "${repaired[@]}" test "${build[@]}" --test gpu --test gpu_memory
+cargo "${repaired[@]}" test "${build[@]}" --test operations -- gpu::

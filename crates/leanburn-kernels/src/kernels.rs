@@ -16,6 +16,7 @@ use crate::{Activation, Element, resample};
 
 /// The kernels of an element, each on a given instruction set.
 #[derive(Debug)]
+#[allow(clippy::type_complexity, reason = "the types are those of the functions, once each")]
 pub struct Kernels<E> {
     pub(crate) attention: fn(Arch, &AttentionShape, &[E], &[E], &[E], &mut [E]) -> Vec<f32>,
     pub(crate) attention_backward: fn(Arch, &AttentionShape, Attended<'_, E>, &[E], Gradients<'_, E>),
