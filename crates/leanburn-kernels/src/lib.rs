@@ -12,7 +12,7 @@ pub mod attention;
 pub mod axis_map;
 mod buffer;
 pub mod conv;
-pub mod element;
+mod element;
 mod heap;
 mod kernels;
 pub mod max_pool;
@@ -22,8 +22,9 @@ pub mod resample;
 pub mod simd;
 
 pub use activation::Activation;
-pub use element::Element;
+pub use element::Stored;
 pub use heap::keep_freed_memory;
+pub use kernels::Element;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
