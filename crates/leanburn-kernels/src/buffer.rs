@@ -1,6 +1,6 @@
 //! Memory for results, which are written once from end to end.
 
-use crate::Element;
+use crate::Stored;
 
 /// Bytes from which on a buffer asks for large pages.
 #[cfg(target_os = "linux")]
@@ -19,7 +19,7 @@ const FILLED: bool = cfg!(any(test, feature = "filled-buffers"));
 /// # Safety
 ///
 /// `fill` must write every element and read none that it has not written.
-pub(crate) unsafe fn filled<E: Element>(len: usize, fill: impl FnOnce(&mut [E])) -> Vec<E> {
+pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [E])) -> Vec<E> {
     let mut values: Vec<E> = Vec::with_capacity(len);
     advise_large_pages(values.as_mut_ptr().cast(), len * size_of::<E>());
     if FILLED && std::env::var_os("LEANBURN_UNFILLED").is_none() {

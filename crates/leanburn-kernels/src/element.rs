@@ -4,14 +4,10 @@ use std::fmt::Debug;
 
 use half::{bf16, f16};
 
-use crate::kernels::{self, Kernels};
-
 /// A stored value: float32, or half precision that is widened before any arithmetic.
-pub trait Element: Copy + Debug + Default + PartialEq + Send + Sync + 'static {
-    /// The kernels that compute with it.
-    #[doc(hidden)]
-    fn kernels() -> &'static Kernels<Self>;
-
+///
+/// Not to be implemented elsewhere.
+pub trait Stored: sealed::Sealed + Copy + Debug + Default + PartialEq + Send + Sync + 'static {
     /// The value in float32, exactly.
     fn to_f32(self) -> f32;
 
@@ -45,11 +41,16 @@ pub trait Element: Copy + Debug + Default + PartialEq + Send + Sync + 'static {
     }
 }
 
-impl Element for f32 {
-    fn kernels() -> &'static Kernels<Self> {
-        &kernels::OF_F32
-    }
+/// What cannot be named elsewhere.
+mod sealed {
+    pub trait Sealed {}
 
+    impl Sealed for f32 {}
+    impl Sealed for half::bf16 {}
+    impl Sealed for half::f16 {}
+}
+
+impl Stored for f32 {
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
@@ -81,11 +82,7 @@ impl Element for f32 {
     }
 }
 
-impl Element for bf16 {
-    fn kernels() -> &'static Kernels<Self> {
-        &kernels::OF_BF16
-    }
-
+impl Stored for bf16 {
     #[inline(always)]
     fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -101,11 +98,7 @@ impl Element for bf16 {
     }
 }
 
-impl Element for f16 {
-    fn kernels() -> &'static Kernels<Self> {
-        &kernels::OF_F16
-    }
-
+impl Stored for f16 {
     /// Written without branches, so that loops over it become vector code.
     #[inline(always)]
     fn to_f32(self) -> f32 {
@@ -143,10 +136,10 @@ mod tests {
         for _ in 0..200_000 {
             bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let value = f32::from_bits(bits);
-            assert_eq!(<bf16 as Element>::from_f32(value).to_bits(), bf16::from_f32(value).to_bits(), "{bits:08x}");
+            assert_eq!(<bf16 as Stored>::from_f32(value).to_bits(), bf16::from_f32(value).to_bits(), "{bits:08x}");
         }
         for value in [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, 1.0 + 1.0 / 256.0, 1e-40] {
-            assert_eq!(<bf16 as Element>::from_f32(value).to_bits(), bf16::from_f32(value).to_bits(), "{value}");
+            assert_eq!(<bf16 as Stored>::from_f32(value).to_bits(), bf16::from_f32(value).to_bits(), "{value}");
         }
     }
 
@@ -154,11 +147,11 @@ mod tests {
     fn float16_converts_as_the_half_crate_does() {
         for bits in 0..=u16::MAX {
             let value = f16::from_bits(bits);
-            assert_eq!(<f16 as Element>::to_f32(value).to_bits(), f16::to_f32(value).to_bits(), "{bits:04x}");
+            assert_eq!(<f16 as Stored>::to_f32(value).to_bits(), f16::to_f32(value).to_bits(), "{bits:04x}");
         }
         let check = |bits: u32| {
             let value = f32::from_bits(bits);
-            assert_eq!(<f16 as Element>::from_f32(value).to_bits(), f16::from_f32(value).to_bits(), "{bits:08x}");
+            assert_eq!(<f16 as Stored>::from_f32(value).to_bits(), f16::from_f32(value).to_bits(), "{bits:08x}");
         };
         let mut bits = 0u32;
         for _ in 0..2_000_000 {

@@ -7,12 +7,23 @@
 use half::{bf16, f16};
 use pulp::Arch;
 
-use crate::attention::{self, Attended, AttentionShape, Gradients};
+use crate::activation::Activation;
+use crate::attention::{Attended, AttentionShape, Gradients};
 use crate::axis_map::AxisMap;
-use crate::conv::{self, ConvShape, Input, Output, Prologue};
-use crate::max_pool::{self, PoolWindows};
-use crate::norm::{self, GroupStatistics, Norm, NormShape};
-use crate::{Activation, Element, resample};
+use crate::conv::{ConvShape, Input, Output, Prologue};
+use crate::element::Stored;
+use crate::max_pool::PoolWindows;
+use crate::norm::backward::Norm;
+use crate::norm::{GroupStatistics, NormShape};
+
+/// What the kernels compute on: a stored value of which they are compiled.
+///
+/// Not to be implemented elsewhere.
+pub trait Element: Stored {
+    /// The kernels that compute with it.
+    #[doc(hidden)]
+    fn kernels() -> &'static Kernels<Self>;
+}
 
 /// The kernels of an element, each on a given instruction set.
 #[derive(Debug)]
@@ -22,7 +33,7 @@ pub struct Kernels<E> {
     pub(crate) attention_backward: fn(Arch, &AttentionShape, Attended<'_, E>, &[E], Gradients<'_, E>),
     pub(crate) conv: fn(Arch, &ConvShape, Input<'_, E>, &[f32], Output<'_, E>),
     pub(crate) conv_data_gradient: fn(Arch, &ConvShape, Input<'_, E>, &[f32], Output<'_, E>),
-    pub(crate) conv_weight_gradient: fn(Arch, conv::Lanes, &ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]),
+    pub(crate) conv_weight_gradient: fn(Arch, &ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]),
     pub(crate) conv_bias_gradient: fn(Arch, usize, usize, &[E], &mut [f32]),
     pub(crate) max_pool: fn(Arch, &PoolWindows, &[E], &mut [E]),
     pub(crate) max_pool_backward: fn(Arch, usize, &PoolWindows, &[E], &[E], &mut [E]),
@@ -33,26 +44,44 @@ pub struct Kernels<E> {
     pub(crate) resample: fn(Arch, usize, [&AxisMap; 3], &[E], &mut [E]),
 }
 
-impl<E: Element> Kernels<E> {
+impl<E: Stored> Kernels<E> {
     const fn new() -> Self {
         Self {
-            attention: attention::forward_on,
-            attention_backward: attention::backward_on,
-            conv: conv::forward_on,
-            conv_data_gradient: conv::data_gradient_on,
-            conv_weight_gradient: conv::weight_gradient_on,
-            conv_bias_gradient: conv::bias_gradient_on,
-            max_pool: max_pool::max_pool_on,
-            max_pool_backward: max_pool::max_pool_backward_on,
-            group_statistics: norm::group_statistics_on,
-            norm: norm::apply_on,
+            attention: crate::attention::forward::forward_on,
+            attention_backward: crate::attention::backward::backward_on,
+            conv: crate::conv::forward::forward_on,
+            conv_data_gradient: crate::conv::data_gradient::data_gradient_on,
+            conv_weight_gradient: crate::conv::weight_gradient::run::weight_gradient_on,
+            conv_bias_gradient: crate::conv::bias_gradient::bias_gradient_on,
+            max_pool: crate::max_pool::forward::max_pool_on,
+            max_pool_backward: crate::max_pool::gradient::max_pool_backward_on,
+            group_statistics: crate::norm::statistics::group_statistics_on,
+            norm: crate::norm::forward::apply_on,
             norm_backward: |norm, arch, x, gradient| norm.backward_on(arch, x, gradient),
-            act_backward: norm::act_backward_on,
-            resample: resample::resample_on,
+            act_backward: crate::norm::derivative::act_backward_on,
+            resample: crate::resample::planes::resample_on,
         }
     }
 }
 
-pub(crate) static OF_F32: Kernels<f32> = Kernels::new();
-pub(crate) static OF_F16: Kernels<f16> = Kernels::new();
-pub(crate) static OF_BF16: Kernels<bf16> = Kernels::new();
+static OF_F32: Kernels<f32> = Kernels::new();
+static OF_F16: Kernels<f16> = Kernels::new();
+static OF_BF16: Kernels<bf16> = Kernels::new();
+
+impl Element for f32 {
+    fn kernels() -> &'static Kernels<Self> {
+        &OF_F32
+    }
+}
+
+impl Element for f16 {
+    fn kernels() -> &'static Kernels<Self> {
+        &OF_F16
+    }
+}
+
+impl Element for bf16 {
+    fn kernels() -> &'static Kernels<Self> {
+        &OF_BF16
+    }
+}

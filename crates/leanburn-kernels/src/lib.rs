@@ -13,7 +13,7 @@ pub mod axis_map;
 mod buffer;
 pub mod conv;
 mod counting;
-pub mod element;
+mod element;
 mod heap;
 mod kernels;
 pub mod max_pool;
@@ -24,8 +24,9 @@ pub mod simd;
 
 pub use activation::Activation;
 pub use counting::CountingAllocator;
-pub use element::Element;
+pub use element::Stored;
 pub use heap::keep_freed_memory;
+pub use kernels::Element;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

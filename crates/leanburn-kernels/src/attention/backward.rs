@@ -7,8 +7,8 @@ use super::key_gradient::KeyGradient;
 use super::panel::{Head, Scratch, columns_bytes, groups_bytes, split_columns, split_groups};
 use super::query_gradient::QueryGradient;
 use super::shape::{AttentionShape, LISTS};
+use crate::Stored;
 use crate::parallel::busy;
-use crate::{Element, simd};
 
 /// What the backward pass wants of the forward pass: its operands and its results.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Attended<'a, E> {
     pub value: &'a [E],
     /// `[batch_size, heads * head_channels, query_positions]`.
     pub output: &'a [E],
-    /// `[batch_size, heads, query_positions]`, as [`super::forward`] returns it.
+    /// `[batch_size, heads, query_positions]`, as [`forward`](super::forward()) returns it.
     pub log_sum_exp: &'a [f32],
 }
 
@@ -36,35 +36,8 @@ pub struct Gradients<'a, E> {
     pub value: &'a mut [E],
 }
 
-/// The gradients of query, key and value, from the gradient of the output (of the output's shape).
-///
-/// With scores `S`, probabilities `P = exp(S - log_sum_exp)` and `D` the sum over channels of `gradient * output`:
-/// `dV = dO P`, `dS = P (V^T dO - D)`, `dQ = scale K dS`, `dK = scale Q dS`. Each sweep recomputes the scores, so that
-/// each gradient is summed by one task in one order. Source: [FlashAttention-2](https://arxiv.org/abs/2307.08691).
-///
-/// # Memory
-///
-/// One float32 for each query of each head; the addresses of the pieces of a gradient, a fiftieth of it; and on each
-/// thread scratch: 0.25 MiB with 64 channels, 1 MiB with 512.
-///
-/// # Numerics
-///
-/// float32; a gradient does not depend on the number of threads, bit for bit.
-///
-/// # Panics
-///
-/// When an extent is zero or a slice has another length than the shape says.
-pub fn backward<E: Element>(
-    shape: &AttentionShape,
-    attended: Attended<'_, E>,
-    gradient: &[E],
-    gradients: Gradients<'_, E>,
-) {
-    (E::kernels().attention_backward)(simd::best(), shape, attended, gradient, gradients);
-}
-
-/// [`backward`] on one instruction set.
-pub(crate) fn backward_on<E: Element>(
+/// [`backward`](super::backward()) on one instruction set.
+pub(crate) fn backward_on<E: Stored>(
     arch: Arch,
     shape: &AttentionShape,
     attended: Attended<'_, E>,
@@ -83,7 +56,7 @@ pub(crate) fn backward_on<E: Element>(
     key_sweep(arch, shape, attended, gradient, &projections, [gradients.key, gradients.value]);
 }
 
-/// Bytes that [`backward`] takes at most, without its inputs and outputs, in the current pool.
+/// Bytes that [`backward`](super::backward()) takes at most, without its inputs and outputs, in the current pool.
 pub fn backward_workspace(shape: &AttentionShape) -> usize {
     let AttentionShape { batch_size, heads, head_channels, query_positions, key_positions, .. } = *shape;
     let heads = batch_size * heads;
@@ -99,7 +72,7 @@ pub fn backward_workspace(shape: &AttentionShape) -> usize {
 }
 
 /// Writes the gradient of the queries, and `D` of each query into `projections`.
-fn query_sweep<E: Element>(
+fn query_sweep<E: Stored>(
     arch: Arch,
     shape: &AttentionShape,
     attended: Attended<'_, E>,
@@ -134,7 +107,7 @@ fn query_sweep<E: Element>(
 }
 
 /// Writes the gradients of the keys and of the values.
-fn key_sweep<E: Element>(
+fn key_sweep<E: Stored>(
     arch: Arch,
     shape: &AttentionShape,
     attended: Attended<'_, E>,

@@ -9,40 +9,12 @@ use super::panel::{Head, Place, Scratch, columns_bytes, groups_bytes, split_colu
 use super::power::power_of_two;
 use super::product::{BLOCK, Extent, Update, panel_width, sum_channels, sum_positions};
 use super::shape::{AttentionShape, LANES, LISTS};
-use crate::Element;
+use crate::Stored;
 use crate::parallel::busy;
-use crate::simd::{self, load, store};
+use crate::simd::{load, store};
 
-/// `output = value * softmax(scale * key^T query)` over the keys, for each head; returns the logarithm of each
-/// softmax's denominator, which [`super::backward`] wants.
-///
-/// The softmax is updated with each block of keys, so that no score is stored. Source:
-/// [FlashAttention-2](https://arxiv.org/abs/2307.08691).
-///
-/// # Shapes
-///
-/// - query, output: `[batch_size, heads * head_channels, query_positions]`
-/// - key, value: `[batch_size, heads * head_channels, key_positions]`
-/// - returned: `[batch_size, heads, query_positions]`
-///
-/// # Memory
-///
-/// The returned logarithms; the addresses of the pieces of the output, a fiftieth of it; and on each thread scratch:
-/// 0.15 MiB with 64 channels, 0.65 MiB with 512.
-///
-/// # Numerics
-///
-/// float32; the result of a query depends neither on the other queries nor on the number of threads, bit for bit.
-///
-/// # Panics
-///
-/// When an extent is zero or a slice has another length than the shape says.
-pub fn forward<E: Element>(shape: &AttentionShape, query: &[E], key: &[E], value: &[E], output: &mut [E]) -> Vec<f32> {
-    (E::kernels().attention)(simd::best(), shape, query, key, value, output)
-}
-
-/// [`forward`] on one instruction set.
-pub(crate) fn forward_on<E: Element>(
+/// [`forward`](super::forward()) on one instruction set.
+pub(crate) fn forward_on<E: Stored>(
     arch: Arch,
     shape: &AttentionShape,
     query: &[E],
@@ -76,7 +48,7 @@ pub(crate) fn forward_on<E: Element>(
     log_sum_exp
 }
 
-/// Bytes that [`forward`] takes at most, without its inputs and outputs, in the current pool.
+/// Bytes that [`forward`](super::forward()) takes at most, without its inputs and outputs, in the current pool.
 pub fn forward_workspace(shape: &AttentionShape) -> usize {
     let AttentionShape { batch_size, heads, head_channels, query_positions, .. } = *shape;
     let (group, heads) = (shape.group(query_positions), batch_size * heads);
@@ -106,7 +78,7 @@ struct QueryGroup<'a, E> {
     scratch: &'a mut Scratch<7>,
 }
 
-impl<E: Element> WithSimd for QueryGroup<'_, E> {
+impl<E: Stored> WithSimd for QueryGroup<'_, E> {
     type Output = ();
 
     #[inline(always)]

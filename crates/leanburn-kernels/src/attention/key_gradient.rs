@@ -8,7 +8,7 @@ use super::panel::{Head, Place, Scratch, unpack};
 use super::product::{BLOCK, Extent, Update, panel_width, sum_channels, sum_positions};
 use super::score::differentiate;
 use super::shape::LANES;
-use crate::Element;
+use crate::Stored;
 use crate::simd::{load, store};
 
 /// A group of keys and their values, of one head.
@@ -32,7 +32,7 @@ pub(super) struct KeyGradient<'a, E> {
     pub scratch: &'a mut Scratch<8>,
 }
 
-impl<E: Element> KeyGradient<'_, E> {
+impl<E: Stored> KeyGradient<'_, E> {
     /// Blocks of queries and outputs' gradients; panels of keys, values and the gradients of both; scores and
     /// probabilities' gradients.
     pub fn scratch_lens(head_channels: usize, group: usize) -> [usize; 8] {
@@ -41,7 +41,7 @@ impl<E: Element> KeyGradient<'_, E> {
     }
 }
 
-impl<E: Element> WithSimd for KeyGradient<'_, E> {
+impl<E: Stored> WithSimd for KeyGradient<'_, E> {
     type Output = ();
 
     #[inline(always)]

@@ -5,8 +5,9 @@
 //! channel-major, as a volume is: positions lie in the lanes of vectors, so that no product needs a transpose and no
 //! softmax a sum across lanes.
 
-mod backward;
-mod forward;
+pub(crate) mod backward;
+mod entry;
+pub(crate) mod forward;
 mod key_gradient;
 mod panel;
 mod power;
@@ -15,10 +16,9 @@ mod query_gradient;
 mod score;
 mod shape;
 
-pub(crate) use backward::backward_on;
-pub use backward::{Attended, Gradients, backward, backward_workspace};
-pub(crate) use forward::forward_on;
-pub use forward::{forward, forward_workspace};
+pub use backward::{Attended, Gradients, backward_workspace};
+pub use entry::{backward, forward};
+pub use forward::forward_workspace;
 pub use shape::AttentionShape;
 
 #[cfg(test)]

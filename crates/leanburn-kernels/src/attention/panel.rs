@@ -5,7 +5,7 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::product::panel_width;
-use crate::Element;
+use crate::Stored;
 
 /// One head of a stored operand, `[head_channels, positions]`.
 #[derive(Clone, Copy)]
@@ -14,7 +14,7 @@ pub(super) struct Head<'a, E> {
     pub positions: usize,
 }
 
-impl<'a, E: Element> Head<'a, E> {
+impl<'a, E: Stored> Head<'a, E> {
     /// The head of this index among all heads of the batch.
     pub fn of(values: &'a [E], index: usize, head_channels: usize, positions: usize) -> Self {
         let len = head_channels * positions;
@@ -65,7 +65,7 @@ impl Place {
 
 /// Rounds panels `[panel][channel][width]` into the columns of a result, one slice for each channel.
 #[inline(always)]
-pub(super) fn unpack<E: Element>(panels: &[f32], width: usize, columns: &mut [&mut [E]]) {
+pub(super) fn unpack<E: Stored>(panels: &[f32], width: usize, columns: &mut [&mut [E]]) {
     for (panel, source) in panels.chunks_exact(columns.len() * width).enumerate() {
         for (source, column) in source.chunks_exact(width).zip(columns.iter_mut()) {
             let Some(target) = column.get_mut(panel * width..) else { return };

@@ -8,7 +8,7 @@ use super::panel::{Head, Place, Scratch, unpack};
 use super::product::{BLOCK, Extent, Update, panel_width, sum_channels, sum_positions};
 use super::score::differentiate;
 use super::shape::LANES;
-use crate::Element;
+use crate::Stored;
 use crate::simd::{load, store};
 
 /// A group of queries of one head.
@@ -31,7 +31,7 @@ pub(super) struct QueryGradient<'a, E> {
     pub scratch: &'a mut Scratch<9>,
 }
 
-impl<E: Element> QueryGradient<'_, E> {
+impl<E: Stored> QueryGradient<'_, E> {
     /// Blocks of keys and values; panels of queries, outputs' gradients and queries' gradients; scores and
     /// probabilities' gradients; logarithms and projections.
     pub fn scratch_lens(head_channels: usize, group: usize) -> [usize; 9] {
@@ -40,7 +40,7 @@ impl<E: Element> QueryGradient<'_, E> {
     }
 }
 
-impl<E: Element> WithSimd for QueryGradient<'_, E> {
+impl<E: Stored> WithSimd for QueryGradient<'_, E> {
     type Output = ();
 
     #[inline(always)]

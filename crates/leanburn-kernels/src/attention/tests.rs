@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use super::backward::backward_on;
 use super::forward::forward_on;
 use super::*;
-use crate::{Element, simd};
+use crate::{Stored, simd};
 
 /// Query, key, value and the gradient of the output.
 type Operands<E> = [Vec<E>; 4];
@@ -18,7 +18,7 @@ type Operands<E> = [Vec<E>; 4];
 type Results = [Vec<f64>; 5];
 
 /// Uniform operands in `-spread..spread`, rounded to the element.
-fn operands<E: Element>(shape: &AttentionShape, spread: f32, seed: u64) -> Operands<E> {
+fn operands<E: Stored>(shape: &AttentionShape, spread: f32, seed: u64) -> Operands<E> {
     let mut rng = StdRng::seed_from_u64(seed);
     [shape.query_len(), shape.key_len(), shape.key_len(), shape.query_len()]
         .map(|len| (0..len).map(|_| E::from_f32(rng.random_range(-spread..spread))).collect())
@@ -33,7 +33,7 @@ fn shape(
 }
 
 /// The definition, loop by loop: the probabilities are held.
-fn reference<E: Element>(shape: &AttentionShape, operands: &Operands<E>) -> Results {
+fn reference<E: Stored>(shape: &AttentionShape, operands: &Operands<E>) -> Results {
     let AttentionShape { head_channels: channels, query_positions: queries, key_positions: keys, .. } = *shape;
     let scale = f64::from(shape.scale);
     let [query, key, value, gradient] =
@@ -71,7 +71,7 @@ fn reference<E: Element>(shape: &AttentionShape, operands: &Operands<E>) -> Resu
 }
 
 /// The kernels; results that are not written show as not a number.
-fn kernels<E: Element>(arch: Arch, shape: &AttentionShape, operands: &Operands<E>) -> Results {
+fn kernels<E: Stored>(arch: Arch, shape: &AttentionShape, operands: &Operands<E>) -> Results {
     let [query, key, value, gradient] = operands;
     let unwritten = E::from_f32(f32::NAN);
     let [mut output, mut query_gradient] = [0, 1].map(|_| vec![unwritten; query.len()]);
@@ -97,7 +97,7 @@ fn distances(found: &Results, expected: &Results) -> [f64; 5] {
 
 /// Compares kernels and reference implementation on every instruction set, the gradients of query and key with a
 /// tolerance of their own.
-fn check_apart<E: Element>(shape: &AttentionShape, operands: &Operands<E>, tolerance: f64, of_scores: f64) {
+fn check_apart<E: Stored>(shape: &AttentionShape, operands: &Operands<E>, tolerance: f64, of_scores: f64) {
     let expected = reference(shape, operands);
     for arch in simd::available() {
         let distances = distances(&kernels(arch, shape, operands), &expected);
@@ -109,7 +109,7 @@ fn check_apart<E: Element>(shape: &AttentionShape, operands: &Operands<E>, toler
 }
 
 /// Compares kernels and reference implementation on every instruction set.
-fn check<E: Element>(shape: &AttentionShape, operands: &Operands<E>, tolerance: f64) {
+fn check<E: Stored>(shape: &AttentionShape, operands: &Operands<E>, tolerance: f64) {
     check_apart(shape, operands, tolerance, tolerance);
 }
 

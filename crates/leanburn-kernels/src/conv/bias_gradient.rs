@@ -2,37 +2,16 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::{Element, parallel::for_each, simd};
+use crate::Stored;
+use crate::parallel::for_each;
 
 /// Values that one task adds up.
 const PIECE: usize = 1 << 16;
 /// Values that are added up in float32.
 const CHUNK: usize = 1024;
 
-/// Sum of each channel of `gradient` over items and positions, into `target`.
-///
-/// # Shapes
-///
-/// `gradient`: `[batch_size, channels, positions..]`; `target`: `[channels]`.
-///
-/// # Memory
-///
-/// 4 KiB per thread, and 8 bytes for each 65536 values.
-///
-/// # Numerics
-///
-/// Float32 within 1024 values (in several partial sums), float64 beyond. The result does not depend on the number of
-/// threads.
-///
-/// # Panics
-///
-/// If `gradient` is not a whole number of `batch_size * channels` rows, or `target` not one value per channel.
-pub fn bias_gradient<E: Element>(batch_size: usize, channels: usize, gradient: &[E], target: &mut [f32]) {
-    (E::kernels().conv_bias_gradient)(simd::best(), batch_size, channels, gradient, target);
-}
-
-/// [`bias_gradient`] by these instructions.
-pub(crate) fn bias_gradient_on<E: Element>(
+/// [`bias_gradient`](crate::conv::bias_gradient()) by these instructions.
+pub(crate) fn bias_gradient_on<E: Stored>(
     arch: Arch,
     batch_size: usize,
     channels: usize,
@@ -68,7 +47,7 @@ struct Sum<'a, E> {
     values: &'a [E],
 }
 
-impl<E: Element> WithSimd for Sum<'_, E> {
+impl<E: Stored> WithSimd for Sum<'_, E> {
     type Output = f64;
 
     #[inline(always)]
@@ -103,9 +82,11 @@ mod tests {
     use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
     use super::*;
+    use crate::conv::entry::bias_gradient;
+    use crate::simd;
 
     /// Compares with a plain sum in float64, for every instruction set.
-    fn compare<E: Element>(batch_size: usize, channels: usize, positions: usize, shift: f32) {
+    fn compare<E: Stored>(batch_size: usize, channels: usize, positions: usize, shift: f32) {
         let mut random = SmallRng::seed_from_u64(positions as u64);
         let len = batch_size * channels * positions;
         let gradient: Vec<E> = (0..len).map(|_| E::from_f32(random.random_range(-1.0..1.0) + shift)).collect();

@@ -1,6 +1,6 @@
 //! What every pass asks of its arguments.
 
-use crate::Element;
+use crate::Stored;
 use crate::conv::geometry::{ConvShape, Input, Output, Residual};
 
 /// Checks the arguments of a pass from `input` to `output`, each with its channels and its length.
@@ -8,7 +8,7 @@ use crate::conv::geometry::{ConvShape, Input, Output, Residual};
 /// # Panics
 ///
 /// If one does not fit the shape.
-pub(crate) fn check<E: Element>(
+pub(crate) fn check<E: Stored>(
     shape: &ConvShape,
     input: &Input<'_, E>,
     (channels_in, input_len): (usize, usize),
@@ -48,7 +48,7 @@ pub(crate) fn check_shape(shape: &ConvShape) {
 /// # Panics
 ///
 /// If it does not have `len` values, or its prologue not `channels` for each item.
-pub(crate) fn check_input<E: Element>(shape: &ConvShape, input: &Input<'_, E>, channels: usize, len: usize) {
+pub(crate) fn check_input<E: Stored>(shape: &ConvShape, input: &Input<'_, E>, channels: usize, len: usize) {
     assert_eq!(input.values.len(), len, "the input is not of the length that the shape says");
     if let Some(prologue) = &input.prologue {
         let planes = shape.batch_size * channels;

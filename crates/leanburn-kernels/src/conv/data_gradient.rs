@@ -2,32 +2,14 @@
 
 use pulp::Arch;
 
+use crate::Stored;
 use crate::conv::check::check;
 use crate::conv::gather::problem::Gather;
 use crate::conv::geometry::{ConvShape, Input, Output};
 use crate::conv::method;
-use crate::{Element, simd};
 
-/// The transpose of [`forward`](super::forward): `output[ci][i] = bias[ci] + Σ over co, k of weight[co][ci][k] *
-/// gradient[co][(i + padding - k * dilation) / stride]`, where that is whole and inside.
-///
-/// Also the forward pass of the transposed convolution, of which `shape` describes the plain one: its `gradient` is what
-/// goes in, its input what comes out. Hence the prologue, the bias and the residual.
-///
-/// # Shapes
-///
-/// `gradient` is `[batch_size, channels_out, ..]` of [`ConvShape::output`], `weight` `[channels_out, channels_in /
-/// groups, kernel..]`, `output` `[batch_size, channels_in, depth, height, width]`. A bias has `channels_in` elements.
-///
-/// # Memory, numerics and panics
-///
-/// As [`forward`](super::forward).
-pub fn data_gradient<E: Element>(shape: &ConvShape, gradient: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-    (E::kernels().conv_data_gradient)(simd::best(), shape, gradient, weight, output);
-}
-
-/// [`data_gradient`] on a given instruction set.
-pub(crate) fn data_gradient_on<E: Element>(
+/// [`data_gradient`](crate::conv::data_gradient()) on a given instruction set.
+pub(crate) fn data_gradient_on<E: Stored>(
     arch: Arch,
     shape: &ConvShape,
     gradient: Input<'_, E>,
@@ -45,8 +27,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Activation;
+    use crate::conv::entry::data_gradient;
     use crate::conv::reference::{Case, ResidualKind, cases, compare, cube};
+    use crate::{Activation, simd};
 
     fn check_case(case: &Case) {
         for arch in simd::available() {

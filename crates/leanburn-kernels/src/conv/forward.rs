@@ -2,38 +2,14 @@
 
 use pulp::Arch;
 
+use crate::Stored;
 use crate::conv::check::check;
 use crate::conv::gather::problem::Gather;
 use crate::conv::geometry::{ConvShape, Input, Output};
 use crate::conv::method;
-use crate::{Element, simd};
 
-/// Cross-correlation: `output[co][p] = bias[co] + Σ over ci, k of weight[co][ci][k] * input[ci][p * stride + k * dilation -
-/// padding]`, where `input` is what the prologue makes of it, and zero outside.
-///
-/// # Shapes
-///
-/// `input` is `[batch_size, channels_in, depth, height, width]`, `weight` `[channels_out, channels_in / groups,
-/// kernel..]`, `output` `[batch_size, channels_out, ..]` of [`ConvShape::output`].
-///
-/// # Memory
-///
-/// A copy of the weight, and for each thread a ring of packed planes of a tile, about 512 KiB (more only where one
-/// row of 16 columns of all channels needs more).
-///
-/// # Numerics
-///
-/// float32 regardless of the element; each sum in the same order regardless of the number of threads.
-///
-/// # Panics
-///
-/// If a slice has another length than `shape` says, or the channels are no multiple of the groups.
-pub fn forward<E: Element>(shape: &ConvShape, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-    (E::kernels().conv)(simd::best(), shape, input, weight, output);
-}
-
-/// [`forward`] on a given instruction set.
-pub(crate) fn forward_on<E: Element>(
+/// [`forward`](crate::conv::forward()) on a given instruction set.
+pub(crate) fn forward_on<E: Stored>(
     arch: Arch,
     shape: &ConvShape,
     input: Input<'_, E>,
@@ -51,9 +27,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Activation;
+    use crate::conv::entry::forward;
     use crate::conv::geometry::Residual;
     use crate::conv::reference::{Case, ResidualKind, cases, compare, cube, random};
+    use crate::{Activation, simd};
 
     fn check_case(case: &Case) {
         for arch in simd::available() {

@@ -1,6 +1,6 @@
 //! Shapes of a convolution, and their operands: prologue, residual, output.
 
-use crate::{Activation, Element};
+use crate::{Activation, Stored};
 
 /// Shape of a convolution (cross-correlation, as the field has it).
 ///
@@ -85,7 +85,7 @@ pub struct Input<'a, E> {
     pub prologue: Option<Prologue<'a>>,
 }
 
-impl<'a, E: Element> Input<'a, E> {
+impl<'a, E: Stored> Input<'a, E> {
     /// The values as they are.
     pub fn plain(values: &'a [E]) -> Self {
         Self { values, prologue: None }
@@ -125,7 +125,7 @@ pub struct Output<'a, E> {
     pub residual: Residual<'a, E>,
 }
 
-impl<'a, E: Element> Output<'a, E> {
+impl<'a, E: Stored> Output<'a, E> {
     /// The result alone.
     pub fn plain(values: &'a mut [E]) -> Self {
         Self { values, bias: None, residual: Residual::None }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::conv::geometry::{ConvShape, Input, Output, Prologue, Residual};
-use crate::{Activation, Element};
+use crate::{Activation, Stored};
 
 /// Most multiply-adds of a case.
 const MOST_WORK: usize = 400_000;
@@ -97,7 +97,7 @@ pub(crate) fn random(len: usize, seed: u64) -> Vec<f32> {
 }
 
 /// Random elements.
-pub(crate) fn random_elements<E: Element>(len: usize, seed: u64) -> Vec<E> {
+pub(crate) fn random_elements<E: Stored>(len: usize, seed: u64) -> Vec<E> {
     random(len, seed).into_iter().map(E::from_f32).collect()
 }
 
@@ -116,7 +116,7 @@ impl Exact {
 }
 
 /// What a prologue makes of a volume of so many elements per channel of an item.
-pub(crate) fn exact_input<E: Element>(input: &Input<'_, E>, plane: usize) -> Vec<Exact> {
+pub(crate) fn exact_input<E: Stored>(input: &Input<'_, E>, plane: usize) -> Vec<Exact> {
     let of = |(index, value): (usize, &E)| {
         let x = f64::from(value.to_f32());
         let Some(prologue) = &input.prologue else { return Exact { value: x, magnitude: x.abs() } };
@@ -177,7 +177,7 @@ pub(crate) fn for_each_product(shape: &ConvShape, mut visit: impl FnMut(usize, u
 pub(crate) type Run<'r, E> = &'r dyn Fn(&ConvShape, Input<'_, E>, &[f32], Output<'_, E>);
 
 /// Compares a pass with plain loops, element by element: the forward pass, or the data gradient.
-pub(crate) fn compare<E: Element>(case: &Case, forward: bool, tolerance: f64, run: Run<'_, E>) {
+pub(crate) fn compare<E: Stored>(case: &Case, forward: bool, tolerance: f64, run: Run<'_, E>) {
     let (exact, found) = exact_and_found(case, forward, run);
     for (index, (exact, found)) in exact.iter().zip(&found).enumerate() {
         let error = (f64::from(found.to_f32()) - exact.value).abs();
@@ -188,7 +188,7 @@ pub(crate) fn compare<E: Element>(case: &Case, forward: bool, tolerance: f64, ru
 }
 
 /// What plain loops and a pass make of a case: the forward pass, or the data gradient.
-pub(crate) fn exact_and_found<E: Element>(case: &Case, forward: bool, run: Run<'_, E>) -> (Vec<Exact>, Vec<E>) {
+pub(crate) fn exact_and_found<E: Stored>(case: &Case, forward: bool, run: Run<'_, E>) -> (Vec<Exact>, Vec<E>) {
     let shape = &case.shape;
     let (ends, lens) = ([shape.channels_in, shape.channels_out], [shape.input_len(), shape.output_len()]);
     let [channels_in, channels_out] = if forward { ends } else { [ends[1], ends[0]] };

@@ -14,12 +14,12 @@ const LISTS: usize = 4096;
 /// Bytes of small lists for each element of the kernel.
 const LISTS_OF_ELEMENT: usize = 128;
 
-/// Bytes that [`forward`](super::forward) takes at most, in the current pool.
+/// Bytes that [`forward`](super::forward()) takes at most, in the current pool.
 pub fn forward_workspace(shape: &ConvShape) -> usize {
     if shape.output_len() == 0 { 0 } else { lists(shape) + method::workspace(&Gather::forward(shape), simd::best()) }
 }
 
-/// Bytes that [`data_gradient`](super::data_gradient) takes at most, in the current pool.
+/// Bytes that [`data_gradient`](super::data_gradient()) takes at most, in the current pool.
 pub fn data_gradient_workspace(shape: &ConvShape) -> usize {
     if shape.input_len() == 0 {
         return 0;

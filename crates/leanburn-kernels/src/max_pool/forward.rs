@@ -5,49 +5,13 @@ use rayon::prelude::*;
 
 use super::rows::{Rows, replaces, widened};
 use super::windows::{AxisWindows, Interior, PoolWindows};
-use crate::{Element, simd};
+use crate::Stored;
 
 /// Inputs that are worth a task.
 const TASK: usize = 1 << 14;
 
-/// The largest value of each window. A value that is no number counts as the largest.
-///
-/// # Shapes
-///
-/// `input`: `[items, depth, height, width]`, where the items are all channels of all volumes. `output`: the same, with one
-/// value for each window.
-///
-/// # Memory
-///
-/// The backward pass holds the input. Each thread holds two rows of the input and one of the output.
-///
-/// # Numerics
-///
-/// Exact; `0.0` and `-0.0` are the same.
-///
-/// # Panics
-///
-/// Where the slices do not have these shapes.
-///
-/// # Example
-///
-/// ```
-/// use leanburn_kernels::max_pool::{PoolWindows, max_pool, max_pool_backward};
-///
-/// let windows = PoolWindows::adaptive(1, [1, 1, 4], [1, 1, 2])?;
-/// let (input, mut output, mut gradient) = ([1.0f32, 3.0, 4.0, 2.0], [0.0; 2], [0.0; 4]);
-/// max_pool(&windows, &input, &mut output);
-/// assert_eq!(output, [3.0, 4.0]);
-/// max_pool_backward(&windows, &input, &[0.5, 0.25], &mut gradient);
-/// assert_eq!(gradient, [0.0, 0.5, 0.25, 0.0]);
-/// # Ok::<(), leanburn_kernels::axis_map::AxisMapError>(())
-/// ```
-pub fn max_pool<E: Element>(windows: &PoolWindows, input: &[E], output: &mut [E]) {
-    (E::kernels().max_pool)(simd::best(), windows, input, output);
-}
-
-/// [`max_pool`] with a given instruction set.
-pub(crate) fn max_pool_on<E: Element>(arch: Arch, windows: &PoolWindows, input: &[E], output: &mut [E]) {
+/// [`max_pool`](super::max_pool) with a given instruction set.
+pub(crate) fn max_pool_on<E: Stored>(arch: Arch, windows: &PoolWindows, input: &[E], output: &mut [E]) {
     let volume = windows.input().iter().product::<usize>();
     let [depth, height, width] = windows.output();
     assert_eq!(input.len(), windows.items() * volume, "the input is [items, depth, height, width] of the windows");
@@ -76,7 +40,7 @@ struct MaxPlane<'a, E> {
     rows: &'a mut Rows,
 }
 
-impl<E: Element> WithSimd for MaxPlane<'_, E> {
+impl<E: Stored> WithSimd for MaxPlane<'_, E> {
     type Output = ();
 
     #[inline(always)]

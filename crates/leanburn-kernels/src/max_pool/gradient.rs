@@ -7,38 +7,15 @@ use rayon::prelude::*;
 
 use super::rows::{Rows, replaces, widened};
 use super::windows::{AxisWindows, Interior, PoolWindows};
-use crate::{Element, parallel::busy, simd};
+use crate::Stored;
+use crate::parallel::busy;
 
 /// Most values of the gradient that a thread holds in float32, unless one plane is more.
-const SLAB: usize = 1 << 17;
+pub(super) const SLAB: usize = 1 << 17;
 
-/// Brings the gradient of each output to the place of the maximum of its window, and writes the gradient of the input.
-///
-/// Of equal values the first in order of depth, height and width takes it; of several that are no number the last, as in
-/// PyTorch.
-///
-/// # Shapes
-///
-/// `input` and `input_gradient`: `[items, depth, height, width]`. `gradient`: one value for each window.
-///
-/// # Memory
-///
-/// Each thread holds some planes of the gradient, half a MiB or one plane if that is more, and a few rows.
-///
-/// # Numerics
-///
-/// Gradients that meet are summed in float32, in the order of their outputs; the same to the bit with any number of
-/// threads.
-///
-/// # Panics
-///
-/// Where the slices do not have these shapes, or an item has 2^32 values or more.
-pub fn max_pool_backward<E: Element>(windows: &PoolWindows, input: &[E], gradient: &[E], input_gradient: &mut [E]) {
-    (E::kernels().max_pool_backward)(simd::best(), SLAB, windows, input, gradient, input_gradient);
-}
-
-/// [`max_pool_backward`] with a given instruction set, and about `slab` values of the gradient for each task.
-pub(crate) fn max_pool_backward_on<E: Element>(
+/// [`max_pool_backward`](super::max_pool_backward) with a given instruction set, and about `slab` values of the gradient
+/// for each task.
+pub(crate) fn max_pool_backward_on<E: Stored>(
     arch: Arch,
     slab: usize,
     windows: &PoolWindows,
@@ -70,7 +47,8 @@ pub(crate) fn max_pool_backward_on<E: Element>(
     });
 }
 
-/// Bytes that [`max_pool_backward`] takes at most, without its inputs and outputs, in the current pool.
+/// Bytes that [`max_pool_backward`](super::max_pool_backward) takes at most, without its inputs and outputs, in the
+/// current pool.
 pub fn max_pool_backward_workspace(windows: &PoolWindows) -> usize {
     let [depth, height, width] = windows.input();
     let slab = planes(SLAB, windows);
@@ -98,7 +76,7 @@ struct GradientSlab<'a, E> {
     sums: &'a mut [f32],
 }
 
-impl<E: Element> WithSimd for GradientSlab<'_, E> {
+impl<E: Stored> WithSimd for GradientSlab<'_, E> {
     type Output = ();
 
     #[inline(always)]
@@ -125,7 +103,7 @@ impl<E: Element> WithSimd for GradientSlab<'_, E> {
 
 /// Finds the place of the maximum of each window of a row of outputs.
 #[inline(always)]
-fn find_row<E: Element>(
+fn find_row<E: Stored>(
     windows: &PoolWindows,
     interior: &Interior,
     input: &[E],

@@ -1,7 +1,7 @@
 //! Rows of max pooling in float32, and the order of their values.
 
 use super::windows::PoolWindows;
-use crate::Element;
+use crate::Stored;
 
 /// Rows that a thread works on.
 pub(super) struct Rows {
@@ -35,7 +35,7 @@ pub(super) fn replaces(value: f32, largest: f32) -> bool {
 
 /// The row in float32.
 #[inline(always)]
-pub(super) fn widened<'a, E: Element>(row: &'a [E], target: &'a mut [f32]) -> &'a [f32] {
+pub(super) fn widened<'a, E: Stored>(row: &'a [E], target: &'a mut [f32]) -> &'a [f32] {
     match E::as_f32(row) {
         Some(row) => row,
         None => {

@@ -9,7 +9,7 @@ use super::forward::max_pool_on;
 use super::gradient::max_pool_backward_on;
 use super::*;
 use crate::axis_map::AxisMapError;
-use crate::{Element, simd};
+use crate::{Stored, simd};
 
 const PLAIN: MaxPoolShape = MaxPoolShape {
     items: 1,
@@ -67,7 +67,7 @@ fn largest([_, height, width]: [usize; 3], input: &[f32], places: impl Iterator<
 }
 
 /// Few different values, so that many are equal; some infinite, some no number.
-fn random<E: Element>(len: usize, seed: u64) -> Vec<E> {
+fn random<E: Stored>(len: usize, seed: u64) -> Vec<E> {
     let mut rng = StdRng::seed_from_u64(seed);
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY];
     let mut value = || match rng.random_range(0..40) {
@@ -77,7 +77,7 @@ fn random<E: Element>(len: usize, seed: u64) -> Vec<E> {
     (0..len).map(|_| E::from_f32(value())).collect()
 }
 
-fn bits<E: Element>(values: &[E]) -> Vec<u32> {
+fn bits<E: Stored>(values: &[E]) -> Vec<u32> {
     values
         .iter()
         .map(|value| if value.to_f32().is_nan() { u32::MAX } else { (value.to_f32() + 0.0).to_bits() })
@@ -86,7 +86,7 @@ fn bits<E: Element>(values: &[E]) -> Vec<u32> {
 
 /// Forward and backward on each instruction set, which agree with the definition exactly: gradients are small integers.
 #[track_caller]
-fn check<E: Element>(windows: &PoolWindows, slab: usize, reference: impl Fn(&[f32]) -> Vec<(usize, f32)>) {
+fn check<E: Stored>(windows: &PoolWindows, slab: usize, reference: impl Fn(&[f32]) -> Vec<(usize, f32)>) {
     let (volume, pooled) = (windows.input().iter().product::<usize>(), windows.output().iter().product::<usize>());
     let input = random::<E>(windows.items() * volume, 1);
     let gradient: Vec<E> = (0..windows.items() * pooled).map(|index| E::from_f32((index % 7) as f32)).collect();

@@ -11,42 +11,7 @@ use super::blocks::{BLOCK, CHUNK, blocks, edit, read, write_back};
 use super::derivative::Argument;
 use super::shape::NormShape;
 use super::statistics::GroupStatistics;
-use crate::{Activation, Element, simd};
-
-/// Turns the gradient of `activation(norm(x))` into the gradient of `x`, in place.
-///
-/// Returns the gradients of the weight and of the bias, `[channels]`, also where there is no weight or bias.
-///
-/// # Shapes
-///
-/// `x` and `gradient` are `[batch_size, channels, positions]`, weight and bias `[channels]`.
-///
-/// # Memory
-///
-/// Two passes over `x` and `gradient`; nothing else of their size. Holds 24 bytes for every 16384 elements and for
-/// every row.
-///
-/// # Numerics
-///
-/// Sums are float64 beyond blocks of 1024 elements. In half precision the gradient is rounded once, at the end, at the
-/// price of reading the activation a second time. Errors grow with `|mean| / deviation` as those of
-/// [`GroupStatistics::scale_and_shift`] do. The same bits for any number of threads.
-///
-/// # Panics
-///
-/// If a slice does not have its shape.
-pub fn group_norm_act_backward<E: Element>(
-    shape: &NormShape,
-    x: &[E],
-    statistics: &GroupStatistics,
-    weight: Option<&[f32]>,
-    bias: Option<&[f32]>,
-    activation: Activation,
-    gradient: &mut [E],
-) -> (Vec<f32>, Vec<f32>) {
-    let norm = Norm::new(shape, statistics, [weight, bias], activation);
-    (E::kernels().norm_backward)(&norm, simd::best(), x, gradient)
-}
+use crate::{Activation, Stored};
 
 /// A norm whose gradients are wanted.
 #[derive(Debug)]
@@ -71,8 +36,8 @@ impl<'a> Norm<'a> {
         Self { shape, statistics, weight, scale, shift, activation }
     }
 
-    /// [`group_norm_act_backward`] on an instruction set.
-    pub(crate) fn backward_on<E: Element>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> (Vec<f32>, Vec<f32>) {
+    /// [`group_norm_act_backward`](super::group_norm_act_backward) on an instruction set.
+    pub(crate) fn backward_on<E: Stored>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> (Vec<f32>, Vec<f32>) {
         self.shape.check(x.len());
         assert_eq!(x.len(), gradient.len(), "input and gradient have the same shape");
         let sums = self.row_sums(arch, x, gradient);
@@ -88,7 +53,7 @@ impl<'a> Norm<'a> {
     }
 
     /// The sums of each row; in float32 the derivative is multiplied into the gradient at the same time.
-    fn row_sums<E: Element>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> Vec<Sums> {
+    fn row_sums<E: Stored>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> Vec<Sums> {
         let values = x.par_chunks(CHUNK).zip(gradient.par_chunks_mut(CHUNK)).enumerate();
         let segments: Vec<(usize, Sums)> = values
             .flat_map_iter(|(chunk, (x, gradient))| {
@@ -169,7 +134,7 @@ struct ChunkSums<'a, E> {
     gradient: &'a mut [E],
 }
 
-impl<E: Element> WithSimd for ChunkSums<'_, E> {
+impl<E: Stored> WithSimd for ChunkSums<'_, E> {
     type Output = Vec<(usize, Sums)>;
 
     #[inline(always)]
@@ -227,7 +192,7 @@ struct Combine<'a, E> {
     gradient: &'a mut [E],
 }
 
-impl<E: Element> WithSimd for Combine<'_, E> {
+impl<E: Stored> WithSimd for Combine<'_, E> {
     type Output = ();
 
     #[inline(always)]
@@ -276,15 +241,17 @@ mod tests {
     use half::{bf16, f16};
     use proptest::prelude::*;
 
-    use super::super::group_statistics;
+    use super::super::entry::group_norm_act_backward;
     use super::super::reference::{
         ACTIVATIONS, Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes,
     };
+    use super::super::statistics::group_statistics_on;
     use super::*;
+    use crate::simd;
 
     /// The gradients of the input, the weight and the bias on an instruction set.
-    fn backward<E: Element>(arch: Arch, case: &Case<E>) -> (Vec<E>, [Vec<f32>; 2]) {
-        let statistics = group_statistics(&case.shape, &case.x, EPSILON);
+    fn backward<E: Stored>(arch: Arch, case: &Case<E>) -> (Vec<E>, [Vec<f32>; 2]) {
+        let statistics = group_statistics_on(simd::best(), &case.shape, &case.x, EPSILON);
         let parameters = [&case.weight, &case.bias].map(|values| Some(values.as_slice()));
         let norm = Norm::new(&case.shape, &statistics, parameters, case.activation);
         let mut gradient = case.gradient.clone();
@@ -333,7 +300,7 @@ mod tests {
 
     #[test]
     fn half_precision_is_rounded_once() {
-        fn check<E: Element>(arch: Arch, case: &Case<E>, digits: i32) {
+        fn check<E: Stored>(arch: Arch, case: &Case<E>, digits: i32) {
             let (input, [weight, bias]) = backward(arch, case);
             let [expected_input, expected_weight, expected_bias] = case.backward();
             expected_input.assert_rounded_once(&input, digits);
@@ -373,7 +340,7 @@ mod tests {
     fn no_weight_is_a_weight_of_one_and_no_bias_a_bias_of_zero() {
         let shape = named_shapes()[0];
         let case = Case::<f32>::new(shape, [0.5, 1.0], Activation::Silu, 1);
-        let statistics = group_statistics(&shape, &case.x, EPSILON);
+        let statistics = group_statistics_on(simd::best(), &shape, &case.x, EPSILON);
         let gradients = |weight: Option<&[f32]>, bias: Option<&[f32]>| {
             let mut gradient = case.gradient.clone();
             let of =

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::Element;
+use crate::Stored;
 
 /// Elements of a task.
 pub(super) const CHUNK: usize = 16_384;
@@ -19,7 +19,7 @@ pub(super) fn blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> 
 
 /// A block in float32: itself, or widened into `buffer`.
 #[inline(always)]
-pub(super) fn read<'a, E: Element>(values: &'a [E], buffer: &'a mut [f32; BLOCK]) -> &'a [f32] {
+pub(super) fn read<'a, E: Stored>(values: &'a [E], buffer: &'a mut [f32; BLOCK]) -> &'a [f32] {
     match E::as_f32(values) {
         Some(values) => values,
         None => {
@@ -32,7 +32,7 @@ pub(super) fn read<'a, E: Element>(values: &'a [E], buffer: &'a mut [f32; BLOCK]
 
 /// A block in float32 to change: itself, or widened into `buffer`, which [`write_back`] rounds into it.
 #[inline(always)]
-pub(super) fn edit<'a, E: Element>(values: &'a mut [E], buffer: &'a mut [f32; BLOCK]) -> &'a mut [f32] {
+pub(super) fn edit<'a, E: Stored>(values: &'a mut [E], buffer: &'a mut [f32; BLOCK]) -> &'a mut [f32] {
     match E::as_f32_mut(values) {
         Ok(values) => values,
         Err(values) => {
@@ -45,7 +45,7 @@ pub(super) fn edit<'a, E: Element>(values: &'a mut [E], buffer: &'a mut [f32; BL
 
 /// Rounds into `values` what was changed in `buffer`; nothing where [`edit`] gave the block itself.
 #[inline(always)]
-pub(super) fn write_back<E: Element>(buffer: &[f32; BLOCK], values: &mut [E]) {
+pub(super) fn write_back<E: Stored>(buffer: &[f32; BLOCK], values: &mut [E]) {
     if let Err(values) = E::as_f32_mut(values) {
         E::narrow(&buffer[..values.len()], values);
     }

@@ -4,19 +4,10 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::blocks::{BLOCK, CHUNK, blocks, edit, read, write_back};
-use crate::{Activation, Element, simd};
+use crate::{Activation, Stored};
 
-/// Multiplies the gradient of `activation(x)` by the derivative, in place: the gradient of `x`.
-///
-/// # Panics
-///
-/// If the slices differ in length.
-pub fn act_backward<E: Element>(x: &[E], activation: Activation, gradient: &mut [E]) {
-    (E::kernels().act_backward)(simd::best(), x, activation, gradient);
-}
-
-/// [`act_backward`] on an instruction set.
-pub(crate) fn act_backward_on<E: Element>(arch: Arch, x: &[E], activation: Activation, gradient: &mut [E]) {
+/// [`act_backward`](super::act_backward) on an instruction set.
+pub(crate) fn act_backward_on<E: Stored>(arch: Arch, x: &[E], activation: Activation, gradient: &mut [E]) {
     assert_eq!(x.len(), gradient.len(), "input and gradient have the same shape");
     if activation == Activation::None {
         return;
@@ -52,7 +43,7 @@ struct Derivative<'a, E> {
     gradient: &'a mut [E],
 }
 
-impl<E: Element> WithSimd for Derivative<'_, E> {
+impl<E: Stored> WithSimd for Derivative<'_, E> {
     type Output = ();
 
     #[inline(always)]
@@ -86,17 +77,19 @@ fn derivative_block<S: Simd>(simd: S, argument: Argument, x: &[f32], gradient: &
 mod tests {
     use half::{bf16, f16};
 
+    use super::super::entry::act_backward;
     use super::super::reference::{ACTIVATIONS, Case, Expected, derivative, named_shapes, on_any_number_of_threads};
     use super::*;
+    use crate::simd;
 
-    fn expected<E: Element>(case: &Case<E>) -> Expected {
+    fn expected<E: Stored>(case: &Case<E>) -> Expected {
         let of =
             |(x, gradient): (&E, &E)| f64::from(gradient.to_f32()) * derivative(case.activation, f64::from(x.to_f32()));
         let terms = case.gradient.iter().map(|gradient| f64::from(gradient.to_f32()).abs()).collect();
         Expected { values: case.x.iter().zip(&case.gradient).map(of).collect(), terms }
     }
 
-    fn backward<E: Element>(arch: Arch, case: &Case<E>) -> Vec<E> {
+    fn backward<E: Stored>(arch: Arch, case: &Case<E>) -> Vec<E> {
         let mut gradient = case.gradient.clone();
         act_backward_on(arch, &case.x, case.activation, &mut gradient);
         gradient

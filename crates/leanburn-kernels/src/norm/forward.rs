@@ -6,37 +6,10 @@ use rayon::prelude::*;
 use super::blocks::{BLOCK, CHUNK, blocks, edit, write_back};
 use super::shape::NormShape;
 use crate::conv::Prologue;
-use crate::{Activation, Element, simd};
+use crate::{Activation, Stored};
 
-/// `activation(scale * x + shift)` of every value, into `output`.
-///
-/// # Shapes
-///
-/// `x` and `output` are `[batch_size, channels, positions]`, scale and shift `[batch_size, channels]`.
-///
-/// # Memory
-///
-/// Reads `x` and writes `output` once; a few KiB for each thread.
-///
-/// # Panics
-///
-/// If a slice does not have its shape.
-pub fn apply<E: Element>(shape: &NormShape, x: &[E], prologue: Prologue, output: &mut [E]) {
-    assert_eq!(x.len(), output.len(), "input and output have the same shape");
-    (E::kernels().norm)(simd::best(), shape, Some(x), prologue, output);
-}
-
-/// [`apply`] to the values where they stand.
-///
-/// # Panics
-///
-/// If a slice does not have its shape.
-pub fn apply_in_place<E: Element>(shape: &NormShape, values: &mut [E], prologue: Prologue) {
-    (E::kernels().norm)(simd::best(), shape, None, prologue, values);
-}
-
-/// Both, on an instruction set; in place without `x`.
-pub(crate) fn apply_on<E: Element>(
+/// [`apply`](super::apply) and [`apply_in_place`](super::apply_in_place) on an instruction set; in place without `x`.
+pub(crate) fn apply_on<E: Stored>(
     arch: Arch,
     shape: &NormShape,
     x: Option<&[E]>,
@@ -62,7 +35,7 @@ struct Apply<'a, E> {
     output: &'a mut [E],
 }
 
-impl<E: Element> WithSimd for Apply<'_, E> {
+impl<E: Stored> WithSimd for Apply<'_, E> {
     type Output = ();
 
     #[inline(always)]
@@ -106,7 +79,7 @@ impl Map {
 
     /// The function of a block, through the buffer in half precision.
     #[inline(always)]
-    fn convert<S: Simd, E: Element>(self, simd: S, x: &[E], output: &mut [E], buffer: &mut [f32; BLOCK]) {
+    fn convert<S: Simd, E: Stored>(self, simd: S, x: &[E], output: &mut [E], buffer: &mut [f32; BLOCK]) {
         match (E::as_f32(x), E::as_f32_mut(output)) {
             (Some(x), Ok(output)) => self.copy(simd, x, output),
             (_, output) => {
@@ -150,15 +123,17 @@ mod tests {
     use half::{bf16, f16};
     use proptest::prelude::*;
 
-    use super::super::group_statistics;
+    use super::super::entry::{apply, apply_in_place};
     use super::super::reference::{
         ACTIVATIONS, Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes,
     };
+    use super::super::statistics::group_statistics_on;
     use super::*;
+    use crate::simd;
 
     /// The output on an instruction set, which is the same in place.
-    fn forward<E: Element>(arch: Arch, case: &Case<E>) -> Vec<E> {
-        let statistics = group_statistics(&case.shape, &case.x, EPSILON);
+    fn forward<E: Stored>(arch: Arch, case: &Case<E>) -> Vec<E> {
+        let statistics = group_statistics_on(simd::best(), &case.shape, &case.x, EPSILON);
         let (scale, shift) = statistics.scale_and_shift(&case.shape, Some(&case.weight), Some(&case.bias));
         let prologue = Prologue { scale: &scale, shift: &shift, activation: case.activation };
         let mut output = vec![E::from_f32(7.0); case.x.len()];

@@ -11,21 +11,16 @@
 //! Volumes are cut into chunks of a fixed number of elements, regardless of the rows; a chunk is a task. Sums are float32
 //! within a block that fits the first cache, float64 beyond it, and added in the order of the volume.
 
-mod backward;
+pub(crate) mod backward;
 mod blocks;
-mod derivative;
-mod forward;
+pub(crate) mod derivative;
+mod entry;
+pub(crate) mod forward;
 #[cfg(test)]
 mod reference;
 mod shape;
-mod statistics;
+pub(crate) mod statistics;
 
-pub(crate) use backward::Norm;
-pub use backward::group_norm_act_backward;
-pub use derivative::act_backward;
-pub(crate) use derivative::act_backward_on;
-pub(crate) use forward::apply_on;
-pub use forward::{apply, apply_in_place};
+pub use entry::{act_backward, apply, apply_in_place, group_norm_act_backward, group_statistics};
 pub use shape::NormShape;
-pub(crate) use statistics::group_statistics_on;
-pub use statistics::{GroupStatistics, group_statistics};
+pub use statistics::GroupStatistics;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::shape::NormShape;
-use crate::{Activation, Element};
+use crate::{Activation, Stored};
 
 pub(super) const EPSILON: f64 = 1e-5;
 
@@ -36,7 +36,7 @@ impl Expected {
     }
 
     /// The error in units of the terms, both as Euclidean lengths.
-    pub(super) fn error<E: Element>(&self, actual: &[E]) -> f64 {
+    pub(super) fn error<E: Stored>(&self, actual: &[E]) -> f64 {
         assert_eq!(actual.len(), self.values.len());
         let length = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
         let mut differences = actual.iter().zip(&self.values).map(|(a, b)| f64::from(a.to_f32()) - b);
@@ -49,7 +49,7 @@ impl Expected {
     }
 
     /// Whether every value is the expected one, rounded once to an element of so many binary digits.
-    pub(super) fn assert_rounded_once<E: Element>(&self, actual: &[E], digits: i32) {
+    pub(super) fn assert_rounded_once<E: Stored>(&self, actual: &[E], digits: i32) {
         assert_eq!(actual.len(), self.values.len());
         for (index, actual) in actual.iter().enumerate() {
             let (actual, expected) = (f64::from(actual.to_f32()), self.values[index]);
@@ -60,7 +60,7 @@ impl Expected {
     }
 }
 
-impl<E: Element> Case<E> {
+impl<E: Stored> Case<E> {
     /// Random numbers around a mean.
     pub(super) fn new(shape: NormShape, [mean, deviation]: [f32; 2], activation: Activation, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);

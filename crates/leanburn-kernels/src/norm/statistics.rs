@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::blocks::{BLOCK, CHUNK, blocks, read};
 use super::shape::NormShape;
-use crate::{Element, simd};
+use crate::Stored;
 
 /// Mean and deviation of each group of each item, `[batch_size, groups]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,26 +58,8 @@ impl GroupStatistics {
     }
 }
 
-/// Mean and deviation of each group of `x`, `[batch_size, channels, positions]`.
-///
-/// # Memory
-///
-/// Reads `x` once. Holds 32 bytes for every 16384 elements and for every row.
-///
-/// # Numerics
-///
-/// Within 5e-7 of the deviation, also where the mean is much larger; then the mean is rounded to float32. The same bits
-/// for any number of threads.
-///
-/// # Panics
-///
-/// If `x` does not have the shape, or the groups do not divide the channels.
-pub fn group_statistics<E: Element>(shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
-    (E::kernels().group_statistics)(simd::best(), shape, x, epsilon)
-}
-
-/// [`group_statistics`] on an instruction set.
-pub(crate) fn group_statistics_on<E: Element>(arch: Arch, shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
+/// [`group_statistics`](super::group_statistics) on an instruction set.
+pub(crate) fn group_statistics_on<E: Stored>(arch: Arch, shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
     shape.check(x.len());
     let segments: Vec<(usize, Moments)> = x
         .par_chunks(CHUNK)
@@ -130,7 +112,7 @@ struct ChunkMoments<'a, E> {
     values: &'a [E],
 }
 
-impl<E: Element> WithSimd for ChunkMoments<'_, E> {
+impl<E: Stored> WithSimd for ChunkMoments<'_, E> {
     type Output = Vec<(usize, Moments)>;
 
     #[inline(always)]
@@ -222,12 +204,13 @@ mod tests {
     use half::{bf16, f16};
     use proptest::prelude::*;
 
+    use super::super::entry::group_statistics;
     use super::super::reference::{Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes};
     use super::*;
-    use crate::Activation;
+    use crate::{Activation, simd};
 
     /// Compares with the reference implementation: the mean is rounded once, the deviation holds regardless of the mean.
-    fn check<E: Element>(case: &Case<E>) {
+    fn check<E: Stored>(case: &Case<E>) {
         let [mean, reciprocal] = case.statistics();
         for arch in simd::available() {
             let actual = group_statistics_on(arch, &case.shape, &case.x, EPSILON);

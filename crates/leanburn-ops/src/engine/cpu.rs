@@ -5,7 +5,7 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::{DType, Element as BurnElement, Tensor, TensorData};
 use bytemuck::Pod;
-use leanburn_kernels::Element;
+use leanburn_kernels::{Element, Stored as _};
 
 use crate::autodiff::{lower_plain, raise_plain};
 

@@ -5,7 +5,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::Element;
+use crate::Stored;
 use crate::conv::direct::pass::{Pass, Scratch, Tile, positions};
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::{Gather, WeightStrides};
@@ -54,7 +54,7 @@ impl Gather {
     }
 }
 
-impl<E: Element> Pass<'_, '_, E> {
+impl<E: Stored> Pass<'_, '_, E> {
     /// The sums of one output plane.
     pub(super) fn plane_by_elements(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depth: usize) {
         let Scratch { ring, sums, taps, apart, .. } = scratch;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulp::Arch;
 
-use crate::Element;
+use crate::Stored;
 use crate::conv::direct::tiling::Tiling;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
@@ -67,7 +67,7 @@ pub(super) struct ScratchLens {
 }
 
 impl ScratchLens {
-    pub(super) fn of<E: Element>(pass: &Pass<'_, '_, E>) -> Self {
+    pub(super) fn of<E: Stored>(pass: &Pass<'_, '_, E>) -> Self {
         let Pass { gather, tiling, .. } = pass;
         let (slots, window) = (pass.slots(), pass.window_apart([0, 0], tiling.tile));
         let phases = pass.phases().iter().product::<usize>();
@@ -92,7 +92,7 @@ impl ScratchLens {
     }
 }
 
-impl<'a, E: Element> Scratch<'a, E> {
+impl<'a, E: Stored> Scratch<'a, E> {
     pub(super) fn new(pass: &Pass<'_, '_, E>, source: Source<'a, E>) -> Self {
         let lens = ScratchLens::of(pass);
         Self {
@@ -124,7 +124,7 @@ pub(super) struct Tile {
     pub(super) window: Window,
 }
 
-impl<E: Element> Pass<'_, '_, E> {
+impl<E: Stored> Pass<'_, '_, E> {
     /// Planes that the ring holds.
     pub(super) fn slots(&self) -> usize {
         self.tiling.slots(&self.depth)

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::Element;
+use crate::Stored;
 use crate::conv::direct::pass::{Pass, Scratch, Tile, positions};
 use crate::conv::tiles::row_sums::{RowSums, rows_together};
 use crate::conv::tiles::tap_sums::{Block, LANES, Registers, Tap, TapSums};
@@ -10,7 +10,7 @@ use crate::conv::tiles::tap_sums::{Block, LANES, Registers, Tap, TapSums};
 /// Floats of a block's weights that stay close while the planes are gone through (256 KiB).
 const CLOSE_WEIGHTS: usize = 64 * 1024;
 
-impl<E: Element> Pass<'_, '_, E> {
+impl<E: Stored> Pass<'_, '_, E> {
     /// The sums of one output plane for one block of output channels.
     pub(super) fn plane_by_positions(
         &self,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pulp::Arch;
 
-use crate::Element;
+use crate::Stored;
 use crate::conv::direct::pass::{Pass, Scratch, ScratchLens};
 use crate::conv::direct::tiling::{Tiling, Work, lanes};
 use crate::conv::gather::axis::{Axis, AxisTap};
@@ -24,7 +24,7 @@ use crate::parallel::{for_each, threads};
 
 impl Gather {
     /// Computes the whole output, by a transform along the depth if there is one.
-    pub(crate) fn run<E: Element>(
+    pub(crate) fn run<E: Stored>(
         &self,
         arch: Arch,
         transform: Option<DepthTransform>,
@@ -146,7 +146,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The run.
-    fn pass<'b, E: Element>(self, weights: PackedWeights, output: SharedOutput<'b, E>) -> Pass<'a, 'b, E> {
+    fn pass<'b, E: Stored>(self, weights: PackedWeights, output: SharedOutput<'b, E>) -> Pass<'a, 'b, E> {
         let apart = self.elements.is_some();
         let Self { arch, gather, transform, lanes, axes: [depth, ..], widest, tiling, .. } = self;
         Pass { arch, gather, depth, transform, weights, lanes, apart, widest, tiling, output }

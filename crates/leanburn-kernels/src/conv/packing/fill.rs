@@ -9,7 +9,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::conv::packing::planes::{Source, Window};
 use crate::simd::load;
-use crate::{Activation, Element};
+use crate::{Activation, Stored};
 
 /// Most lanes of a vector.
 const LANES: usize = crate::conv::tiles::tap_sums::LANES;
@@ -32,7 +32,7 @@ pub(crate) struct FillPlane<'a, 'b, E> {
     pub target: &'a mut [f32],
 }
 
-impl<E: Element> WithSimd for FillPlane<'_, '_, E> {
+impl<E: Stored> WithSimd for FillPlane<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]

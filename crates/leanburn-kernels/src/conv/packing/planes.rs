@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use crate::Element;
+use crate::Stored;
 use crate::conv::geometry::Input;
 
 /// Values that must be readable (and initialised) after the last packed channel, for vectors that begin inside it.
@@ -31,7 +31,7 @@ pub(crate) struct Source<'a, E> {
     pub size: [usize; 3],
 }
 
-impl<E: Element> Source<'_, E> {
+impl<E: Stored> Source<'_, E> {
     /// Number of the channel among all items, and the element at which a row begins.
     #[inline(always)]
     pub(crate) fn row(&self, [item, channel, depth, row]: [usize; 4]) -> (usize, usize) {

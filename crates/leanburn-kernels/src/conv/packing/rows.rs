@@ -2,7 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::Element;
+use crate::Stored;
 use crate::conv::geometry::{Output, Residual};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::tiles::transpose::transposed;
@@ -18,9 +18,9 @@ pub(crate) struct SharedOutput<'a, E> {
 
 // SAFETY: the pointer stands for an exclusive borrow of values that are `Send` and `Sync`; writers promise to
 // `SharedOutput::row` that no two of them have the same row at the same time.
-unsafe impl<E: Element> Sync for SharedOutput<'_, E> {}
+unsafe impl<E: Stored> Sync for SharedOutput<'_, E> {}
 
-impl<'a, E: Element> SharedOutput<'a, E> {
+impl<'a, E: Stored> SharedOutput<'a, E> {
     /// Shares `output`.
     pub(crate) fn new(output: Output<'a, E>) -> Self {
         Self {
@@ -115,7 +115,7 @@ pub(crate) struct TileRows<'a, 'b, E> {
     pub room: &'a mut [f32],
 }
 
-impl<E: Element> WithSimd for TileRows<'_, '_, E> {
+impl<E: Stored> WithSimd for TileRows<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]

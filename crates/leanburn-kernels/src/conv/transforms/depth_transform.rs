@@ -228,14 +228,14 @@ mod tests {
     use super::*;
     use crate::conv::geometry::{ConvShape, Input, Output};
     use crate::conv::reference::{Case, ResidualKind, cases, cube, exact_and_found, random};
-    use crate::{Activation, Element, simd};
+    use crate::{Activation, Stored, simd};
 
     fn gather(shape: &ConvShape, forward: bool) -> Gather {
         if forward { Gather::forward(shape) } else { Gather::data_gradient(shape) }
     }
 
     /// By transformed planes, whether that pays or not.
-    fn transformed<E: Element>(
+    fn transformed<E: Stored>(
         arch: Arch,
         forward: bool,
         shape: &ConvShape,
@@ -250,7 +250,7 @@ mod tests {
     }
 
     /// Compares with plain loops. An error is relative to the largest sum, as planes of a group share their errors.
-    fn compare<E: Element>(case: &Case, forward: bool, tolerance: f64, arch: Arch) {
+    fn compare<E: Stored>(case: &Case, forward: bool, tolerance: f64, arch: Arch) {
         let (exact, found) = exact_and_found::<E>(case, forward, &|s, i, w, o| transformed(arch, forward, s, i, w, o));
         let most = exact.iter().map(|exact| exact.magnitude).fold(0.0, f64::max);
         for (index, (exact, found)) in exact.iter().zip(&found).enumerate() {

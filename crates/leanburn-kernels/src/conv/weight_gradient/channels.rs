@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use crate::Element;
+use crate::Stored;
 use crate::conv::packing::planes::{Source, Window};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::tiles::transpose::transposed;
@@ -17,7 +17,7 @@ const POSITIONS: usize = 128;
 
 impl WeightTask<'_> {
     /// Packs the gradient's planes of this step, output channels side by side.
-    pub(super) fn pack_channels<E: Element>(&mut self, source: &Source<'_, E>, step: &March) {
+    pub(super) fn pack_channels<E: Stored>(&mut self, source: &Source<'_, E>, step: &March) {
         let tiles = self.arch.dispatch(Tiles(self.channels[1]));
         let positions = self.plane_positions(step);
         for (index, depth) in step.depths.clone().enumerate() {
@@ -135,7 +135,7 @@ struct PackChannels<'a, 'b, E> {
     target: &'a mut [f32],
 }
 
-impl<E: Element> WithSimd for PackChannels<'_, '_, E> {
+impl<E: Stored> WithSimd for PackChannels<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]
@@ -152,7 +152,7 @@ impl<E: Element> WithSimd for PackChannels<'_, '_, E> {
     }
 }
 
-impl<'a, E: Element> PackChannels<'a, '_, E> {
+impl<'a, E: Stored> PackChannels<'a, '_, E> {
     /// Packs some columns, at most a block, of those of a tile.
     #[inline(always)]
     fn pack<S: Simd>(&mut self, simd: S, tile: &Range<usize>, columns: Range<usize>, positions: Range<usize>) {

@@ -5,11 +5,8 @@ mod dot_products;
 mod lanes;
 mod outer_products;
 mod plan;
-mod run;
+pub(crate) mod run;
 mod scratch;
 mod task;
 
-pub(crate) use lanes::Lanes;
-pub use run::weight_gradient;
-pub(crate) use run::weight_gradient_on;
 pub(crate) use run::workspace;

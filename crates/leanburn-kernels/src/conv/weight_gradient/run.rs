@@ -17,53 +17,35 @@ use crate::conv::weight_gradient::plan::WeightPlan;
 use crate::conv::weight_gradient::scratch::Scratch;
 use crate::conv::weight_gradient::task::WeightTask;
 use crate::parallel::{for_each, threads};
-use crate::{Element, simd};
+use crate::{Stored, simd};
 
-/// Gradient of the weight of a convolution, `[channels_out, channels_in / groups, kernel..]`, into `target`.
-///
-/// # Shapes
-///
-/// `input`: `[batch_size, channels_in, input..]`; `gradient` (of the output): `[batch_size, channels_out, output..]`. Both
-/// may have a prologue. Swap them for the transposed convolution.
-///
-/// # Memory
-///
-/// Per thread about 768 KiB for the packed rows of a tile and about 512 KiB for partial sums (more only for a single row
-/// of many thousand columns, or a kernel of many thousand elements). Where the positions are cut into parts, the parts'
-/// results: 4 MiB, or twice the weight if that is more. With several items 8 bytes for each weight.
-///
-/// # Numerics
-///
-/// Float32 products are added up in registers, over about a thousand positions in the lanes of four vectors or over about
-/// a hundred positions of each channel, these sums in float32 over some thousand positions, and such sums in float32
-/// again; parts in float64: within 1e-6 of the exact sum, relative. A product of an infinite input and a gradient outside
-/// of the volume may give no number. The result does not depend on the number of threads.
-///
-/// # Panics
-///
-/// If a slice does not have the length that the shape says.
-pub fn weight_gradient<E: Element>(shape: &ConvShape, input: Input<E>, gradient: Input<E>, target: &mut [f32]) {
-    let one = |shape: &ConvShape, input, gradient, target: &mut [f32]| {
-        (E::kernels().conv_weight_gradient)(simd::best(), Lanes::of(shape), shape, input, gradient, target);
-    };
+/// [`weight_gradient`](crate::conv::weight_gradient()) by these instructions.
+pub(crate) fn weight_gradient_on<E: Stored>(
+    arch: Arch,
+    shape: &ConvShape,
+    input: Input<E>,
+    gradient: Input<E>,
+    target: &mut [f32],
+) {
     let batch_size = shape.batch_size;
     if batch_size < 2 || shape.output_len() == 0 {
-        return one(shape, input, gradient, target);
+        return with_lanes(arch, Lanes::of(shape), shape, input, gradient, target);
     }
     check_input(shape, &input, shape.channels_in, shape.input_len());
     check_input(shape, &gradient, shape.channels_out, shape.output_len());
     // Item by item, in float64: a large batch gives what its micro-batches add up to.
+    let one = ConvShape { batch_size: 1, ..*shape };
     let mut sums = vec![0.0f64; target.len()];
     for item in 0..batch_size {
         let (input, gradient) = (input.item(item, batch_size), gradient.item(item, batch_size));
-        one(&ConvShape { batch_size: 1, ..*shape }, input, gradient, target);
+        with_lanes(arch, Lanes::of(&one), &one, input, gradient, target);
         sums.iter_mut().zip(&*target).for_each(|(sum, value)| *sum += f64::from(*value));
     }
     target.iter_mut().zip(sums).for_each(|(target, sum)| *target = sum as f32);
 }
 
-/// [`weight_gradient`] by these instructions, with these lanes.
-pub(crate) fn weight_gradient_on<E: Element>(
+/// The weight gradient with these lanes, whatever the shape; all items at once.
+fn with_lanes<E: Stored>(
     arch: Arch,
     lanes: Lanes,
     shape: &ConvShape,
@@ -94,7 +76,7 @@ pub(crate) fn weight_gradient_on<E: Element>(
     add_parts(target, &partial);
 }
 
-/// Bytes that [`weight_gradient`] takes at most, of a weight and an output that are not empty.
+/// Bytes that [`weight_gradient`](crate::conv::weight_gradient()) takes at most, of a weight and an output that are not empty.
 pub(crate) fn workspace(shape: &ConvShape) -> usize {
     let sums = if shape.batch_size < 2 { 0 } else { shape.weight_len() * size_of::<f64>() };
     let item = ConvShape { batch_size: shape.batch_size.min(1), ..*shape };
@@ -147,6 +129,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::conv::entry::weight_gradient;
     use crate::{
         Activation,
         conv::{
@@ -162,7 +145,7 @@ mod tests {
     }
 
     /// Compares with the definition for every instruction set, by the relative error of the whole weight.
-    fn compare<E: Element>(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
+    fn compare<E: Stored>(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
         let rows = [shape.channels_in, shape.channels_out].map(|channels| shape.batch_size * channels);
         let lens = [shape.input_len(), shape.output_len()];
         let values: [Vec<E>; 2] = std::array::from_fn(|of| random_elements(lens[of], seed ^ of as u64));
@@ -182,7 +165,7 @@ mod tests {
         });
         for (arch, lanes) in every_kernel() {
             let mut found = vec![f32::NAN; shape.weight_len()];
-            weight_gradient_on(arch, lanes, shape, input, gradient, &mut found);
+            with_lanes(arch, lanes, shape, input, gradient, &mut found);
             let error: f64 = found.iter().zip(&exact).map(|(found, exact)| (f64::from(*found) - exact).powi(2)).sum();
             let size: f64 = exact.iter().map(|exact| exact * exact).sum();
             assert!(
@@ -290,7 +273,7 @@ mod tests {
         let exact: f64 = input.iter().zip(&gradient).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
         for (arch, lanes) in every_kernel() {
             let mut found = [f32::NAN];
-            weight_gradient_on(arch, lanes, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
+            with_lanes(arch, lanes, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
             assert!((f64::from(found[0]) / exact - 1.0).abs() < 1e-6, "{arch:?} {lanes:?} {found:?} {exact}");
         }
     }
@@ -311,7 +294,7 @@ mod tests {
             [Lanes::Positions, Lanes::Channels].map(|lanes| {
                 let mut target = vec![f32::NAN; shape.weight_len()];
                 let (input, gradient) = (Input::plain(&input[..]), Input::plain(&gradient[..]));
-                pool.install(|| weight_gradient_on(simd::best(), lanes, &shape, input, gradient, &mut target));
+                pool.install(|| with_lanes(simd::best(), lanes, &shape, input, gradient, &mut target));
                 target
             })
         });

@@ -2,7 +2,7 @@
 
 use pulp::Arch;
 
-use crate::Element;
+use crate::Stored;
 use crate::conv::geometry::Input;
 use crate::conv::packing::fill::FillPlane;
 use crate::conv::packing::planes::{Source, Window};
@@ -64,7 +64,7 @@ impl<'a> WeightTask<'a> {
 
     /// Writes the sums over a part of the positions, of which there is at least one march, to the target; returns the
     /// scratch.
-    pub(crate) fn run<E: Element>(mut self, input: Input<'_, E>, gradient: Input<'_, E>, part: usize) -> Scratch {
+    pub(crate) fn run<E: Stored>(mut self, input: Input<'_, E>, gradient: Input<'_, E>, part: usize) -> Scratch {
         let (plan, shape) = (self.plan, &self.plan.shape);
         let input = Source { input, channels: shape.channels_in, size: shape.input };
         let gradient = Source { input: gradient, channels: shape.channels_out, size: plan.output };
@@ -100,7 +100,7 @@ impl<'a> WeightTask<'a> {
     }
 
     /// Packs the input planes that this step reads and that the ring does not hold yet.
-    fn pack_input<E: Element>(&mut self, source: &Source<'_, E>, window: &Window, step: &March) {
+    fn pack_input<E: Stored>(&mut self, source: &Source<'_, E>, window: &Window, step: &March) {
         let slot_len = self.channels[0] * window.channel_len();
         let channels = self.first[0]..self.first[0] + self.channels[0];
         for kernel_depth in 0..self.plan.shape.kernel[0] {
@@ -126,7 +126,7 @@ impl<'a> WeightTask<'a> {
     }
 
     /// Packs the gradient's planes of this step; what lies between two channels stays zero.
-    fn pack_gradient<E: Element>(&mut self, source: &Source<'_, E>, window: &Window, step: &March) {
+    fn pack_gradient<E: Stored>(&mut self, source: &Source<'_, E>, window: &Window, step: &March) {
         let window = &self.plan.gradient_window(step.row, window);
         let (column_len, last) = (self.plan.column_len(), self.first[1] + self.channels[1]);
         // Together, where nothing lies between them: the next channel is asked for while one is packed.

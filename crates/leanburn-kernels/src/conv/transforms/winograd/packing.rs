@@ -5,7 +5,7 @@ use std::ops::Range;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::transform::{self, COMPONENTS, OUTPUTS};
-use crate::Element;
+use crate::Stored;
 use crate::conv::gather::problem::Gather;
 use crate::conv::packing::planes::{SLACK, Source};
 use crate::conv::tiles::tap_sums::LANES;
@@ -87,7 +87,7 @@ pub(super) struct PackStrip<'a, 'b, E> {
     pub target: &'a mut [f32],
 }
 
-impl<E: Element> PackStrip<'_, '_, E> {
+impl<E: Stored> PackStrip<'_, '_, E> {
     /// Does it.
     pub(super) fn run(self, arch: Arch) {
         assert_eq!(self.target.len(), self.channels.len() * self.strip.channel_len());
@@ -97,7 +97,7 @@ impl<E: Element> PackStrip<'_, '_, E> {
     }
 }
 
-impl<E: Element> WithSimd for PackStrip<'_, '_, E> {
+impl<E: Stored> WithSimd for PackStrip<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::tiling::Tiling;
 use super::transform::{self, COMPONENTS, OUTPUTS};
 use super::weights::TransformedWeights;
-use crate::Element;
+use crate::Stored;
 use crate::conv::gather::problem::Gather;
 use crate::conv::packing::planes::{SLACK, Source};
 use crate::conv::packing::rows::{ByChannel, SharedOutput, TileRows};
@@ -106,7 +106,7 @@ pub(super) struct Tile {
     pub(super) strip: Strip,
 }
 
-impl<E: Element> Pass<'_, '_, E> {
+impl<E: Stored> Pass<'_, '_, E> {
     /// Planes that the ring holds.
     pub(super) fn slots(&self) -> usize {
         self.tiling.slots(self.gather)

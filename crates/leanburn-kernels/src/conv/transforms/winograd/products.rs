@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use super::pass::{Pass, Scratch, Tile};
 use super::transform::COMPONENTS;
-use crate::Element;
+use crate::Stored;
 use crate::conv::tiles::row_sums::{RowSums, rows_together};
 use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Registers, Tap, TapSums};
 
 /// Floats of a block's weights that stay close while the planes are gone through (256 KiB).
 const CLOSE_WEIGHTS: usize = 64 * 1024;
 
-impl<E: Element> Pass<'_, '_, E> {
+impl<E: Stored> Pass<'_, '_, E> {
     /// A few output planes of a tile; each block of weights serves them all.
     pub(super) fn planes(&self, scratch: &mut Scratch, tile: &Tile, depths: Range<usize>) {
         for depth in depths.clone() {

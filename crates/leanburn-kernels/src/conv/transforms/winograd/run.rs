@@ -7,7 +7,7 @@ use super::pass::{Pass, Scratch, ScratchLens};
 use super::plan::Plan;
 use super::transform::{COMPONENTS, OUTPUTS};
 use super::weights::TransformedWeights;
-use crate::Element;
+use crate::Stored;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
 use crate::conv::geometry::{Input, Output};
@@ -61,7 +61,7 @@ pub(crate) fn pays(gather: &Gather) -> bool {
 }
 
 /// Computes a gather that [`fits`].
-pub(crate) fn run<E: Element>(gather: &Gather, arch: Arch, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
+pub(crate) fn run<E: Stored>(gather: &Gather, arch: Arch, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
     if output.values.is_empty() {
         return;
     }

@@ -8,7 +8,7 @@ use super::run::{fits, pays, run};
 use crate::conv::gather::problem::Gather;
 use crate::conv::geometry::{ConvShape, Input, Output};
 use crate::conv::reference::{Case, ResidualKind, cases, cube, exact_and_found, random};
-use crate::{Activation, Element, simd};
+use crate::{Activation, Stored, simd};
 
 /// The gather of the forward pass, or of the data gradient.
 fn gather(shape: &ConvShape, forward: bool) -> Gather {
@@ -16,7 +16,7 @@ fn gather(shape: &ConvShape, forward: bool) -> Gather {
 }
 
 /// By transformed rows, whether that pays or not.
-fn transformed<E: Element>(
+fn transformed<E: Stored>(
     arch: Arch,
     forward: bool,
     shape: &ConvShape,
@@ -30,7 +30,7 @@ fn transformed<E: Element>(
 }
 
 /// Compares with plain loops. An error is relative to the largest sum, as rows of a group share their errors.
-fn compare<E: Element>(case: &Case, forward: bool, tolerance: f64, arch: Arch) {
+fn compare<E: Stored>(case: &Case, forward: bool, tolerance: f64, arch: Arch) {
     let (exact, found) = exact_and_found::<E>(case, forward, &|s, i, w, o| transformed(arch, forward, s, i, w, o));
     let most = exact.iter().map(|exact| exact.magnitude).fold(0.0, f64::max);
     for (index, (exact, found)) in exact.iter().zip(&found).enumerate() {

@@ -1,0 +1,98 @@
+//! What callers call: each function on the best instruction set, by the table of its element.
+
+use super::backward::Norm;
+use super::shape::NormShape;
+use super::statistics::GroupStatistics;
+use crate::activation::Activation;
+use crate::conv::Prologue;
+use crate::kernels::Element;
+use crate::simd;
+
+/// Mean and deviation of each group of `x`, `[batch_size, channels, positions]`.
+///
+/// # Memory
+///
+/// Reads `x` once. Holds 32 bytes for every 16384 elements and for every row.
+///
+/// # Numerics
+///
+/// Within 5e-7 of the deviation, also where the mean is much larger; then the mean is rounded to float32. The same bits
+/// for any number of threads.
+///
+/// # Panics
+///
+/// If `x` does not have the shape, or the groups do not divide the channels.
+pub fn group_statistics<E: Element>(shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
+    (E::kernels().group_statistics)(simd::best(), shape, x, epsilon)
+}
+
+/// `activation(scale * x + shift)` of every value, into `output`.
+///
+/// # Shapes
+///
+/// `x` and `output` are `[batch_size, channels, positions]`, scale and shift `[batch_size, channels]`.
+///
+/// # Memory
+///
+/// Reads `x` and writes `output` once; a few KiB for each thread.
+///
+/// # Panics
+///
+/// If a slice does not have its shape.
+pub fn apply<E: Element>(shape: &NormShape, x: &[E], prologue: Prologue, output: &mut [E]) {
+    assert_eq!(x.len(), output.len(), "input and output have the same shape");
+    (E::kernels().norm)(simd::best(), shape, Some(x), prologue, output);
+}
+
+/// [`apply`] to the values where they stand.
+///
+/// # Panics
+///
+/// If a slice does not have its shape.
+pub fn apply_in_place<E: Element>(shape: &NormShape, values: &mut [E], prologue: Prologue) {
+    (E::kernels().norm)(simd::best(), shape, None, prologue, values);
+}
+
+/// Turns the gradient of `activation(norm(x))` into the gradient of `x`, in place.
+///
+/// Returns the gradients of the weight and of the bias, `[channels]`, also where there is no weight or bias.
+///
+/// # Shapes
+///
+/// `x` and `gradient` are `[batch_size, channels, positions]`, weight and bias `[channels]`.
+///
+/// # Memory
+///
+/// Two passes over `x` and `gradient`; nothing else of their size. Holds 24 bytes for every 16384 elements and for
+/// every row.
+///
+/// # Numerics
+///
+/// Sums are float64 beyond blocks of 1024 elements. In half precision the gradient is rounded once, at the end, at the
+/// price of reading the activation a second time. Errors grow with `|mean| / deviation` as those of
+/// [`GroupStatistics::scale_and_shift`] do. The same bits for any number of threads.
+///
+/// # Panics
+///
+/// If a slice does not have its shape.
+pub fn group_norm_act_backward<E: Element>(
+    shape: &NormShape,
+    x: &[E],
+    statistics: &GroupStatistics,
+    weight: Option<&[f32]>,
+    bias: Option<&[f32]>,
+    activation: Activation,
+    gradient: &mut [E],
+) -> (Vec<f32>, Vec<f32>) {
+    let norm = Norm::new(shape, statistics, [weight, bias], activation);
+    (E::kernels().norm_backward)(&norm, simd::best(), x, gradient)
+}
+
+/// Multiplies the gradient of `activation(x)` by the derivative, in place: the gradient of `x`.
+///
+/// # Panics
+///
+/// If the slices differ in length.
+pub fn act_backward<E: Element>(x: &[E], activation: Activation, gradient: &mut [E]) {
+    (E::kernels().act_backward)(simd::best(), x, activation, gradient);
+}
