@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allocation_that_failed_is_told_from_a_defect() {
+    fn an_allocation_that_failed_is_distinguished_from_a_defect() {
         let message = "Error when reading\n  out of device memory allocating 4096 bytes\n  at ..";
         let found = or_out_of_memory(|| -> () { panic!("{message}") });
         assert_eq!(found.unwrap_err(), "out of device memory allocating 4096 bytes");
