@@ -450,7 +450,7 @@ fn unit_roundoff(dtype: DType) -> f64 {
 /// by 0.4 `u` in the mean of squares. After `n` tensors in a chain, independent errors come to 0.4 `u` times the root of `n`;
 /// twice that is allowed. Gradients have the errors of the saved activations and of backward's own `n` tensors in them, and a
 /// derivative multiplies several of them: 2 `u` times the root of `n`. (Rounding the output of every layer in PyTorch, and
-/// its gradient, gives half of these bounds and less.)
+/// its gradient, gives three quarters of these bounds and less.)
 #[derive(Clone, Copy, Debug)]
 pub struct Rounded {
     /// Tensors that are stored from the input to the output.
