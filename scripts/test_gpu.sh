@@ -13,7 +13,5 @@ repaired=()
 if [[ "${VK_ICD_FILENAMES:-}" == *swiftshader* && -z "${LEANBURN_AS_PUBLISHED:-}" ]]; then
   read -r -a repaired <<< "$(scripts/repaired_spirv.sh)"
 fi
-export LEANBURN_TEST_DEVICE=${1:-vulkan}
-build=(--workspace --locked --no-default-features --features vulkan,wgpu --no-fail-fast "${@:2}")
-cargo "${repaired[@]}" test "${build[@]}" --test gpu --test gpu_memory
-cargo "${repaired[@]}" test "${build[@]}" --test operations -- gpu::
+LEANBURN_TEST_DEVICE=${1:-vulkan} cargo "${repaired[@]}" test --workspace --locked --no-default-features \
+  --features vulkan,wgpu --no-fail-fast --test operations --test gpu --test gpu_memory "${@:2}" -- gpu::

@@ -1,14 +1,9 @@
 //! The command on the GPUs of this build.
-#![cfg(any(feature = "cuda", feature = "metal", feature = "rocm", feature = "vulkan", feature = "wgpu"))]
-
-mod common;
-#[path = "../../leanburn-ops/tests/common/gpu.rs"]
-mod device;
 
 use std::path::Path;
 
-use common::Place;
-use device::{gpu, gpu_name};
+use crate::common::Place;
+use crate::device::{gpu, gpu_name};
 use leanburn_common::Bytes;
 use leanburn_ops::Gpu;
 use leanburn_plan::catalogue;

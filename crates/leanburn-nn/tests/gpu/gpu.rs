@@ -1,16 +1,11 @@
 //! The fixtures on the GPUs of this build.
-#![cfg(any(feature = "cuda", feature = "metal", feature = "rocm", feature = "vulkan", feature = "wgpu"))]
 
-mod common;
-#[path = "../../leanburn-ops/tests/common/gpu.rs"]
-mod device;
-
-use burn::tensor::DType;
-use common::{
+use crate::common::{
     Fixture, Outcome, Rounded, adversarial_scores, check_half, codebook_moved, lpips, relative_error, remove_cancelled,
     run_fixture, run_fixture_on, worst,
 };
-use device::gpu;
+use crate::device::gpu;
+use burn::tensor::DType;
 use leanburn_nn::losses::LpipsNetwork;
 use leanburn_ops::ResidencyPolicy;
 

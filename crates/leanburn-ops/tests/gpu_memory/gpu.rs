@@ -1,13 +1,8 @@
 //! What a GPU's pool holds, counted in activations.
-#![cfg(any(feature = "cuda", feature = "metal", feature = "rocm", feature = "vulkan", feature = "wgpu"))]
 
-mod common;
-#[path = "common/gpu.rs"]
-mod device;
-
+use crate::common::{ResBlock, lean_chain};
+use crate::device::gpu;
 use burn::prelude::*;
-use common::{ResBlock, lean_chain};
-use device::gpu;
 
 const BLOCKS: usize = 8;
 const CHANNELS: usize = 16;
