@@ -21,7 +21,8 @@ fn autoencoders_are_close() {
 
 #[test]
 fn a_codebook_model_is_close() {
-    check("vq_vae", Rounded::smooth(22));
+    // 22 of the layers; the straight-through estimator stores a difference and a sum.
+    check("vq_vae", Rounded::smooth(24));
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl Place {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leanburn"));
         command.args(arguments).current_dir(self.0.path()).env("XDG_CACHE_HOME", self.0.path()).stdin(Stdio::null());
+        command.env("MESA_SHADER_CACHE_DISABLE", "true"); // a driver that is asked for GPUs would write there too
         command
     }
 
