@@ -63,7 +63,7 @@ impl PlanReport<'_> {
         event.segment.map_or("no segment", |segment| &self.timeline.segments[segment])
     }
 
-    /// The fit_check in one line.
+    /// The fit check in one line.
     pub fn fit_check(&self) -> String {
         let need = self.need();
         match self.planner.budget() {
@@ -93,7 +93,7 @@ impl PlanReport<'_> {
         causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.other_bytes()).collect()
     }
 
-    /// What a fit_check alone does not say.
+    /// What the fit check alone does not say.
     fn warnings(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or_default();
         let over = self.planner.largest_allocation().filter(|limit| largest > *limit).map(|limit| {
