@@ -3,12 +3,8 @@
 use burn::tensor::{Int, Tensor};
 use leanburn_ops::numerics::{cast_to, widen};
 
-/// Logits without their graph, and the labels, all `[batch_size, classes, depth, height, width]` in float32.
+/// Probabilities and labels, both `[batch_size, classes, depth, height, width]` in float32, without a graph.
 pub(super) struct Classes {
-    /// Logits less the largest of their voxel.
-    logits: Tensor<5>,
-    /// Sums of the exponentials of those, one channel.
-    sums: Tensor<5>,
     /// Softmax of the logits.
     pub(super) probabilities: Tensor<5>,
     /// 1 for the class of a voxel, 0 for the others.
@@ -18,29 +14,23 @@ pub(super) struct Classes {
 impl Classes {
     /// Panics unless the labels are those of the logits' voxels and there are at least two classes.
     pub(super) fn of(logits: &Tensor<5>, labels: Tensor<4, Int>) -> Self {
-        let [batch_size, classes, depth, height, width] = logits.dims();
-        assert!(classes > 1, "a loss of classes needs logits of at least 2 classes, found {classes}");
-        let voxels = [batch_size, depth, height, width];
-        assert!(
-            labels.dims() == voxels,
-            "labels of these logits are [batch_size, depth, height, width] = {voxels:?}, found {:?}",
-            labels.dims()
-        );
-        let logits = widen(logits.clone().detach());
-        let is_class = |class: usize| -> Tensor<5> { labels.clone().equal_elem(class as i64).float().unsqueeze_dim(1) };
-        let one_hot = cast_to(Tensor::cat((0..classes).map(is_class).collect(), 1), logits.dtype());
-        let logits = logits.clone() - logits.max_dim(1);
-        let exponentials = logits.clone().exp();
-        let sums = exponentials.clone().sum_dim(1);
-        Self { probabilities: exponentials / sums.clone(), logits, sums, one_hot }
+        let (one_hot, logits) = one_hot_and_logits(logits, labels);
+        let (probabilities, _) = softmax(logits);
+        Self { probabilities, one_hot }
     }
 
-    /// The mean of `-log p` of the voxels' classes, and its gradient.
-    pub(super) fn cross_entropy(&self) -> Graded {
-        let voxels = self.sums.shape().num_elements() as f64;
-        let of_class = (self.logits.clone() * self.one_hot.clone()).sum_dim(1);
-        let value = (self.sums.clone().log() - of_class).mean();
-        Graded { value, gradient: (self.probabilities.clone() - self.one_hot.clone()) / voxels }
+    /// The same, and the mean of `-log p` of the voxels' classes. The logits are gone before a gradient is made.
+    pub(super) fn with_cross_entropy(logits: &Tensor<5>, labels: Tensor<4, Int>) -> (Self, Tensor<1>) {
+        let (one_hot, logits) = one_hot_and_logits(logits, labels);
+        let (probabilities, sums) = softmax(logits.clone());
+        let of_class = (logits * one_hot.clone()).sum_dim(1);
+        (Self { probabilities, one_hot }, (sums.log() - of_class).mean())
+    }
+
+    /// The gradient of the cross-entropy with respect to the logits.
+    pub(super) fn cross_entropy_gradient(self) -> Tensor<5> {
+        let [batch_size, _, depth, height, width] = self.one_hot.dims();
+        (self.probabilities - self.one_hot) / (batch_size * depth * height * width) as f64
     }
 
     /// The gradient of the logits, from that of the probabilities.
@@ -55,6 +45,31 @@ impl Classes {
         let rows: Tensor<3> = values.reshape([batch_size as i64, classes as i64, -1]);
         rows.sum_dim(2).reshape([batch_size, classes, 1, 1, 1])
     }
+}
+
+/// Labels as numbers of a class each, and the logits less the largest of their voxel.
+fn one_hot_and_logits(logits: &Tensor<5>, labels: Tensor<4, Int>) -> (Tensor<5>, Tensor<5>) {
+    let [batch_size, classes, depth, height, width] = logits.dims();
+    assert!(classes > 1, "a loss of classes needs logits of at least 2 classes, found {classes}");
+    let voxels = [batch_size, depth, height, width];
+    assert!(
+        labels.dims() == voxels,
+        "labels of these logits are [batch_size, depth, height, width] = {voxels:?}, found {:?}",
+        labels.dims()
+    );
+    // a leaf keeps asking for its gradient when it is detached
+    let logits = widen(logits.clone().detach().set_require_grad(false));
+    let is_class = |class: usize| -> Tensor<5> { labels.clone().equal_elem(class as i64).float().unsqueeze_dim(1) };
+    let one_hot = cast_to(Tensor::cat((0..classes).map(is_class).collect(), 1), logits.dtype());
+    drop(labels);
+    (one_hot, logits.clone() - logits.max_dim(1))
+}
+
+/// Softmax of such logits, and the sums of their exponentials, one channel.
+fn softmax(logits: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
+    let exponentials = logits.exp();
+    let sums = exponentials.clone().sum_dim(1);
+    (exponentials / sums.clone(), sums)
 }
 
 /// A loss of logits, and its gradient with respect to them.

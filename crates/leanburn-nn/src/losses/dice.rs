@@ -129,11 +129,10 @@ impl DiceCeLoss {
     /// - `labels`: `[batch_size, depth, height, width]`, from 0 to `classes - 1`
     /// - output: `[1]`
     pub fn forward(&self, logits: Tensor<5>, labels: Tensor<4, Int>) -> Tensor<1> {
-        let classes = Classes::of(&logits, labels);
+        let (classes, value) = Classes::with_cross_entropy(&logits, labels);
         let dice = self.dice.of(&classes).scale(self.dice_weight);
-        let sum = dice.plus(classes.cross_entropy().scale(self.cross_entropy_weight));
-        drop(classes);
-        sum.of(logits)
+        let cross_entropy = Graded { value, gradient: classes.cross_entropy_gradient() };
+        dice.plus(cross_entropy.scale(self.cross_entropy_weight)).of(logits)
     }
 }
 
