@@ -1,6 +1,7 @@
 //! The planner's peak and the measured one, over configurations drawn at random.
 
 use std::env;
+use std::sync::{Mutex, PoisonError};
 
 use burn::module::Module;
 use burn::nn::conv::{Conv3d, Conv3dConfig};
@@ -225,34 +226,80 @@ fn learner_config(kind: OptimizerKind) -> LearnerConfig {
     LearnerConfig::default().with_optimizer(OptimizerConfig::new(kind))
 }
 
-#[test]
-fn the_predicted_peak_is_the_measured_one() {
-    let number = |name: &str, default: u64| env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let (seed, count) = (number("LEANBURN_PLAN_SEED", 1), number("LEANBURN_PLAN_CASES", 63));
-    // With two threads the second may come late and take no scratch: a plan is then an upper bound. With one all is certain.
-    rayon::ThreadPoolBuilder::new().num_threads(1).build_global().unwrap();
-    let mut random = StdRng::seed_from_u64(seed);
+/// Configurations of a seed and how far their plans are from what is measured.
+struct Compared {
+    /// Plans that the measured peak exceeds, with their margin.
+    exceeded: Vec<String>,
+    /// Planned over measured, less one, in rising order.
+    errors: Vec<f64>,
+}
+
+impl Compared {
+    fn worst(&self) -> f64 {
+        self.errors.iter().fold(0.0, |worst: f64, error| worst.max(error.abs()))
+    }
+
+    fn median(&self) -> f64 {
+        let mut errors: Vec<f64> = self.errors.iter().map(|error| error.abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        errors[errors.len() / 2]
+    }
+}
+
+/// Plans and runs a model of Burn's own layers and `count` drawn ones on so many threads.
+fn compare(threads: usize, count: u64) -> Compared {
+    /// The heap is counted for the whole process: tests take turns.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut random = StdRng::seed_from_u64(number("LEANBURN_PLAN_SEED", 1));
     let sized =
         |[depth, height, width]: [usize; 3]| move |device: &Device| volumes([1, 1, depth, height, width], device);
-    let plain = || planned_and_measured(plain_trainer, sized([28, 30, 32]), sized([8; 3]));
-    plain(); // what is allocated once for all: threads, and the scratch that matrix products keep
-    let plain = plain();
-    let drawn = (0..count).map(|_| {
-        let case = Case::draw(&mut random);
-        let (batch, small_batch) = (|device: &Device| case.batch(device), |device: &Device| case.small_batch(device));
-        let found = planned_and_measured(|device| case.trainer(device), batch, small_batch);
-        (format!("{case:?}"), found)
-    });
-    let (mut errors, mut exceeded) = (Vec::new(), Vec::new());
-    for (case, (planned, measured)) in [("plain Burn layers".to_string(), plain)].into_iter().chain(drawn) {
-        let error = planned.as_mib() / measured.as_mib() - 1.0;
-        println!("{:8.2} planned {:8.2} measured {:6.2} % {case}", planned.as_mib(), measured.as_mib(), 100.0 * error);
-        exceeded.extend((bound(planned) < measured).then_some(case));
-        errors.push(error.abs());
-    }
-    errors.sort_by(f64::total_cmp);
-    let (median, worst) = (errors[errors.len() / 2], errors[errors.len() - 1]);
-    println!("{} configurations: median {:.2} %, worst {:.2} %", errors.len(), 100.0 * median, 100.0 * worst);
-    assert!(exceeded.is_empty(), "plans that are exceeded: {exceeded:#?}");
-    assert!(median <= 0.01 && worst <= 0.03, "median {median}, worst {worst}");
+    let compare = || {
+        let plain = || planned_and_measured(plain_trainer, sized([28, 30, 32]), sized([8; 3]));
+        plain(); // what is allocated once for all: threads, and the scratch that matrix products keep
+        let plain = [("plain Burn layers".to_string(), plain())];
+        let drawn = (0..count).map(|_| {
+            let case = Case::draw(&mut random);
+            let (batch, small_batch) =
+                (|device: &Device| case.batch(device), |device: &Device| case.small_batch(device));
+            let found = planned_and_measured(|device| case.trainer(device), batch, small_batch);
+            (format!("{case:?}"), found)
+        });
+        let mut compared = Compared { exceeded: Vec::new(), errors: Vec::new() };
+        for (case, (planned, measured)) in plain.into_iter().chain(drawn) {
+            let error = planned.as_mib() / measured.as_mib() - 1.0;
+            println!(
+                "{:8.2} planned {:8.2} measured {:6.2} % {case}",
+                planned.as_mib(),
+                measured.as_mib(),
+                100.0 * error
+            );
+            compared.exceeded.extend((bound(planned) < measured).then_some(case));
+            compared.errors.push(error);
+        }
+        compared
+    };
+    let compared = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(compare);
+    let (median, worst) = (100.0 * compared.median(), 100.0 * compared.worst());
+    println!("{threads} threads, {} configurations: median {median:.2} %, worst {worst:.2} %", compared.errors.len());
+    compared
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn the_planned_peak_is_the_measured_one_on_one_thread() {
+    let compared = compare(1, number("LEANBURN_PLAN_CASES", 63));
+    assert!(compared.exceeded.is_empty(), "plans that are exceeded: {:#?}", compared.exceeded);
+    assert!(compared.median() <= 0.01 && compared.worst() <= 0.03, "{:?}", compared.errors);
+}
+
+/// A second thread that comes late takes no scratch: then the plan is an upper bound.
+#[test]
+fn the_planned_peak_bounds_the_measured_one_on_two_threads() {
+    let compared = compare(2, number("LEANBURN_PLAN_CASES", 15));
+    assert!(compared.exceeded.is_empty(), "plans that are exceeded: {:#?}", compared.exceeded);
+    assert!(compared.median() <= 0.01 && compared.worst() <= 0.06, "{:?}", compared.errors);
 }
