@@ -1,7 +1,7 @@
 //! Lines on the terminal.
 
 use std::fmt::Display;
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::path::Path;
 
 use crate::error::{CommandError, Result};
@@ -21,6 +21,12 @@ pub fn print_line(line: impl Display) -> Result<()> {
 /// Prints a line to the standard error; ignores errors of writing.
 pub fn print_stderr(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
+}
+
+/// Whether the standard error is a terminal that shows colours, and [nobody objects](https://no-color.org).
+pub fn stderr_has_colours() -> bool {
+    let variable = |name| std::env::var_os(name).unwrap_or_default();
+    stderr().is_terminal() && variable("NO_COLOR").is_empty() && variable("TERM") != "dumb"
 }
 
 /// A duration as far as an estimate can be trusted: `0.06 s`, `26 s`, `83 min`, `2.9 h`.

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use leanburn_cli::command::Command;
-use leanburn_cli::console::print_stderr;
-use leanburn_cli::diagnostic::Shown;
+use leanburn_cli::console::{print_stderr, stderr_has_colours};
+use leanburn_cli::diagnostic;
 
 /// Counts the heap, so that memory on the CPU is measured and not guessed.
 #[global_allocator]
@@ -21,11 +21,6 @@ struct Arguments {
 
 fn main() -> ExitCode {
     leanburn_ops::keep_freed_memory();
-    // a path stays in one piece: the terminal breaks lines where it must
-    let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
-        Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())
-    };
-    let _ = miette::set_hook(Box::new(unbroken)); // fails only where one is set already
     // Burn panics where a device has no more memory; the error says so already
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| match leanburn_train::is_out_of_memory(panic.payload()) {
@@ -37,7 +32,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let code = error.exit_code();
             if !error.is_over_budget() {
-                print_stderr(format_args!("{:?}", miette::Report::new(Shown::from(error))));
+                print_stderr(diagnostic::render(&error, stderr_has_colours()));
             }
             ExitCode::from(code)
         }

@@ -5,17 +5,11 @@
 //! Source: [TFRecord](https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details).
 
 use super::error::ReportError;
-use super::event_message::{
-    Content, Dimension, Event, Image, PluginData, SessionLog, SessionStatus, StringTensor, Summary, SummaryMetadata,
-    SummaryValue, TensorShape, What,
-};
-use prost::Message;
+use super::event_message::{Content, What, event};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-const DT_STRING: i32 = 7;
 
 /// A TensorBoard event file, open for appending.
 #[derive(Debug)]
@@ -45,12 +39,11 @@ impl EventFile {
         let created = OpenOptions::new().append(true).create_new(true).open(&path);
         let file = created.map_err(ReportError::file("create", &path))?;
         let mut events = Self { path, file };
-        events.write(0, What::FileVersion("brain.Event:2".to_string()))?;
+        events.write(0, What::FileVersion("brain.Event:2"))?;
         if let Some(step) = resume_from_step {
-            let status = SessionStatus::Start.into();
             // TensorBoard forgets from the step of this event on, that step included.
             let next_step = step.saturating_add(1);
-            events.write(next_step, What::SessionLog(SessionLog { status }))?;
+            events.write(next_step, What::SessionStart)?;
         }
         Ok(events)
     }
@@ -66,7 +59,7 @@ impl EventFile {
     ///
     /// When the file cannot be written.
     pub fn scalar(&mut self, step: u64, tag: &str, value: f64) -> Result<(), ReportError> {
-        self.value(step, tag, None, Content::Scalar(value as f32))
+        self.write(step, What::Value { tag, content: Content::Scalar(value as f32) })
     }
 
     /// Adds a PNG picture under `tag`, as [`encode_png`](leanburn_systems::picture::encode_png) makes it.
@@ -77,13 +70,7 @@ impl EventFile {
     pub fn picture(&mut self, step: u64, tag: &str, png: &[u8]) -> Result<(), ReportError> {
         let reader = image::ImageReader::with_format(Cursor::new(png), image::ImageFormat::Png);
         let (width, height) = reader.into_dimensions()?;
-        let image = Image {
-            height: i32::try_from(height).unwrap_or(i32::MAX),
-            width: i32::try_from(width).unwrap_or(i32::MAX),
-            colorspace: 3,
-            encoded_image_string: png.to_vec(),
-        };
-        self.value(step, tag, None, Content::Image(image))
+        self.write(step, What::Value { tag, content: Content::Image { height, width, png } })
     }
 
     /// Adds a text under `tag`. TensorBoard reads it as Markdown: fence what is code.
@@ -92,26 +79,12 @@ impl EventFile {
     ///
     /// When the file cannot be written.
     pub fn text(&mut self, step: u64, tag: &str, markdown: &str) -> Result<(), ReportError> {
-        let tensor = StringTensor {
-            dtype: DT_STRING,
-            tensor_shape: Some(TensorShape { dim: vec![Dimension { size: 1 }] }),
-            string_val: vec![markdown.as_bytes().to_vec()],
-        };
-        self.value(step, tag, Some("text"), Content::Tensor(tensor))
-    }
-
-    fn value(&mut self, step: u64, tag: &str, plugin: Option<&str>, content: Content) -> Result<(), ReportError> {
-        let metadata =
-            plugin.map(|name| SummaryMetadata { plugin_data: Some(PluginData { plugin_name: name.to_string() }) });
-        let value = SummaryValue { tag: tag.to_string(), metadata, content: Some(content) };
-        self.write(step, What::Summary(Summary { value: vec![value] }))
+        self.write(step, What::Value { tag, content: Content::Text(markdown) })
     }
 
     /// Appends one event in one write, so that a crash tears at most the last record.
-    fn write(&mut self, step: u64, what: What) -> Result<(), ReportError> {
-        let event =
-            Event { wall_time: seconds_since_epoch(), step: i64::try_from(step).unwrap_or(i64::MAX), what: Some(what) };
-        let framed = frame(&event.encode_to_vec());
+    fn write(&mut self, step: u64, what: What<'_>) -> Result<(), ReportError> {
+        let framed = frame(&event(seconds_since_epoch(), step, what));
         let written = self.file.write_all(&framed);
         written.map_err(ReportError::file("append to", &self.path))
     }
@@ -141,9 +114,10 @@ fn masked_crc(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prost::encoding::{WireType, decode_key, decode_varint};
 
     /// Reads an event file back by the definition of its format, with a bitwise CRC of its own.
-    fn read_events(path: &Path) -> Vec<Event> {
+    fn read_events(path: &Path) -> Vec<Vec<u8>> {
         let bytes = fs::read(path).unwrap();
         let (mut rest, mut events) = (bytes.as_slice(), Vec::new());
         while !rest.is_empty() {
@@ -152,7 +126,7 @@ mod tests {
             assert_eq!(crc(8), masked_bitwise_crc(&rest[..8]));
             let content = &rest[12..12 + length];
             assert_eq!(crc(12 + length), masked_bitwise_crc(content));
-            events.push(Event::decode(content).unwrap());
+            events.push(content.to_vec());
             rest = &rest[16 + length..];
         }
         events
@@ -170,11 +144,31 @@ mod tests {
         crc.rotate_right(15).wrapping_add(0xa282_ead8)
     }
 
-    fn summary(event: &Event) -> &SummaryValue {
-        match &event.what {
-            Some(What::Summary(summary)) => &summary.value[0],
-            other => panic!("expected a summary, found {other:?}"),
+    /// The bytes of a field, found by its number in the message, or by those of the fields around it and its own.
+    fn field<'a>(mut message: &'a [u8], numbers: &[u32]) -> Option<&'a [u8]> {
+        let Some((number, inner)) = numbers.split_first() else {
+            return Some(message);
+        };
+        while !message.is_empty() {
+            let (found, wire_type) = decode_key(&mut message).unwrap();
+            let length = match wire_type {
+                WireType::Varint => 1 + message.iter().position(|byte| byte & 0x80 == 0).unwrap(),
+                WireType::SixtyFourBit => 8,
+                WireType::ThirtyTwoBit => 4,
+                WireType::LengthDelimited => decode_varint(&mut message).unwrap() as usize,
+                other => panic!("{other:?}"),
+            };
+            let (value, rest) = message.split_at(length);
+            if found == *number {
+                return field(value, inner);
+            }
+            message = rest;
         }
+        None
+    }
+
+    fn integer(message: &[u8], numbers: &[u32]) -> u64 {
+        field(message, numbers).map_or(0, |mut bytes| decode_varint(&mut bytes).unwrap())
     }
 
     #[test]
@@ -196,27 +190,19 @@ mod tests {
         file.picture(6, "val/slices", &png).unwrap();
         file.text(7, "config", "```yaml\na: 1\n```").unwrap();
         let events = read_events(file.path());
-        assert_eq!(events[0].what, Some(What::FileVersion("brain.Event:2".to_string())));
-        let steps: Vec<i64> = events.iter().map(|event| event.step).collect();
+        assert_eq!(field(&events[0], &[3]).unwrap(), b"brain.Event:2");
+        let steps: Vec<u64> = events.iter().map(|event| integer(event, &[2])).collect();
         assert_eq!(steps, [0, 5, 6, 7]);
-        assert!(events.iter().all(|event| event.wall_time > 1.6e9));
-        assert_eq!(summary(&events[1]).content, Some(Content::Scalar(0.25)));
-        assert_eq!(summary(&events[1]).tag, "train/loss");
-        match &summary(&events[2]).content {
-            Some(Content::Image(image)) => {
-                assert_eq!((image.width, image.height), (3, 2));
-                assert_eq!(image.encoded_image_string, png);
-            }
-            other => panic!("expected a picture, found {other:?}"),
-        }
-        let text_metadata = summary(&events[3]).metadata.clone().unwrap();
-        assert_eq!(text_metadata.plugin_data.unwrap().plugin_name, "text");
-        match &summary(&events[3]).content {
-            Some(Content::Tensor(tensor)) => {
-                assert_eq!(tensor.string_val[0], b"```yaml\na: 1\n```")
-            }
-            other => panic!("expected a text, found {other:?}"),
-        }
+        let time = |event: &Vec<u8>| f64::from_le_bytes(field(event, &[1]).unwrap().try_into().unwrap());
+        assert!(events.iter().all(|event| time(event) > 1.6e9));
+        let value = |event: usize, inside: &[u32]| field(&events[event], &[&[5, 1], inside].concat()).unwrap();
+        assert_eq!(value(1, &[1]), b"train/loss");
+        assert_eq!(value(1, &[2]), 0.25_f32.to_le_bytes());
+        let image = value(2, &[4]);
+        assert_eq!([1, 2, 3].map(|number| integer(image, &[number])), [2, 3, 3], "height, width, channels");
+        assert_eq!(field(image, &[4]).unwrap(), png);
+        assert_eq!(value(3, &[9, 1, 1]), b"text");
+        assert_eq!(value(3, &[8, 8]), b"```yaml\na: 1\n```");
     }
 
     #[test]
@@ -226,9 +212,7 @@ mod tests {
         let second = EventFile::create(folder.path(), Some(40)).unwrap();
         assert!(first.path() < second.path());
         let events = read_events(second.path());
-        assert_eq!(events[1].step, 41);
-        let start = SessionLog { status: 1 };
-        assert_eq!(events[1].what, Some(What::SessionLog(start)));
+        assert_eq!((integer(&events[1], &[2]), integer(&events[1], &[7, 1])), (41, 1));
     }
 
     #[test]

@@ -3,112 +3,121 @@
 //! Field numbers are those of `event.proto`, `summary.proto` and `tensor.proto`.
 //! Source: [tensorboard/compat/proto](https://github.com/tensorflow/tensorboard/tree/master/tensorboard/compat/proto).
 
-use prost::{Enumeration, Message, Oneof};
+use prost::encoding::{WireType, double, encode_key, encode_varint, float, int64};
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Event {
-    #[prost(double, tag = "1")]
-    pub wall_time: f64,
-    #[prost(int64, tag = "2")]
-    pub step: i64,
-    #[prost(oneof = "What", tags = "3, 5, 7")]
-    pub what: Option<What>,
+const DT_STRING: i64 = 7;
+const SESSION_START: i64 = 1;
+/// Channels of a picture: red, green and blue.
+const RGB: i64 = 3;
+
+/// What an event says.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What<'a> {
+    FileVersion(&'a str),
+    /// TensorBoard forgets what older files say about this step and later ones.
+    SessionStart,
+    Value {
+        tag: &'a str,
+        content: Content<'a>,
+    },
 }
 
-#[derive(Clone, PartialEq, Oneof)]
-pub(super) enum What {
-    #[prost(string, tag = "3")]
-    FileVersion(String),
-    #[prost(message, tag = "5")]
-    Summary(Summary),
-    #[prost(message, tag = "7")]
-    SessionLog(SessionLog),
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct SessionLog {
-    #[prost(enumeration = "SessionStatus", tag = "1")]
-    pub status: i32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
-#[repr(i32)]
-pub(super) enum SessionStatus {
-    Unspecified = 0,
-    Start = 1,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Summary {
-    #[prost(message, repeated, tag = "1")]
-    pub value: Vec<SummaryValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct SummaryValue {
-    #[prost(string, tag = "1")]
-    pub tag: String,
-    #[prost(message, optional, tag = "9")]
-    pub metadata: Option<SummaryMetadata>,
-    #[prost(oneof = "Content", tags = "2, 4, 8")]
-    pub content: Option<Content>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Content {
-    #[prost(float, tag = "2")]
+/// What is shown under a tag.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Content<'a> {
     Scalar(f32),
-    #[prost(message, tag = "4")]
-    Image(Image),
-    #[prost(message, tag = "8")]
-    Tensor(StringTensor),
+    Image { height: u32, width: u32, png: &'a [u8] },
+    Text(&'a str),
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct SummaryMetadata {
-    #[prost(message, optional, tag = "1")]
-    pub plugin_data: Option<PluginData>,
+/// The bytes of an `Event`.
+pub(super) fn event(wall_time: f64, step: u64, what: What<'_>) -> Vec<u8> {
+    let step = i64::try_from(step).unwrap_or(i64::MAX);
+    let event = Message::default().double(1, wall_time).integer(2, step);
+    let event = match what {
+        What::FileVersion(version) => event.string(3, version),
+        What::Value { tag, content } => event.message(5, Message::default().message(1, value(tag, content))),
+        What::SessionStart => event.message(7, Message::default().integer(1, SESSION_START)),
+    };
+    event.0
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct PluginData {
-    #[prost(string, tag = "1")]
-    pub plugin_name: String,
+/// A `Summary.Value`.
+fn value(tag: &str, content: Content<'_>) -> Message {
+    let value = Message::default().string(1, tag);
+    match content {
+        Content::Scalar(scalar) => value.float(2, scalar),
+        Content::Image { height, width, png } => {
+            let image = Message::default().integer(1, height.into()).integer(2, width.into()).integer(3, RGB);
+            value.message(4, image.bytes(4, png))
+        }
+        Content::Text(text) => {
+            let shape = Message::default().message(2, Message::default().integer(1, 1));
+            let tensor = Message::default().integer(1, DT_STRING).message(2, shape).bytes(8, text.as_bytes());
+            let metadata = Message::default().message(1, Message::default().string(1, "text"));
+            value.message(8, tensor).message(9, metadata)
+        }
+    }
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Image {
-    #[prost(int32, tag = "1")]
-    pub height: i32,
-    #[prost(int32, tag = "2")]
-    pub width: i32,
-    /// Channels of the picture: 3 for red, green and blue.
-    #[prost(int32, tag = "3")]
-    pub colorspace: i32,
-    #[prost(bytes = "vec", tag = "4")]
-    pub encoded_image_string: Vec<u8>,
+/// The bytes of a message, field by field. proto3 leaves out numbers that are 0 and strings that are empty.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn integer(mut self, field: u32, value: i64) -> Self {
+        if value != 0 {
+            int64::encode(field, &value, &mut self.0);
+        }
+        self
+    }
+
+    fn double(mut self, field: u32, value: f64) -> Self {
+        if value != 0.0 {
+            double::encode(field, &value, &mut self.0);
+        }
+        self
+    }
+
+    fn string(self, field: u32, value: &str) -> Self {
+        if value.is_empty() { self } else { self.bytes(field, value.as_bytes()) }
+    }
+
+    /// One of several that a message may hold: written even if it is 0.
+    fn float(mut self, field: u32, value: f32) -> Self {
+        float::encode(field, &value, &mut self.0);
+        self
+    }
+
+    /// Written even if there are none, as in a list.
+    fn bytes(mut self, field: u32, value: &[u8]) -> Self {
+        encode_key(field, WireType::LengthDelimited, &mut self.0);
+        encode_varint(value.len() as u64, &mut self.0);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    fn message(self, field: u32, message: Self) -> Self {
+        self.bytes(field, &message.0)
+    }
 }
 
-/// A `TensorProto` that holds strings.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct StringTensor {
-    /// The element type; 7 is `DT_STRING`.
-    #[prost(int32, tag = "1")]
-    pub dtype: i32,
-    #[prost(message, optional, tag = "2")]
-    pub tensor_shape: Option<TensorShape>,
-    #[prost(bytes = "vec", repeated, tag = "8")]
-    pub string_val: Vec<Vec<u8>>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TensorShape {
-    #[prost(message, repeated, tag = "2")]
-    pub dim: Vec<Dimension>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Dimension {
-    #[prost(int64, tag = "1")]
-    pub size: i64,
+    /// The expected bytes are those of prost's derived messages.
+    #[test]
+    fn events_are_encoded_as_their_definitions_say() {
+        let hex = |what| event(1.5, 300, what).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let value = |content| hex(What::Value { tag: "t", content });
+        let head = "09000000000000f83f10ac02";
+        assert_eq!(value(Content::Scalar(0.0)), format!("{head}2a0a0a080a01741500000000"));
+        let image = Content::Image { height: 2, width: 3, png: &[9, 8] };
+        assert_eq!(value(image), format!("{head}2a110a0f0a0174220a08021003180322020908"));
+        let text = "2a1c0a1a0a0174420b08071204120208014201614a080a060a0474657874";
+        assert_eq!(value(Content::Text("a")), format!("{head}{text}"));
+        assert_eq!(hex(What::SessionStart), format!("{head}3a020801"));
+        assert_eq!(event(0.0, 0, What::FileVersion("v")), b"\x1a\x01v");
+    }
 }
