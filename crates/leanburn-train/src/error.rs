@@ -1,11 +1,31 @@
 //! What can go wrong in training.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
+
+use leanburn_common::{Bytes, ValidationError};
 
 /// An error of training, with its remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
+    /// Numbers of a configuration that cannot be used.
+    #[error("{subject} cannot be trained: {}", listed(errors))]
+    Config {
+        /// What was to be trained.
+        subject: String,
+        /// Everything that is wrong.
+        errors: Vec<ValidationError>,
+    },
+    /// There is a limit of the memory, and nothing that counts it.
+    #[error(
+        "memory_limit is {limit}, and nothing counts the heap: install leanburn's CountingAllocator as the \
+         #[global_allocator] of the program, or leave the limit out"
+    )]
+    Uncounted {
+        /// The limit.
+        limit: Bytes,
+    },
     /// The learning rate cannot be scheduled.
     #[error("learning rate {learning_rate} cannot be used: {reason}; choose one above 0 and at most 1")]
     Schedule {
@@ -83,6 +103,18 @@ pub enum TrainError {
     },
 }
 
+/// A source of batches that cannot fail.
+impl From<Infallible> for TrainError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// Errors of a configuration with what to do about each.
+fn listed(errors: &[ValidationError]) -> String {
+    errors.iter().map(|error| format!("{error} ({})", error.help)).collect::<Vec<_>>().join("; ")
+}
+
 /// What to do where a file of a checkpoint cannot be read or written.
 fn remedy(action: &str) -> &'static str {
     match action {
@@ -100,6 +132,14 @@ impl TrainError {
     /// Whether training diverged.
     pub fn is_diverged(&self) -> bool {
         matches!(self, Self::Diverged { .. })
+    }
+
+    /// An error if there are errors in the configuration of what is to be trained.
+    pub(crate) fn reject(subject: &str, errors: Vec<ValidationError>) -> Result<(), Self> {
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(Self::Config { subject: subject.to_string(), errors }),
+        }
     }
 
     pub(crate) fn mismatch(path: &std::path::Path, reason: impl std::fmt::Display) -> Self {

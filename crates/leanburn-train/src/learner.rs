@@ -48,8 +48,9 @@ impl<M: Module> Learner<M> {
     ///
     /// # Errors
     ///
-    /// [`TrainError::Schedule`].
+    /// [`TrainError::Config`] with everything that is wrong with the configuration, [`TrainError::Schedule`].
     pub fn new(name: &'static str, module: M, config: LearnerConfig) -> Result<Self, TrainError> {
+        TrainError::reject(name, config.validate())?;
         parameter_bytes(&module); // initialises lazy parameters now, from the seed of now
         Ok(Self {
             name,

@@ -1,10 +1,14 @@
 //! How a module is trained, as a value.
 
+use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 
 use crate::loss_scale::LossScale;
 use crate::optimizer::OptimizerConfig;
 use crate::schedule::ScheduleConfig;
+
+const BELOW_ONE: &str = "a number of at least 0 and below 1";
+const CORRECT: &str = "correct this number";
 
 /// How a module is trained.
 ///
@@ -51,6 +55,32 @@ impl LearnerConfig {
         }
     }
 
+    /// Everything that is wrong with the numbers but the learning rate, which [`ScheduleConfig::init`] checks.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        let optimizer = &self.optimizer;
+        for (index, beta) in optimizer.betas.into_iter().enumerate() {
+            let key = format!("optimizer.betas[{index}]");
+            let sound = beta >= 0.0 && (beta as f32) < 1.0; // Burn computes with float32
+            validation.check(sound, &key, BELOW_ONE, beta, "PyTorch's are 0.9 and 0.999");
+        }
+        for (key, value) in [("epsilon", optimizer.epsilon), ("weight_decay", optimizer.weight_decay)] {
+            let sound = value.is_finite() && value >= 0.0;
+            validation.check(sound, &format!("optimizer.{key}"), "a finite number of at least 0", value, CORRECT);
+        }
+        validation.extend_below("loss_scale", self.loss_scale.validate());
+        if let Some(norm) = self.max_grad_norm {
+            let help = "use None for no clipping";
+            validation.check(norm.is_finite() && norm > 0.0, "max_grad_norm", "a finite number above 0", norm, help);
+        }
+        if let Some(decay) = self.average_decay {
+            let help = "use 0.999, or None for no average";
+            validation.check((0.0..1.0).contains(&decay), "average_decay", BELOW_ONE, decay, help);
+        }
+        validation.errors()
+    }
+
     /// With this optimizer.
     #[must_use]
     pub fn with_optimizer(mut self, optimizer: OptimizerConfig) -> Self {
@@ -77,5 +107,44 @@ impl LearnerConfig {
     pub fn with_average_decay(mut self, average_decay: Option<f64>) -> Self {
         self.average_decay = average_decay;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimizer::OptimizerKind;
+
+    fn keys(config: &LearnerConfig) -> Vec<String> {
+        config.validate().into_iter().map(|error| error.key).collect()
+    }
+
+    #[test]
+    fn every_number_is_checked() {
+        let valid = LearnerConfig::default();
+        assert!(keys(&valid).is_empty());
+        let all = LearnerConfig::default()
+            .with_optimizer(
+                OptimizerConfig::new(OptimizerKind::AdamW)
+                    .with_betas([1.0, f64::NAN])
+                    .with_epsilon(-1e-8)
+                    .with_weight_decay(f64::INFINITY),
+            )
+            .with_loss_scale(LossScale::Static(0.0))
+            .with_max_grad_norm(Some(0.0))
+            .with_average_decay(Some(1.5));
+        let expected = [
+            "optimizer.betas[0]",
+            "optimizer.betas[1]",
+            "optimizer.epsilon",
+            "optimizer.weight_decay",
+            "loss_scale.static",
+            "max_grad_norm",
+            "average_decay",
+        ];
+        assert_eq!(keys(&all), expected);
+        let dynamic = LossScale::Dynamic { initial: 0.0, growth: 0.5, back_off: 1.0, growth_interval: 0 };
+        let expected = ["initial", "growth", "back_off", "growth_interval"].map(|key| format!("loss_scale.{key}"));
+        assert_eq!(keys(&valid.with_loss_scale(dynamic)), expected);
     }
 }

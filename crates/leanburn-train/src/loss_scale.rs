@@ -1,5 +1,6 @@
 //! Loss scaling, so that small gradients survive half precision.
 
+use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 
 /// How the loss is scaled before backward.
@@ -29,6 +30,29 @@ impl LossScale {
 
     /// The values PyTorch's gradient scaler starts with.
     pub const DYNAMIC: Self = Self::Dynamic { initial: 65536.0, growth: 2.0, back_off: 0.5, growth_interval: 2000 };
+
+    /// Everything that is wrong with the numbers.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        const POSITIVE: &str = "a finite number above 0";
+        let is_positive = |value: f64| value.is_finite() && value > 0.0;
+        let mut validation = Validation::default();
+        match *self {
+            Self::Static(scale) => {
+                validation.check(is_positive(scale), "static", POSITIVE, scale, "1 is no scaling");
+            }
+            Self::Dynamic { initial, growth, back_off, growth_interval } => {
+                validation.check(is_positive(initial), "initial", POSITIVE, initial, "PyTorch's is 65536");
+                let grows = growth.is_finite() && growth >= 1.0;
+                validation.check(grows, "growth", "a finite number of at least 1", growth, "PyTorch's is 2");
+                let backs_off = back_off > 0.0 && back_off < 1.0;
+                validation.check(backs_off, "back_off", "a number between 0 and 1", back_off, "PyTorch's is 0.5");
+                let help = "PyTorch's is 2000";
+                validation.check(growth_interval > 0, "growth_interval", "at least 1", growth_interval, help);
+            }
+        }
+        validation.errors()
+    }
 }
 
 /// A loss scale in use.

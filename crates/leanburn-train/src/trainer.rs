@@ -122,12 +122,15 @@ impl<W: Workload> Trainer<W> {
     /// # Errors
     ///
     /// What `batches` gives and [`TrainError::OutOfBatches`]: the step is not taken. [`TrainError::OutOfMemory`], which says
-    /// whether the learners are as they were. [`TrainError::Diverged`].
+    /// whether the learners are as they were. [`TrainError::Diverged`]. [`TrainError::Uncounted`] before the first step.
     pub fn step<E>(&mut self, batches: &mut impl Iterator<Item = Result<W::Batch, E>>) -> Result<StepReport, TrainError>
     where
         TrainError: From<E>,
     {
         let step = self.position.step;
+        if let (Some(limit), None) = (self.config.memory_limit, self.monitor.read()) {
+            return Err(TrainError::Uncounted { limit });
+        }
         self.monitor.start();
         self.begin();
         let mut sums = LossSums::new();

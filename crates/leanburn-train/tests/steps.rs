@@ -2,12 +2,15 @@
 
 mod common;
 
+use std::convert::Infallible;
+
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use common::{Setup, alone, batches, bits, schedule};
-use leanburn_train::prepare_gradients;
+use leanburn_common::Bytes;
+use leanburn_train::{Learner, LearnerConfig, LossScale, TrainError, prepare_gradients};
 
 /// Gradients 3 and 4 (norm 5) times `scale` of a layer with one weight and one bias.
 fn three_and_four(layer: &Linear, scale: f32) -> GradientsParams {
@@ -131,4 +134,35 @@ fn the_discriminator_begins_at_its_step() {
 fn a_step_has_micro_batches() {
     let _alone = alone();
     Setup { accumulation_steps: 0, ..Setup::default() }.trainer();
+}
+
+#[test]
+fn numbers_that_cannot_be_used_are_refused_together() {
+    let _alone = alone();
+    let config = LearnerConfig::default().with_loss_scale(LossScale::Static(0.0)).with_average_decay(Some(1.5));
+    let error =
+        Learner::new("linear", LinearConfig::new(1, 1).init(&common::device()), config).unwrap_err().to_string();
+    for part in ["linear cannot be trained", "loss_scale.static", "found 0", "average_decay", "found 1.5", "use 0.999"]
+    {
+        assert!(error.contains(part), "{part} in {error}");
+    }
+}
+
+#[test]
+fn a_limit_of_memory_that_nothing_counts_is_refused() {
+    let _alone = alone();
+    let mut trainer = Setup { memory_limit: Some(Bytes::gib(1)), ..Setup::default() }.trainer();
+    let error = trainer.step(&mut batches(0)).unwrap_err();
+    assert!(matches!(error, TrainError::Uncounted { limit } if limit == Bytes::gib(1)), "{error}");
+    assert!(error.to_string().contains("CountingAllocator"), "{error}");
+    assert_eq!(trainer.steps(), 0);
+}
+
+#[test]
+fn batches_that_cannot_fail_need_no_error() {
+    let _alone = alone();
+    let mut trainer = Setup::default().trainer();
+    let mut sure = std::iter::once(Ok::<_, Infallible>(common::phantoms(0, 2)));
+    assert_eq!(trainer.step(&mut sure).unwrap().step, 0);
+    assert!(matches!(trainer.step(&mut sure), Err(TrainError::OutOfBatches { step: 1 })));
 }
