@@ -85,20 +85,23 @@ pub mod prelude {
         AdvectionConfig, Batch, DataConfig, Dataset, LabelsConfig, Loader, PhantomConfig, RadarConfig, SequenceConfig,
         Volume,
     };
+    pub use crate::nn::losses::{DiceCeLoss, DiceLoss, cross_entropy_loss};
     pub use crate::nn::models::{
         AutoencoderKl, AutoencoderKlConfig, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig,
-        PatchDiscriminator, PatchDiscriminatorConfig,
+        PatchDiscriminator, PatchDiscriminatorConfig, UNet3d, UNet3dConfig,
     };
-    pub use crate::ops::{Gradients, Residency, ResidencyPolicy, backward, recompute};
+    pub use crate::ops::random::seed;
+    pub use crate::ops::{Gradients, Residency, ResidencyPolicy, backward, keep_freed_memory, recompute};
     pub use crate::plan::{
         Candidate, Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Plan, Rates, RecordError, Recording,
-        Space, Target, Timeline, Variant, frontier, record,
+        Space, Target, Timeline, Variant, bound, frontier, record,
     };
     pub use crate::systems::{
         AutoencoderSection, Config as SystemConfig, DeviceSection, ForecasterSection, Observed, Observer,
-        OnOutOfMemory, Outcome, Recompute, Session, SystemError, TrainingSection, Vae3dSection, VqVaeSection,
+        OnOutOfMemory, Outcome, Recompute, SegmentationSection, Session, SystemError, TrainingSection, Vae3dSection,
+        VqVaeSection,
     };
-    pub use crate::train::planning::{Planner, StepPlan, StepSetup};
+    pub use crate::train::planning::{Planner, StepPlan, StepSetup, measure};
     pub use crate::train::{
         AnyLearner, AutoencoderObjective, AutoencoderWorkload, CheckpointStore, CountingAllocator, Learner,
         LearnerConfig, LossScale, Losses, MemoryMonitor, OptimizerConfig, Precision, ScheduleConfig, ScheduleKind,
@@ -123,6 +126,8 @@ mod snippets {
     struct Devices;
     #[doc = include_str!("../docs/memory-savers.md")]
     struct MemorySavers;
+    #[doc = include_str!("../docs/your-own-model.md")]
+    struct YourOwnModel;
     #[doc = include_str!("../docs/planner.md")]
     struct Planner;
 }

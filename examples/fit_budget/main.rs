@@ -1,7 +1,7 @@
 //! The fastest way to train a model of plain Burn layers in each of five budgets: found without running it, then measured.
 use burn::nn::{GroupNorm, GroupNormConfig, PaddingConfig3d, conv::*};
 use burn::{prelude::*, tensor::activation::silu};
-use leanburn::{prelude::*, train::planning::measure};
+use leanburn::prelude::*;
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;

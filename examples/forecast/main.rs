@@ -101,7 +101,7 @@ fn step(model: &ConvLstm, policy: ResidencyPolicy, fields: &Tensor<5>) -> (Tenso
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::flex().autodiff();
     let dataset = Arc::new(SequenceDataset::open(&data(), SEED)?);
-    leanburn::ops::random::seed(&device, SEED);
+    seed(&device, SEED);
     println!("{:<16} {:>10} {:>6} {:>6} {:>13} {:>8}", "", "parameters", "RMSE", "skill", "peak", "time");
     train("convlstm", ConvLstmConfig::new(3).init(&device), &dataset, &device)?;
     train("3dcnn_lstm", Cnn3dLstmConfig::original(3).init(&device), &dataset, &device)?;

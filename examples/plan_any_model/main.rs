@@ -11,7 +11,7 @@ use burn::nn::conv::{Conv3d, Conv3dConfig};
 use burn::nn::{GroupNorm, GroupNormConfig, Linear, LinearConfig, PaddingConfig3d};
 use burn::prelude::*;
 use burn::tensor::activation::silu;
-use leanburn::{prelude::*, train::planning::measure};
+use leanburn::prelude::*;
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;

@@ -62,7 +62,7 @@ fn train(
     held_out: &[Tensor<5>],
     device: &Device,
 ) -> Result<Vec<Tensor<5>>, Box<dyn Error>> {
-    leanburn::ops::random::seed(device, SEED);
+    seed(device, SEED);
     let config = TrainerConfig::default().with_seed(SEED).with_max_bad_steps(3);
     let mut trainer = Trainer::new(workload(weight, device)?, config, device);
     let mut batches = Loader::new(dataset.clone(), 1, 0).map(|batch| batch.map(|batch| volumes(batch, device)));

@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let held_out = volumes(Batch::stack(&[dataset.val_sample(0)?])?, &device).without_autodiff();
     let mut batches = Loader::new(dataset, 1, 0).map(|batch| batch.map(|batch| volumes(batch, &device)));
 
-    leanburn::ops::random::seed(&device, SEED);
+    seed(&device, SEED);
     let config = TrainerConfig::default().with_seed(SEED).with_max_bad_steps(3);
     let mut trainer = Trainer::new(workload(autoencoder(&device))?, config, &device);
     let before = trainer.workload().reconstruct(held_out.clone());

@@ -4,7 +4,6 @@ use leanburn::burn::nn::PaddingConfig3d;
 use leanburn::burn::nn::conv::{Conv3d, Conv3dConfig};
 use leanburn::burn::{prelude::*, tensor::activation::silu};
 use leanburn::prelude::*;
-use leanburn::train::planning::measure;
 
 use super::{Told, alone, config};
 
@@ -29,7 +28,7 @@ impl Workload for Layers {
 }
 
 fn trainer(setup: &StepSetup, device: &Device) -> Result<Trainer<Layers>, TrainError> {
-    leanburn::ops::random::seed(device, 7);
+    seed(device, 7);
     let layer = |_| Conv3dConfig::new([8, 8], [3; 3]).with_padding(PaddingConfig3d::Same).init(device);
     let learner = Learner::new("layers", (0..4).map(layer).collect(), LearnerConfig::default())?;
     let config = TrainerConfig::default().with_accumulation_steps(setup.accumulation_steps);

@@ -21,11 +21,12 @@ struct Arguments {
 
 fn main() -> ExitCode {
     leanburn_ops::keep_freed_memory();
-    // Burn panics where a device has no more memory; the error says so already
+    // Burn panics where a device has no more memory, and drivers where they are asked what there is; errors say so already
     let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| match leanburn_train::is_out_of_memory(panic.payload()) {
-        true => {}
-        false => print(panic),
+    std::panic::set_hook(Box::new(move |panic| {
+        if !leanburn_train::is_out_of_memory(panic.payload()) && !leanburn_systems::device::is_asking() {
+            print(panic);
+        }
     }));
     match Arguments::parse().command.run() {
         Ok(()) => ExitCode::SUCCESS,

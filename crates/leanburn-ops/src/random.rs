@@ -1,35 +1,86 @@
-//! The random stream of segments.
+//! The random numbers of segments.
 //!
-//! A backend has one host-side generator that can be seeded but not read. To draw the same numbers when a segment
-//! runs a second time, every segment, kept or recomputed, seeds that generator at its entry from a stream of
-//! our own. The stream is a counter under a key; a segment inside a segment draws from the outer one's stream, which
-//! starts over when the outer one runs again.
+//! A backend has one generator for the whole process that can be seeded but not read. To draw the same numbers when a
+//! recomputed segment runs a second time, both runs seed that generator with the segment's seed. Where does that come from?
 //!
-//! After a backward pass the generator stands elsewhere in the two modes. Call [`seed`] before each training step (the
-//! trainer does) and whatever is drawn outside segments agrees too.
+//! - After [`seed`], from a stream of this thread: a counter under a key. Every segment, kept or recomputed, starts with the next
+//!   seed of the stream, so that both residencies draw the same. A segment inside a segment draws from the outer one's stream,
+//!   which starts over when the outer one runs again. The trainer calls [`seed`] before each forward pass, and lets go of the stream
+//!   behind it ([`scoped`]).
+//! - Else from the generator itself, which `Device::seed` has seeded: a recomputed segment draws its seed from it and leaves it
+//!   where a number of its own puts it. A kept segment, or one without gradients, leaves it alone.
+//!
+//! While a recomputed segment runs, no other recomputed segment, no [`seed`] and no [`normal`] of another thread touches the
+//! generator. Another thread that draws from it with Burn's own functions would change what the segment draws; the second run is held
+//! against the first, and panics where it computes something else.
 
 use std::cell::Cell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{DType, Device, Distribution, Tensor};
 
 use crate::gpu::is_gpu;
 use crate::recording::is_recording;
 
-/// Place in the stream: the next seed is a hash of both numbers.
-#[derive(Clone, Copy, Default)]
-struct Stream {
-    key: u64,
-    drawn: u64,
+/// Where the seeds of this thread's segments come from.
+#[derive(Clone, Copy)]
+enum Stream {
+    /// Burn's generator.
+    Generator,
+    /// A hash of a key and of how many have been drawn under it.
+    Keyed { key: u64, drawn: u64 },
+}
+
+impl Stream {
+    const fn of(key: u64) -> Self {
+        Self::Keyed { key, drawn: 0 }
+    }
 }
 
 thread_local! {
-    static STREAM: Cell<Stream> = const { Cell::new(Stream { key: 0, drawn: 0 }) };
+    static STREAM: Cell<Stream> = const { Cell::new(Stream::Generator) };
+    /// How many [`Owned`] this thread has.
+    static OWNED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The generator for this thread alone, among those who ask. A thread may ask again.
+struct Owned {
+    _guard: Option<MutexGuard<'static, ()>>,
+}
+
+impl Owned {
+    fn wait() -> Self {
+        static GENERATOR: Mutex<()> = Mutex::new(());
+        let is_first = OWNED.replace(OWNED.get() + 1) == 0;
+        Self { _guard: is_first.then(|| GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)) }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        OWNED.set(OWNED.get() - 1);
+    }
+}
+
+/// Puts the stream back where it was.
+struct Restore(Stream);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        STREAM.set(self.0);
+    }
 }
 
 /// Seeds the generator of `device` and, on this thread, the stream of segments.
 pub fn seed(device: &Device, seed: u64) {
-    STREAM.set(Stream { key: mix(seed), drawn: 0 });
+    STREAM.set(Stream::of(mix(seed)));
     seed_generator(device, seed);
+}
+
+/// Runs something after which segments draw from where they drew before, whatever it has [seeded](seed).
+pub fn scoped<T>(run: impl FnOnce() -> T) -> T {
+    let _restore = Restore(STREAM.get());
+    run()
 }
 
 /// A well-spread 64-bit number from a seed and a path of counters (step, micro-batch, ...).
@@ -40,29 +91,68 @@ pub fn derive(seed: u64, path: &[u64]) -> u64 {
     path.iter().fold(mix(seed), |key, &part| mix(key ^ mix(part)))
 }
 
-/// Draws the next segment's seed from this thread's stream.
-pub(crate) fn next_seed() -> u64 {
-    let mut stream = STREAM.get();
-    let seed = derive(stream.key, &[stream.drawn]);
-    stream.drawn += 1;
-    STREAM.set(stream);
-    seed
+/// The seed of a kept segment, or of one without gradients; `None` leaves the generator alone.
+pub(crate) fn kept_seed() -> Option<u64> {
+    match STREAM.get() {
+        Stream::Generator => None,
+        Stream::Keyed { key, drawn } => Some(next(key, drawn)),
+    }
 }
 
-/// Runs a segment under `seed`: the generator of `device` starts there, and so do the segments inside it.
-pub(crate) fn under_seed<T>(device: Option<&Device>, seed: u64, run: impl FnOnce() -> T) -> T {
-    struct Restore(Stream);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            STREAM.set(self.0);
-        }
+/// The seed of a recomputed segment.
+pub(crate) fn recomputed_seed(device: &Device) -> u64 {
+    match STREAM.get() {
+        Stream::Generator => drawn_from_generator(device),
+        Stream::Keyed { key, drawn } => next(key, drawn),
     }
-    let _restore = Restore(STREAM.replace(Stream { key: seed, drawn: 0 }));
+}
+
+fn next(key: u64, drawn: u64) -> u64 {
+    STREAM.set(Stream::Keyed { key, drawn: drawn + 1 });
+    derive(key, &[drawn])
+}
+
+/// A number that depends on the generator's seed. A GPU has to be waited for, so it is asked once a thread.
+fn drawn_from_generator(device: &Device) -> u64 {
+    if is_recording(device) {
+        return 0;
+    }
+    let _owned = Owned::wait();
+    let device = device.clone().without_autodiff();
+    let drawn = Tensor::<1>::random([4], Distribution::Uniform(0.0, 1.0), (&device, DType::F32)).into_data();
+    let drawn = drawn.iter::<f32>().fold(0, |key, value| mix(key ^ u64::from(value.to_bits())));
+    if !is_gpu(&device) {
+        return drawn;
+    }
+    STREAM.set(Stream::of(drawn));
+    next(drawn, 0)
+}
+
+/// Runs a kept segment under its seed, if it has one: the generator starts there, and so do the segments inside it.
+pub(crate) fn kept<T>(device: Option<&Device>, run: impl FnOnce() -> T) -> T {
+    let Some(seed) = kept_seed() else { return run() };
+    let _restore = Restore(STREAM.replace(Stream::of(seed)));
     if let Some(device) = device {
         seed_generator(device, seed);
     }
     run()
 }
+
+/// Runs a recomputed segment, for the first or the second time, under its seed and with the generator for itself.
+pub(crate) fn recomputed<T>(device: &Device, seed: u64, run: impl FnOnce() -> T) -> T {
+    let _owned = Owned::wait();
+    let before = STREAM.replace(Stream::of(seed));
+    let _restore = Restore(before);
+    seed_generator(device, seed);
+    let result = run();
+    if let Stream::Generator = before {
+        seed_generator(device, derive(seed, &[AFTER]));
+    }
+    result
+}
+
+/// What the generator goes on from behind a segment, so that its numbers do not come again.
+const AFTER: u64 = 1;
 
 /// Seeds a device's generator, and for a GPU the CPU's, which [`normal`] draws from; a recording device draws nothing and
 /// rejects a seed.
@@ -70,6 +160,7 @@ fn seed_generator(device: &Device, seed: u64) {
     if is_recording(device) {
         return;
     }
+    let _owned = Owned::wait();
     device.seed(seed);
     if is_gpu(device) {
         Device::flex().seed(seed);
@@ -80,6 +171,7 @@ fn seed_generator(device: &Device, seed: u64) {
 /// every device.
 #[must_use]
 pub fn normal<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
+    let _owned = Owned::wait();
     let draw = |device: &Device| Tensor::random(dims, Distribution::Normal(0.0, 1.0), (device, DType::F32));
     match is_gpu(device) {
         true => Tensor::from_data(draw(&Device::flex()).into_data(), (device, DType::F32)),
@@ -97,27 +189,58 @@ fn mix(value: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use super::*;
+
+    fn draw() -> [u64; 2] {
+        [(); 2].map(|()| kept_seed().expect("a stream has a key"))
+    }
 
     #[test]
     fn seeds_differ_and_start_over_with_the_stream() {
-        let draw = || [next_seed(), next_seed(), next_seed()];
-        STREAM.set(Stream { key: 7, drawn: 0 });
-        let first = draw();
-        STREAM.set(Stream { key: 7, drawn: 0 });
+        let first = {
+            STREAM.set(Stream::of(7));
+            draw()
+        };
+        STREAM.set(Stream::of(7));
         assert_eq!(draw(), first);
-        STREAM.set(Stream { key: 8, drawn: 0 });
+        STREAM.set(Stream::of(8));
         assert!(draw().iter().all(|seed| !first.contains(seed)));
+        assert_ne!(first[0], first[1]);
     }
 
     #[test]
     fn a_segment_leaves_the_stream_where_it_was() {
-        STREAM.set(Stream { key: 1, drawn: 0 });
-        let nested = || under_seed(None, 99, || [next_seed(), next_seed()]);
-        let first = nested();
-        assert_eq!(STREAM.get().drawn, 0);
-        assert_eq!(nested(), first, "the second run draws what the first drew");
-        assert_ne!(under_seed(None, 98, || [next_seed(), next_seed()]), first, "another segment draws other numbers");
+        let inner = |key: u64| {
+            STREAM.set(Stream::of(key));
+            let inner = kept(None, draw);
+            assert!(matches!(STREAM.get(), Stream::Keyed { drawn: 1, .. }), "the segment's own seed");
+            inner
+        };
+        let first = inner(1);
+        assert_eq!(inner(1), first, "the second run draws what the first drew");
+        assert_ne!(inner(2), first, "another segment draws other numbers");
+        STREAM.set(Stream::Generator);
+        scoped(|| STREAM.set(Stream::of(3)));
+        assert!(kept_seed().is_none(), "a scope ends with what was before");
+    }
+
+    #[test]
+    fn a_thread_may_own_the_generator_twice() {
+        let outer = Owned::wait();
+        drop(Owned::wait());
+        let (sent, received) = mpsc::channel();
+        let other = std::thread::spawn(move || {
+            let _owned = Owned::wait();
+            sent.send(()).unwrap();
+        });
+        assert!(received.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
+        drop(outer);
+        received.recv().unwrap();
+        other.join().unwrap();
+        assert_eq!(OWNED.get(), 0);
     }
 
     #[test]

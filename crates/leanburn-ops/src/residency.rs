@@ -93,7 +93,8 @@ impl ResidencyPolicy {
 
     /// Runs `forward` as the segment called `name`, kept or recomputed as the policy says.
     ///
-    /// Both residencies draw from the same [random stream](crate::random), so they give the same result bit for bit.
+    /// Both residencies give the same result bit for bit, random layers included where [`random::seed`](crate::random::seed) has been
+    /// called before (a trainer does).
     pub fn run<M, I, O, F>(&self, name: &str, module: &M, inputs: I, forward: F) -> O
     where
         M: Module + Sync + 'static,

@@ -3,15 +3,17 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Dropout, DropoutConfig, Linear, LinearConfig};
 use burn::prelude::*;
 use burn::tensor::{Distribution, TensorData};
 use common::{Outcome, outcome};
-use leanburn_ops::{Residency, ResidencyPolicy, random, recompute};
+use leanburn_ops::{Residency, ResidencyPolicy, backward, random, recompute};
 
 fn alone() -> MutexGuard<'static, ()> {
     static GENERATOR: Mutex<()> = Mutex::new(());
@@ -139,4 +141,127 @@ fn without_gradients_it_is_a_plain_call() {
     let y = recompute(&layer, x.clone(), Noisy::forward);
     assert_eq!(y.into_data(), layer.forward(x).into_data());
     assert_eq!(layer.runs.0.load(Ordering::Relaxed), 2);
+}
+
+fn number(device: &Device) -> f32 {
+    Tensor::<1>::random([1], Distribution::Uniform(0.0, 1.0), device).into_scalar()
+}
+
+/// The seed that Burn is given is all that is needed: nothing here calls `random::seed`.
+#[test]
+fn the_seed_of_the_device_reaches_every_segment() {
+    let _alone = alone();
+    let device = device();
+    let run = |seed: u64| {
+        device.seed(seed);
+        let layers: Vec<Linear> = (0..4).map(|_| LinearConfig::new(6, 6).init(&device)).collect();
+        let x = Tensor::<2>::ones([8, 6], &device).require_grad();
+        let forward = |layer: &Linear, x: Tensor<2>| DropoutConfig::new(0.5).init().forward(layer.forward(x)).tanh();
+        let y = layers.iter().fold(x, |x, layer| recompute(layer, x, forward)).into_data();
+        (layers.iter().map(|layer| layer.weight.val().into_data()).collect::<Vec<_>>(), y, number(&device))
+    };
+    let (weights, y, next) = run(1);
+    for (index, weight) in weights.iter().enumerate() {
+        assert!(!weights[..index].contains(weight), "layer {index} begins as one before it");
+    }
+    assert!(run(1) == (weights.clone(), y.clone(), next), "one seed, one result");
+    let (other_weights, other, other_next) = run(99);
+    assert!(weights.iter().zip(&other_weights).all(|(a, b)| a != b) && y != other && next != other_next);
+}
+
+#[test]
+fn segments_that_are_kept_or_have_no_gradient_leave_the_generator_alone() {
+    let _alone = alone();
+    let device = device();
+    let layer = Noisy::new(&device);
+    let x = Tensor::<2>::ones([8, 6], &device);
+    layer.forward(x.clone()); // initialises it
+    let forward = |layer: &Noisy, x: Tensor<2>| layer.linear.forward(x);
+    let after = |run: &dyn Fn()| {
+        device.seed(5);
+        run();
+        number(&device)
+    };
+    let untouched = after(&|| ());
+    let kept = after(&|| drop(ResidencyPolicy::keep().run("layer", &layer, x.clone().require_grad(), forward)));
+    let inference = after(&|| drop(recompute(&layer.valid(), x.clone().inner(), forward)));
+    assert_eq!([kept, inference], [untouched; 2]);
+    assert_ne!(after(&|| drop(recompute(&layer, x.clone().require_grad(), forward))), untouched);
+}
+
+/// Gradients of 100 steps of a model with dropout.
+fn steps(layers: &[Noisy], x: &Tensor<2>, policy: &ResidencyPolicy, seed: u64) -> Vec<TensorData> {
+    let step = |step| {
+        random::seed(&x.device(), random::derive(seed, &[step]));
+        let forward = |layer: &Noisy, x: Tensor<2>| layer.dropout.forward(layer.linear.forward(x)).tanh();
+        let x = x.clone().require_grad();
+        let y = layers.iter().fold(x.clone(), |x, layer| policy.run("layer", layer, x, forward));
+        backward(y.powf_scalar(2.0).sum()).take(&x).unwrap().into_data()
+    };
+    (0..100).map(step).collect()
+}
+
+#[test]
+fn threads_that_recompute_dropout_at_once_draw_what_each_draws_alone() {
+    let _alone = alone();
+    let device = device();
+    let layers: Vec<Noisy> = (0..3).map(|_| Noisy::new(&device)).collect();
+    let x = Tensor::<2>::random([64, 6], Distribution::Normal(0.0, 1.0), &device);
+    let expected = [1, 2].map(|seed| steps(&layers, &x, &ResidencyPolicy::keep(), seed));
+    let is_over = AtomicBool::new(false);
+    let found = thread::scope(|scope| {
+        let noise = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(random::normal([64, 6], &Device::flex()));
+            }
+        });
+        // a model of its own for each: threads that share weights share their graph
+        let trainers = [1, 2].map(|seed| {
+            let (layers, x) = (layers.clone().fork(&device), x.clone());
+            scope.spawn(move || steps(&layers, &x, &ResidencyPolicy::recompute_all(), seed))
+        });
+        let found = trainers.map(|trainer| trainer.join().unwrap());
+        is_over.store(true, Ordering::Relaxed);
+        noise.join().unwrap();
+        found
+    });
+    for (found, expected) in found.iter().zip(&expected) {
+        let wrong = found.iter().zip(expected).filter(|(found, expected)| found != expected).count();
+        assert_eq!(wrong, 0, "of {} steps", expected.len());
+    }
+}
+
+/// Who draws from Burn's generator beside a segment with a random layer of Burn is told so, and gets no wrong gradient.
+#[test]
+fn draws_of_another_thread_are_noticed() {
+    let _alone = alone();
+    let device = device();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(Tensor::<1>::random([7], Distribution::Default, &Device::flex()));
+            }
+        });
+        let module: Vec<Linear> = Vec::new();
+        let mut noticed = 0;
+        for step in 0..3000 {
+            let weight = Tensor::<2>::ones([64, 256], &device).require_grad();
+            let forward = |_: &Vec<Linear>, x: Tensor<2>| DropoutConfig::new(0.5).init().forward(x);
+            let taken = catch_unwind(AssertUnwindSafe(|| {
+                let y = recompute(&module, weight.clone(), forward);
+                (y.clone().into_data(), backward(y.sum()).take(&weight).unwrap().into_data())
+            }));
+            match taken {
+                // the weight is one: what is kept of it is also its gradient
+                Ok((y, gradient)) => assert!(y == gradient, "step {step}: another mask in backward"),
+                Err(_) => noticed += 1,
+            }
+            if noticed > 0 {
+                break;
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(noticed > 0, "3000 steps beside a thread that draws all the time");
+    });
 }

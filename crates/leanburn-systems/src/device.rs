@@ -1,5 +1,6 @@
 //! Devices by name: `flex`, `vulkan:0`, `cuda:1`, `best`.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
@@ -71,12 +72,20 @@ pub fn gpu(device: &Device) -> Option<Gpu> {
     quietly(|| Gpu::of(device)).flatten()
 }
 
-/// The result of `query`; none if it panics, which is not printed.
+thread_local! {
+    static ASKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread asks a driver what there is, and takes a panic for "nothing": a program's panic hook may leave it unprinted.
+pub fn is_asking() -> bool {
+    ASKS.get()
+}
+
+/// The result of `query`; none if it panics.
 fn quietly<T>(query: impl FnOnce() -> T) -> Option<T> {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
+    let before = ASKS.replace(true);
     let found = catch_unwind(AssertUnwindSafe(query));
-    std::panic::set_hook(hook);
+    ASKS.set(before);
     found.ok()
 }
 

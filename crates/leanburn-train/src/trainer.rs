@@ -127,6 +127,16 @@ impl<W: Workload> Trainer<W> {
     where
         TrainError: From<E>,
     {
+        random::scoped(|| self.take_step(batches))
+    }
+
+    fn take_step<E>(
+        &mut self,
+        batches: &mut impl Iterator<Item = Result<W::Batch, E>>,
+    ) -> Result<StepReport, TrainError>
+    where
+        TrainError: From<E>,
+    {
         let step = self.position.step;
         if let (Some(limit), None) = (self.config.memory_limit, self.monitor.read()) {
             return Err(TrainError::Uncounted { limit });

@@ -6,7 +6,6 @@ use std::path::Path;
 use leanburn::burn::nn::conv::{Conv3d, Conv3dConfig};
 use leanburn::burn::{nn::PaddingConfig3d, prelude::*, tensor::activation::silu};
 use leanburn::prelude::*;
-use leanburn::train::planning::measure;
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;

@@ -68,6 +68,8 @@ impl<B: Backend> Saved<B> {
 pub(super) struct Meeting<B: Backend> {
     pub(super) saved: Vec<Saved<B>>,
     pub(super) replay: Option<Replay>,
+    /// Of each output of the first run.
+    pub(super) samples: Vec<Vec<f32>>,
     pub(super) output_gradients: Vec<Option<FloatTensor<B>>>,
     pub(super) input_gradients: Vec<Option<FloatTensor<B>>>,
 }

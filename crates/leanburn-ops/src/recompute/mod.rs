@@ -6,7 +6,7 @@
 //!
 //! - `runs.rs`: the two runs of a segment, with the same parameters, flags and random numbers.
 //! - `segment.rs`: the steps that stand for it in the graph; `steps.rs` is their backward, `second_run.rs` the leaves of
-//!   the second run, `meeting.rs` what they share.
+//!   the second run, `meeting.rs` what they share, `samples.rs` the check that both runs computed the same.
 //!
 //! What the operation cannot see is a tensor with a gradient that the closure captures from outside: it rejects outputs that
 //! depend on one. Hand such tensors over as inputs.
@@ -14,6 +14,7 @@
 mod meeting;
 mod parameters;
 mod runs;
+mod samples;
 mod second_run;
 mod segment;
 mod step;

@@ -16,7 +16,7 @@ use crate::recording::{in_first_run, is_recording};
 
 /// Runs `forward(module, inputs)` without saving its intermediate results, and runs it again in backward.
 ///
-/// Works for any Burn module. Segments may be nested. Random layers draw the same numbers in both runs, running
+/// Works for any Burn module. Segments may be nested. Random layers draw the same numbers in both runs ([`random`]), running
 /// statistics of batch normalisation move once. Where nothing has a gradient it is a plain call.
 ///
 /// # Memory
@@ -34,7 +34,8 @@ use crate::recording::{in_first_run, is_recording};
 /// # Panics
 ///
 /// If an output depends on a tensor with a gradient that `forward` captures: all such tensors must be among the inputs or in
-/// the module.
+/// the module. In backward, on the CPU, if the second run computes something else than the first: `forward` depends on something
+/// that has changed, or draws from Burn's generator while another thread draws from it too.
 ///
 /// # Example
 ///
@@ -62,7 +63,6 @@ where
     O: Tensors,
     F: Fn(&M, I) -> O + Send + Sync + 'static,
 {
-    let seed = random::next_seed();
     let mut tensors = Vec::new();
     let input_layout = inputs.flatten(&mut tensors);
     let input_count = tensors.len();
@@ -70,9 +70,10 @@ where
     let Some(tracked) = tensors.iter().cloned().chain(tensors_of(module)).find(is_tracked) else {
         let device = tensors.first().map(device_of);
         let inputs = I::assemble(&input_layout, &mut tensors.into_iter());
-        return random::under_seed(device.as_ref(), seed, || forward(module, inputs));
+        return random::kept(device.as_ref(), || forward(module, inputs));
     };
     let device = device_of(&tracked);
+    let seed = random::recomputed_seed(&device);
     let detached = detach(module, &device);
     tensors.extend(tensors_of(module)); // after `detach`, which settles running statistics
     let flags = flags_of(module);
@@ -80,7 +81,7 @@ where
         let parameters = tensors.split_off(input_count);
         let module = with_tensors(module, parameters, flags.clone());
         let inputs = I::assemble(&input_layout, &mut tensors.into_iter());
-        random::under_seed(Some(&device), seed, || forward(&module, inputs))
+        random::recomputed(&device, seed, || forward(&module, inputs))
     });
 
     let mut output_layout = None;
@@ -105,7 +106,7 @@ where
 pub(crate) fn keep<M: Module, I: Tensors, O>(module: &M, inputs: I, forward: impl Fn(&M, I) -> O) -> O {
     tensors_of(module); // initialises lazy parameters, before the segment's seed as in `recompute`
     let device = inputs.device();
-    random::under_seed(device.as_ref(), random::next_seed(), || forward(module, inputs))
+    random::kept(device.as_ref(), || forward(module, inputs))
 }
 
 /// A copy of the module whose running statistics are its own, so that the second run does not move the first's.

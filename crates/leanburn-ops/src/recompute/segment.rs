@@ -20,6 +20,7 @@ use burn::backend::{Backend, DispatchTensor, TensorMetadata};
 use burn::tensor::{FloatDType, Tensor};
 
 use super::meeting::{Meeting, Place, Replay, Saved};
+use super::samples::sample;
 use super::step::step;
 use super::steps::{Gate, Hub, Output};
 use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, raise};
@@ -47,11 +48,16 @@ where
         return outputs;
     };
 
+    let sampled = |output: &DispatchTensor| {
+        lower::<B, C>(output).map_or_else(Vec::new, |output| sample::<B>(&output.into_primitive()))
+    };
+    let samples = outputs.iter().map(sampled).collect();
     let token = B::float_zeros([1].into(), &device, FloatDType::F32);
     let count = saved.len();
     let meeting = Meeting {
         saved,
         replay: Some(replay),
+        samples,
         output_gradients: outputs.iter().map(|_| None).collect(),
         input_gradients: (0..count).map(|_| None).collect(),
     };

@@ -10,8 +10,9 @@ use burn::backend::{Backend, DispatchTensor, TensorMetadata};
 use burn::tensor::Device;
 
 use super::meeting::Place;
+use super::samples::{agree, sample};
 use super::second_run::{Leaf, backward_through};
-use crate::autodiff::{Reachable, raise_plain};
+use crate::autodiff::{Reachable, lower, raise_plain};
 use crate::recording::{Pass, in_pass};
 
 /// Leaves the gradient of one output for the hub.
@@ -78,19 +79,37 @@ where
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         grads.consume::<B>(&ops.node);
         let place = ops.state;
-        let (saved, replay, output_gradients) = place.with(|meeting| {
+        let (saved, replay, samples, output_gradients) = place.with(|meeting| {
             let replay = meeting.replay.take().expect("backward consumes a graph once");
-            (std::mem::take(&mut meeting.saved), replay, std::mem::take(&mut meeting.output_gradients))
+            let samples = std::mem::take(&mut meeting.samples);
+            (std::mem::take(&mut meeting.saved), replay, samples, std::mem::take(&mut meeting.output_gradients))
         });
         let (leaves, tensors): (Vec<_>, Vec<_>) =
             saved.into_iter().map(|saved| Leaf::of::<C>(saved, &place.token)).unzip();
         let device = Device::new(raise_plain::<B>(place.token.clone()).device());
         let mut inner = in_pass(Pass::SecondRun, &device, || {
             let outputs = replay(tensors);
+            check::<B, C>(&samples, &outputs);
             in_pass(Pass::Backward, &device, || backward_through::<B, C>(outputs, output_gradients, &place.token))
         });
         let input_gradients = leaves.into_iter().map(|leaf| leaf.hand_over(inner.as_mut(), grads)).collect();
         place.with(|meeting| meeting.input_gradients = input_gradients);
         pass_on(ops.parents[0].as_ref().map(|parent| parent.id), &place, grads);
+    }
+}
+
+/// Panics if the second run has computed other outputs than the first: its gradients would be wrong.
+fn check<B: Backend, C: CheckpointStrategy>(samples: &[Vec<f32>], outputs: &[DispatchTensor])
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    for (first, output) in samples.iter().zip(outputs) {
+        let second = lower::<B, C>(output).map_or_else(Vec::new, |output| sample::<B>(&output.into_primitive()));
+        assert!(
+            agree(first, &second),
+            "a recomputed segment computed other values in backward than in forward. It depends on something outside of its \
+             module and inputs that has changed: a random layer of Burn while another thread draws from Burn's generator (draw \
+             there with leanburn_ops::random::normal), or a value that its closure reads"
+        );
     }
 }
