@@ -323,6 +323,8 @@ fn run_folders() {
     let place = Place::new();
     place.train("run", &["--max-steps", "2"]);
     fs::write(place.path("file"), "").unwrap();
+    fs::create_dir(place.path("mine")).unwrap();
+    fs::write(place.path("mine/weights.safetensors"), "of somebody else").unwrap();
     let copy_without = |name: &str, lost: &[&str]| {
         place.copy("run", name);
         lost.iter().for_each(|file| fs::remove_file(place.path(&format!("{name}/{file}"))).unwrap());
@@ -348,6 +350,8 @@ fn run_folders() {
             fresh("run", &["run", "there is a run in it already", "--resume", "--out"]),
             fresh("nameless", &["nameless", "there is a run in it already"]),
             fresh("file", &["file: ", "choose another folder"]),
+            fresh("mine", &["no run in it, but a weights.safetensors", "choose another folder"]),
+            resume("mine", 2, &["no run in it, but a weights.safetensors", "choose another folder"]),
             fresh("file/run", &["file/run", "choose another folder"]),
             #[cfg(target_os = "linux")]
             fresh("/proc/run", &["/proc/run", "choose another folder"]),
