@@ -82,12 +82,8 @@ fn configurations() {
             case("train binary.yaml", 2, &["binary.yaml", "UTF-8", "line 2"]),
             case("train open.yaml", 2, &["open.yaml:", "invalid YAML"]),
             case("init nonsense", 2, &["RECIPE", "mni152-autoencoder", "found nonsense", "leanburn recipes"]),
-            case("init autoencoder-24gb --out there.yaml", 2, &["there.yaml", "a new file", "--out"]),
-            case(
-                "init autoencoder-24gb --out none/new.yaml",
-                1,
-                &["cannot write none/new.yaml", "check that the folder"],
-            ),
+            case("init autoencoder-24gb --out there.yaml", 2, &["there.yaml", "a new file", "--force"]),
+            case("init autoencoder-24gb --out none/new.yaml", 2, &["none/new.yaml", "make the folder"]),
             setting(&["autoencoder.training.batchsize=2"], &["batchsize", "unknown key", "batch_size"]),
             setting(&["seed"], &["--set seed", "no `=`", "section.key=value"]),
             setting(&["data.patch_size=[8,8]"], &["data.patch_size", "list of 3", "--set data.patch_size=[8,8]"]),
@@ -253,10 +249,12 @@ fn models_and_volumes_to_use() {
     fs::write(place.path("other.yaml"), common::TINY.replace("[4, 8]", "[8, 8]")).unwrap();
     fs::write(place.path("old.nii.gz"), "an older result").unwrap();
     fs::create_dir(place.path("folder.nii")).unwrap();
-    let weights_of = |what: &'static str, code: i32, says| case(&format!("reconstruct {what} old.nii.gz"), code, says);
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("run/config.yaml", place.path("configuration.nii")).unwrap();
+    let weights_of = |what: &'static str, code: i32, says| case(&format!("reconstruct {what} old.nii.gz --force"), code, says);
     let output = |out: &str, says| case(&format!("reconstruct run/weights.safetensors whole.nii.gz {out}"), 2, says);
     let input = |command: &str, volume: &str, says| {
-        case(&format!("{command} run/weights.safetensors {volume} old.nii.gz"), 2, says)
+        case(&format!("{command} run/weights.safetensors {volume} old.nii.gz --force"), 2, says)
     };
     reject_all(
         &place,
@@ -297,7 +295,12 @@ fn models_and_volumes_to_use() {
             output("folder.nii", &["folder.nii", "found a folder", "another file"]),
             #[cfg(target_os = "linux")]
             output("/proc/out.nii", &["/proc/out.nii", "a folder that may be written to"]),
+            output("old.nii.gz", &["old.nii.gz", "a new file", "already", "--force"]),
+            case("reconstruct none.safetensors none.nii old.nii.gz", 2, &["old.nii.gz", "a new file"]), // before work
             output("./whole.nii.gz", &["./whole.nii.gz", "found an input", "another file"]),
+            output("whole.nii.gz --force", &["whole.nii.gz", "found an input"]),
+            #[cfg(unix)]
+            output("configuration.nii --force", &["configuration.nii", "found an input"]),
             output("run/weights.safetensors", &["run/weights.safetensors", "found an input", "another file"]),
             input("reconstruct", "none.nii", &["none.nii", "not found"]),
             input("reconstruct", "cut.nii.gz", &["cut.nii.gz", "cut short or damaged"]),
@@ -320,6 +323,8 @@ fn run_folders() {
     let place = Place::new();
     place.train("run", &["--max-steps", "2"]);
     fs::write(place.path("file"), "").unwrap();
+    fs::create_dir(place.path("mine")).unwrap();
+    fs::write(place.path("mine/weights.safetensors"), "of somebody else").unwrap();
     let copy_without = |name: &str, lost: &[&str]| {
         place.copy("run", name);
         lost.iter().for_each(|file| fs::remove_file(place.path(&format!("{name}/{file}"))).unwrap());
@@ -345,6 +350,8 @@ fn run_folders() {
             fresh("run", &["run", "there is a run in it already", "--resume", "--out"]),
             fresh("nameless", &["nameless", "there is a run in it already"]),
             fresh("file", &["file: ", "choose another folder"]),
+            fresh("mine", &["no run in it, but a weights.safetensors", "choose another folder"]),
+            resume("mine", 2, &["no run in it, but a weights.safetensors", "choose another folder"]),
             fresh("file/run", &["file/run", "choose another folder"]),
             #[cfg(target_os = "linux")]
             fresh("/proc/run", &["/proc/run", "choose another folder"]),
@@ -370,6 +377,48 @@ fn run_folders() {
     let ended = place.run(&["train", "tiny.yaml", "--resume", "--out", "torn"]);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert!(ended.stderr.contains("torn/metrics.jsonl, line 1") && ended.stderr.contains("mend"), "{}", ended.stderr);
+}
+
+/// Whatever an output would destroy, with `--force` too.
+#[cfg(unix)]
+#[test]
+fn outputs_of_plans() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let (place, outside) = (Place::new(), tempfile::tempdir().unwrap());
+    smooth([1, 16, 16, 16], 0.0, 1.0).write(place.path("scan.nii")).unwrap();
+    fs::write(place.path("old.html"), "mine").unwrap();
+    fs::create_dir(place.path("folder")).unwrap();
+    symlink("tiny.yaml", place.path("link.yaml")).unwrap();
+    fs::hard_link(place.path("tiny.yaml"), place.path("hard.yaml")).unwrap();
+    let input: &[&str] = &["found an input", "name another file"];
+    let mut cases = Vec::new();
+    for line in ["plan tiny.yaml --page", "plan tiny.yaml --trace", "fit tiny.yaml --budget 1GiB --out"] {
+        let mut output = |path: &str, says| cases.push(case(&format!("{line} {path}"), 2, says));
+        output("old.html", &["old.html", "a new file", "already", "--force"]);
+        output("link.yaml", input);
+        for path in ["tiny.yaml", "./folder/../tiny.yaml", "link.yaml", "hard.yaml"] {
+            output(&format!("{path} --force"), input);
+        }
+        output("scan.nii --force --set data.phantom=null --set data.paths=[scan.nii]", input);
+        output("folder --force", &["found a folder", "name another file"]);
+        output("none/new", &["none/new", "make the folder"]);
+    }
+    cases.push(case("plan tiny.yaml --page new --trace ./folder/../new", 2, &["--trace", "the file of --page"]));
+    // not in the folder: it is read to see what has changed
+    for (tool, arguments, says) in [("mkfifo", "", "found a pipe"), ("mknod", "c 1 7", "found a device")] {
+        let path = outside.path().join(tool);
+        let made = Command::new(tool).arg(&path).args(arguments.split_whitespace()).output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            println!("skipped: no {tool} here");
+            continue;
+        }
+        let ended = place.run(&["plan", "tiny.yaml", "--force", "--page", path.to_str().unwrap()]);
+        assert!(ended.code == Some(2) && ended.stderr.contains(says), "{ended:?}");
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        assert!(kind.is_fifo() || kind.is_char_device(), "{tool}: it is replaced");
+    }
+    reject_all(&place, &cases);
+    assert!(place.path("link.yaml").is_symlink());
 }
 
 /// A file system of a few pages; `None` where none can be mounted.
@@ -446,7 +495,7 @@ fn a_full_disk_leaves_an_older_result() {
     };
     for out in ["disk/out.nii", "disk/out.nii.gz", "disk/out.npy", "disk/out.safetensors"] {
         fs::write(place.path(out), "older").unwrap();
-        let ended = place.run(&["reconstruct", "run/weights.safetensors", "in.npy", out]);
+        let ended = place.run(&["reconstruct", "run/weights.safetensors", "in.npy", out, "--force"]);
         assert_eq!(ended.code, Some(1), "{out}: {}", ended.stderr);
         assert!(ended.stderr.contains(out) && ended.stderr.contains("free space"), "{}", ended.stderr);
         assert_eq!(place.text(out), "older");

@@ -197,7 +197,7 @@ fn a_reconstruction_lies_where_its_volume_lies_and_is_in_its_units() {
     placed([1, 13, 11, 15], low, high, TURNED).write(place.path("in.nii.gz")).unwrap();
     placed([1, 13, 11, 15], low, high, TURNED).write(place.path("in.nii")).unwrap();
     for run in ["whole", "resized"] {
-        let printed = place.succeed(&["reconstruct", &format!("{run}/weights.safetensors"), "in.nii.gz", "out.nii"]);
+        let printed = place.succeed(&["reconstruct", &format!("{run}/weights.safetensors"), "in.nii.gz", "out.nii", "--force"]);
         let (input, output) = (place.bytes("in.nii"), place.bytes("out.nii"));
         assert_eq!(input[..352], output[..352], "the header, affine and shape in it, is the volume's");
         assert_eq!(input.len(), output.len());
@@ -249,7 +249,7 @@ fn a_sliding_window_covers_the_volume() {
     volume.write(place.path("in.npy")).unwrap();
     smooth([1, 13, 11, 15], 0.0, 1.0).write(place.path("odd.npy")).unwrap();
     let reconstruct = |name: &str, more: &[&str]| {
-        place.succeed(&[&["reconstruct", "run/weights.safetensors", name, "out.npy"], more].concat());
+        place.succeed(&[&["reconstruct", "run/weights.safetensors", name, "out.npy", "--force"], more].concat());
         place.volume("out.npy")
     };
     let patches = reconstruct("in.npy", &["--patch", "8", "--overlap", "0"]);
@@ -306,6 +306,41 @@ fn the_command_explains_itself() {
         assert!(place.succeed(&[command, "--help"]).contains(&format!("Usage: leanburn {command}")));
     }
     assert!(place.succeed(&["--version"]).starts_with("leanburn "));
+}
+
+#[test]
+fn an_output_that_is_there_is_replaced_by_force_alone() {
+    let place = Place::new();
+    let write = |arguments: &[&str], path: &str| {
+        fs::write(place.path(path), "mine").unwrap();
+        let ended = place.run(&[arguments, &[path]].concat());
+        assert_eq!((ended.code, place.text(path).as_str()), (Some(2), "mine"), "{arguments:?}: {}", ended.stderr);
+        place.succeed(&[arguments, &[path, "--force"]].concat());
+        place.text(path)
+    };
+    assert!(write(&["plan", "tiny.yaml", "--page"], "plan.html").starts_with("<!doctype html>"));
+    assert!(write(&["plan", "tiny.yaml", "--trace"], "plan.json").contains("traceEvents"));
+    assert!(write(&["fit", "tiny.yaml", "--budget", "1GiB", "--out"], "fitted.yaml").starts_with("# tiny.yaml, fitted"));
+    assert!(write(&["init", "vqvae", "--out"], "vqvae.yaml").contains("vqvae:"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_output_follows_links_and_keeps_permissions() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let place = Place::new();
+    fs::create_dir(place.path("pages")).unwrap();
+    symlink("pages/plan.html", place.path("plan.html")).unwrap();
+    let page = place.path("pages/plan.html");
+    place.succeed(&["plan", "tiny.yaml", "--page", "plan.html"]); // a link to a file that is not there yet
+    fs::write(&page, "mine").unwrap();
+    fs::set_permissions(&page, fs::Permissions::from_mode(0o600)).unwrap();
+    let ended = place.run(&["plan", "tiny.yaml", "--page", "plan.html"]);
+    assert_eq!((ended.code, place.text("pages/plan.html").as_str()), (Some(2), "mine"), "{}", ended.stderr);
+    place.succeed(&["plan", "tiny.yaml", "--page", "plan.html", "--force"]);
+    assert!(place.text("pages/plan.html").starts_with("<!doctype html>") && place.path("plan.html").is_symlink());
+    assert_eq!(fs::metadata(&page).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(place.path("pages")).unwrap().count(), 1, "nothing else is left");
 }
 
 #[test]

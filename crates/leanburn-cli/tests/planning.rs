@@ -361,7 +361,7 @@ fn the_page_is_one_file_that_names_the_peak() {
     let operations = events.iter().filter(|event| event["ph"] == "X").count() as u64;
     assert!(operations >= number(&peak, "operations"), "{operations} events");
     let ended = run(&place, "plan", &["--page", "none/plan.html"]);
-    assert!(ended.code == Some(1) && ended.stderr.contains("none/plan.html"), "{ended:?}");
+    assert!(ended.code == Some(2) && ended.stderr.contains("none/plan.html"), "{ended:?}");
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn a_fit_is_confirmed_by_plan_and_by_measure() {
     let mut before = f64::INFINITY;
     for budget in [smallest, fastest - 1, configured] {
         let budget = bytes(budget);
-        let (fit, code) = ask_tiny(&place, "fit", &["--budget", &budget, "--out", "fitted.yaml"]);
+        let (fit, code) = ask_tiny(&place, "fit", &["--budget", &budget, "--out", "fitted.yaml", "--force"]);
         let seconds = fit["plan"]["seconds"].as_f64().unwrap();
         assert!(code == 0 && seconds <= before, "{seconds} s in {budget}, {before} s in less");
         assert!(number(&fit["plan"], "peak") <= bytes_of(&budget), "{budget}: {fit}");
@@ -504,7 +504,7 @@ fn a_table_rejects_arguments_that_it_would_ignore() {
 fn a_page_says_what_it_draws_and_leaves_out() {
     let place = Place::new();
     let page = |more: &[&str]| {
-        assert_eq!(run(&place, "plan", &[more, &["--page", "plan.html"]].concat()).code, Some(0));
+        assert_eq!(run(&place, "plan", &[more, &["--page", "plan.html", "--force"]].concat()).code, Some(0));
         place.text("plan.html")
     };
     let (drawn, pool) = ("2 of the 5 micro-batches are drawn", "gaps in the pool&#39;s pages");

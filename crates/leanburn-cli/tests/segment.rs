@@ -70,7 +70,7 @@ fn the_grid_is_that_of_the_volume_whatever_the_model_was_trained_on() {
     let affine = [[-1.5, 0.0, 0.0, 40.0], [0.0, 0.0, 2.0, -7.0], [0.0, 1.0, 0.0, 3.0], [0.0, 0.0, 0.0, 1.0]];
     placed([1, 11, 9, 13], 0.0, 1.0, affine).write(place.path("turned.nii")).unwrap();
     for config in ["run/config.yaml", "coarse.yaml"] {
-        place.succeed(&["segment", WEIGHTS, "turned.nii", "labels.nii", "--config", config]);
+        place.succeed(&["segment", WEIGHTS, "turned.nii", "labels.nii", "--config", config, "--force"]);
         // dim, pixdim and the rows of the affine
         let [volume, labels] = ["turned.nii", "labels.nii"].map(|name| place.bytes(name));
         for range in [40..56, 76..108, 280..328] {

@@ -58,17 +58,33 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// [`SystemError::RunFolder`] if there is a run that was not asked for, or one of another configuration.
+    /// [`SystemError::RunFolder`] if there is a run that was not asked for, one of another configuration, or no run but a file
+    /// that a run would replace.
     pub fn check(&self, config: &Config, resume: bool) -> Result<()> {
         let traces = [self.config(), self.metrics(), self.path.join(CHECKPOINTS)];
+        let is_run = traces.iter().any(|path| path.exists());
         match fs::read_to_string(self.config()) {
-            _ if !resume && traces.iter().any(|path| path.exists()) => Err(self.reject(
+            _ if !resume && is_run => Err(self.reject(
                 "there is a run in it already",
                 "go on with it by --resume, or choose another folder by --out",
             )),
             Ok(there) => self.compare(&there, config),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound && is_run => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => self.check_other_files(),
             Err(error) => Err(self.reject(format!("config.yaml: {error}"), "choose another folder with --out")),
+        }
+    }
+
+    /// Rejects a folder without a run if it has a file by the name of one that a run writes.
+    fn check_other_files(&self) -> Result<()> {
+        let written = [self.plan(), self.weights(), self.discriminator_weights(), self.report()];
+        match written.iter().find(|path| path.exists()) {
+            Some(path) => {
+                let name = path.file_name().unwrap_or_default().display();
+                let reason = format!("there is no run in it, but a {name} that a run would replace");
+                Err(self.reject(reason, "choose another folder with --out, or move the file"))
+            }
+            None => Ok(()),
         }
     }
 

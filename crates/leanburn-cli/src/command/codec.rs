@@ -6,7 +6,8 @@ use clap::Args;
 use leanburn_data::{Volume, prepare};
 use leanburn_systems::volume::{pad, values};
 
-use super::trained::{ModelArguments, check_channels, check_output, scale_affine};
+use super::output::Force;
+use super::trained::{ModelArguments, check_channels, scale_affine};
 use crate::console::print_line;
 use crate::error::Result;
 
@@ -19,11 +20,13 @@ pub struct Encode {
     volume: PathBuf,
     /// File for the mean of the latent, a channel a latent channel; .safetensors keeps the grid and exact values.
     out: PathBuf,
+    #[command(flatten)]
+    force: Force,
 }
 
 impl Encode {
     pub(super) fn run(self) -> Result<()> {
-        check_output(&self.out, [&self.volume, &self.model.weights])?;
+        let output = self.model.output(&self.out, &self.volume, self.force)?;
         let loaded = self.model.load()?;
         let volume = Volume::read(&self.volume)?;
         check_channels(&self.volume, &volume, loaded.model.config().in_channels)?;
@@ -34,7 +37,7 @@ impl Encode {
         let [_, channels, depth, height, width] = mean.dims();
         let affine = scale_affine(volume.affine(), factor as f64);
         let latent = Volume::new(values(mean), [channels, depth, height, width], affine)?;
-        latent.write(&self.out)?;
+        output.write_with(|path| latent.write(path))?;
         print_line(format_args!("{}: latent {channels} x {depth} x {height} x {width}", self.out.display()))
     }
 }
@@ -48,18 +51,21 @@ pub struct Decode {
     latent: PathBuf,
     /// File for the volume, in the normalized units that the model was trained in.
     out: PathBuf,
+    #[command(flatten)]
+    force: Force,
 }
 
 impl Decode {
     pub(super) fn run(self) -> Result<()> {
-        check_output(&self.out, [&self.latent, &self.model.weights])?;
+        let output = self.model.output(&self.out, &self.latent, self.force)?;
         let loaded = self.model.load()?;
         let latent = Volume::read(&self.latent)?;
         check_channels(&self.latent, &latent, loaded.model.config().latent_channels)?;
         let volume = loaded.model.decode(loaded.tensor(latent.data(), latent.shape()));
         let [_, channels, depth, height, width] = volume.dims();
         let affine = scale_affine(latent.affine(), 1.0 / loaded.downsampling() as f64);
-        Volume::new(values(volume), [channels, depth, height, width], affine)?.write(&self.out)?;
+        let volume = Volume::new(values(volume), [channels, depth, height, width], affine)?;
+        output.write_with(|path| volume.write(path))?;
         print_line(format_args!("{}: {channels} x {depth} x {height} x {width}", self.out.display()))
     }
 }

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use leanburn_common::{Bytes, atomic};
+use leanburn_common::Bytes;
 use leanburn_plan::{Class, Frontier, Plan, Plans, Space};
 use leanburn_systems::Config;
 use leanburn_systems::planning::ConfigSpace;
 use serde_json::json;
 
 use super::budget::{BudgetArguments, required, warning};
-use super::load::load;
+use super::load::{inputs, load};
+use super::output::{Force, Output};
 use crate::console::{print_line, print_stderr, seconds_text};
 use crate::error::{CommandError, Result, both};
 
@@ -46,6 +47,8 @@ pub struct Fit {
     /// Write the configuration of the plan into this file.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
@@ -55,6 +58,8 @@ impl Fit {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
         let (mut config, available) = both(load(&self.config, &self.set), self.budget.resolve())?;
+        let output = |path| Output::new(path, &inputs(&self.config, &config), self.force);
+        let output = self.out.as_deref().map(output).transpose()?;
         let planner = available.planner(&config.device.name)?;
         let bytes = required(&planner)?;
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
@@ -74,9 +79,8 @@ impl Fit {
             return Err(CommandError::OverBudget);
         };
         let fitted = space.config(&plan.candidate);
-        if let Some(path) = &self.out {
-            let text = format!("# {source}, fitted into {}\n{}", bytes, fitted.to_yaml());
-            atomic::write(path, text.as_bytes()).map_err(CommandError::writing(path))?;
+        if let Some(output) = output {
+            output.write(&format!("# {source}, fitted into {}\n{}", bytes, fitted.to_yaml()))?;
         }
         if self.json {
             return print_line(json!({ "config": source, "device": planner.key(), "budget_bytes": bytes, "plan": plan,

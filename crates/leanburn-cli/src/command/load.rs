@@ -1,6 +1,6 @@
 //! Reading the configuration that a command is about.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use leanburn_systems::guide_config::GuideConfig;
 use leanburn_systems::{Config, SystemError};
@@ -23,4 +23,11 @@ pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
             Ok(config)
         }
     }
+}
+
+/// The files that planning reads, none of which an output may replace.
+pub(super) fn inputs(path: &Path, config: &Config) -> Vec<PathBuf> {
+    let mut inputs = config.data_files();
+    inputs.push(path.to_path_buf());
+    inputs
 }

@@ -14,6 +14,7 @@ mod load;
 mod measure;
 mod observer;
 mod outcome;
+mod output;
 mod plan;
 mod plan_report;
 mod recipes;

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use leanburn_common::atomic;
+use leanburn_systems::Config;
 use leanburn_systems::planning::ConfigSpace;
 
 use super::budget::BudgetArguments;
-use super::load::load;
+use super::load::{inputs, load};
+use super::output::{Force, Output};
 use super::plan_report::PlanReport;
 use crate::console::{print_line, print_stderr};
 use crate::error::{CommandError, Result, both};
@@ -40,6 +41,8 @@ pub struct Plan {
     /// Write the timeline for Perfetto (ui.perfetto.dev).
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
 }
 
 impl Plan {
@@ -55,6 +58,7 @@ impl Plan {
         let path = self.config.as_deref().ok_or_else(no_configuration)?;
         let source = path.display().to_string();
         let (config, available) = both(load(path, &self.set), self.budget.resolve())?;
+        let (page, trace) = self.outputs(path, &config)?;
         let planner = available.planner(&config.device.name)?;
         let space = ConfigSpace::new(&config, &source, &planner, || config.extent_of_data(&source))?;
         let candidate = space.configured();
@@ -75,12 +79,11 @@ impl Plan {
             seconds,
         };
 
-        if let Some(path) = &self.page {
-            let page = report.page(Vec::new())?.render()?;
-            atomic::write(path, page.as_bytes()).map_err(CommandError::writing(path))?;
+        if let Some(page) = page {
+            page.write(&report.page(Vec::new())?.render()?)?;
         }
-        if let Some(path) = &self.trace {
-            write_trace(path, &report)?;
+        if let Some(trace) = trace {
+            trace.write(&trace_of(&report))?;
         }
         if self.json {
             print_line(report.json())?;
@@ -123,6 +126,21 @@ impl Plan {
         }
     }
 
+    /// The files of `--page` and `--trace`.
+    fn outputs(&self, path: &Path, config: &Config) -> Result<(Option<Output>, Option<Output>)> {
+        let output = |file: &Option<PathBuf>| {
+            file.as_ref().map(|file| Output::new(file, &inputs(path, config), self.force)).transpose()
+        };
+        let outputs = both(output(&self.page), output(&self.trace))?;
+        match &outputs {
+            (Some(page), Some(trace)) if page.is_same_file(trace) => {
+                let errors = vec![("--trace".to_string(), "names the file of --page".to_string())];
+                Err(CommandError::Arguments { errors, remedy: "give each a file of its own" })
+            }
+            _ => Ok(outputs),
+        }
+    }
+
     fn compare(&self) -> Result<()> {
         let Some(path) = &self.config else {
             return super::compare::print(None, &self.budget.resolve()?.planner("flex")?, self.json);
@@ -133,11 +151,10 @@ impl Plan {
     }
 }
 
-fn write_trace(path: &Path, report: &PlanReport<'_>) -> Result<()> {
+fn trace_of(report: &PlanReport<'_>) -> String {
     let (timeline, rates) = (&report.timeline, report.planner.rates());
     let durations: Vec<f64> = timeline.events.iter().map(|event| rates.seconds_of(event)).collect();
-    let text = perfetto_trace(timeline, Some(&durations));
-    atomic::write(path, text.as_bytes()).map_err(CommandError::writing(path))
+    perfetto_trace(timeline, Some(&durations))
 }
 
 fn no_configuration() -> CommandError {

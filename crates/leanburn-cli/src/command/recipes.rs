@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_common::atomic;
 use leanburn_systems::{SystemError, recipes};
 
+use super::output::{Force, Output};
 use crate::console::print_line;
-use crate::error::{CommandError, Result};
+use crate::error::Result;
 
 pub(super) fn run() -> Result<()> {
     let mut table = Table::new();
@@ -27,6 +27,8 @@ pub struct Init {
     /// File to write; by default the recipe's name with .yaml.
     #[arg(long)]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
 }
 
 impl Init {
@@ -43,16 +45,7 @@ impl Init {
             return Err(error.into());
         };
         let path = self.out.unwrap_or_else(|| format!("{}.yaml", recipe.name).into());
-        if path.exists() {
-            let error = SystemError::Input {
-                subject: path.display().to_string(),
-                expected: "a new file".into(),
-                found: "one that is there already".into(),
-                remedy: "name another with --out, or delete it first".into(),
-            };
-            return Err(error.into());
-        }
-        atomic::write(&path, recipe.text.as_bytes()).map_err(CommandError::writing(&path))?;
+        Output::new(&path, &[], self.force)?.write(recipe.text)?;
         print_line(format_args!("{path}: edit it, then `leanburn train {path}`", path = path.display()))
     }
 }

@@ -6,7 +6,8 @@ use clap::Args;
 use leanburn_data::{SlidingWindow, Volume, prepare};
 use leanburn_systems::volume::through;
 
-use super::trained::{Loaded, ModelArguments, check_channels, check_output};
+use super::output::Force;
+use super::trained::{Loaded, ModelArguments, check_channels};
 use super::window::WindowArguments;
 use crate::console::print_line;
 use crate::error::Result;
@@ -22,13 +23,15 @@ pub struct Reconstruct {
     /// File for the reconstruction, on the volume's own grid and in its units.
     out: PathBuf,
     #[command(flatten)]
+    force: Force,
+    #[command(flatten)]
     window: WindowArguments,
 }
 
 impl Reconstruct {
     pub(super) fn run(self) -> Result<()> {
         let window = self.window.window()?;
-        check_output(&self.out, [&self.volume, &self.model.weights])?;
+        let output = self.model.output(&self.out, &self.volume, self.force)?;
         let loaded = self.model.load()?;
         let volume = Volume::read(&self.volume)?;
         check_channels(&self.volume, &volume, loaded.model.config().in_channels)?;
@@ -42,7 +45,8 @@ impl Reconstruct {
         let reconstruction = prepared.volume.with_data(data, channels)?.to_original_grid()?;
         let mut data = reconstruction.data().to_vec();
         prepared.intensity.invert(&mut data);
-        reconstruction.with_data(data, channels)?.write(&self.out)?;
+        let reconstruction = reconstruction.with_data(data, channels)?;
+        output.write_with(|path| reconstruction.write(path))?;
         let out = self.out.display();
         print_line(format_args!("{out}: mean absolute difference {difference:.4} of the normalized range"))
     }

@@ -7,7 +7,8 @@ use leanburn_data::{Format, LabelMap, Volume, prepare};
 use leanburn_systems::segmentation::Segmenter;
 use leanburn_systems::{SystemError, SystemSection};
 
-use super::trained::{ModelArguments, check_channels, check_output, other_system};
+use super::output::Force;
+use super::trained::{ModelArguments, check_channels, other_system};
 use super::window::WindowArguments;
 use crate::console::print_line;
 use crate::error::Result;
@@ -23,13 +24,15 @@ pub struct Segment {
     /// File for the label map, on the volume's own grid: .nii or .nii.gz.
     out: PathBuf,
     #[command(flatten)]
+    force: Force,
+    #[command(flatten)]
     window: WindowArguments,
 }
 
 impl Segment {
     pub(super) fn run(self) -> Result<()> {
         let window = self.window.window()?;
-        check_output(&self.out, [&self.volume, &self.model.weights])?;
+        let output = self.model.output(&self.out, &self.volume, self.force)?;
         check_format(&self.out)?;
         let (config, name, device) = self.model.config()?;
         let SystemSection::Segmentation(section) = &config.system else {
@@ -44,7 +47,7 @@ impl Segment {
         let logits = segmenter.logits(&prepared, &window, || progress.step(String::new))?;
         progress.finish();
         let labels = LabelMap::argmax(&logits.to_original_grid()?)?;
-        labels.write(&self.out)?;
+        output.write_with(|path| labels.write(path))?;
         print_line(format_args!("{}: {}", self.out.display(), shares(&labels, section.num_classes)))
     }
 }

@@ -11,6 +11,7 @@ use leanburn_systems::device::device_for;
 use leanburn_systems::volume::tensor;
 use leanburn_systems::{Config, SystemError, SystemSection};
 
+use super::output::{Force, Output};
 use crate::error::{CommandError, Result};
 
 /// A trained model and where it runs.
@@ -36,8 +37,7 @@ pub(super) struct Loaded {
 impl ModelArguments {
     /// The model's configuration, its name for messages, and the device.
     pub fn config(&self) -> Result<(Config, String, Device)> {
-        let neighbour = self.weights.with_file_name("config.yaml");
-        let path = self.config.clone().unwrap_or(neighbour);
+        let path = self.config_path();
         if self.config.is_none() && !path.is_file() {
             let error = SystemError::Input {
                 subject: self.weights.display().to_string(),
@@ -50,6 +50,16 @@ impl ModelArguments {
         let config = Config::load(&path, &[])?;
         let device = device_for(&self.device, config.device.resolved_precision())?;
         Ok((config, path.display().to_string(), device))
+    }
+
+    fn config_path(&self) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| self.weights.with_file_name("config.yaml"))
+    }
+
+    /// The file for what the model makes of `volume`; its name must be that of a volume.
+    pub fn output(&self, path: &Path, volume: &Path, force: Force) -> Result<Output> {
+        Format::of(path)?;
+        Output::new(path, &[volume.to_path_buf(), self.weights.clone(), self.config_path()], force)
     }
 
     /// The autoencoder.
@@ -85,30 +95,6 @@ impl Loaded {
     pub fn tensor(&self, data: &[f32], shape: [usize; 4]) -> Tensor<5> {
         self.config.device.resolved_precision().cast(tensor(data, shape, &self.device))
     }
-}
-
-/// Rejects an output that cannot be written or would replace an input, before anything is computed.
-pub(super) fn check_output(path: &Path, inputs: [&Path; 2]) -> Result<()> {
-    Format::of(path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let reject = |found: String| -> CommandError {
-        let error = SystemError::Input {
-            subject: path.display().to_string(),
-            expected: "the name of a file in a folder that may be written to".into(),
-            found,
-            remedy: "make the folder, or name another file".into(),
-        };
-        error.into()
-    };
-    let is_output =
-        |input: &Path| input.canonicalize().is_ok_and(|input| path.canonicalize().is_ok_and(|path| path == input));
-    if inputs.into_iter().any(is_output) {
-        return Err(reject("an input".into()));
-    }
-    if path.is_dir() {
-        return Err(reject("a folder".into()));
-    }
-    tempfile::tempfile_in(folder).map(drop).map_err(|error| reject(error.to_string()))
 }
 
 /// Rejects a volume of other channels than the model takes.

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use leanburn_common::{Validation, ValidationError};
-use leanburn_data::{DataConfig, SequenceConfig};
+use leanburn_data::{DataConfig, SequenceConfig, find_volumes};
 use serde::Serialize;
 
 use super::flat;
@@ -243,6 +243,14 @@ impl Config {
     /// If the first sample cannot be read.
     pub fn extent_of_data(&self, name: &str) -> Result<[usize; 3]> {
         self.system.any().extent(&self.context(name))
+    }
+
+    /// The files that the system is trained on, those in folders among them; a path that leads to none is left out.
+    pub fn data_files(&self) -> Vec<PathBuf> {
+        let labels = self.data.labels.iter().flat_map(|labels| labels.label_maps.iter().chain(&labels.class_maps));
+        let sequence = self.sequence.iter().flat_map(|sequence| &sequence.paths);
+        let paths = self.data.paths.iter().chain(labels).chain(sequence);
+        paths.flat_map(|path| find_volumes(std::slice::from_ref(path)).unwrap_or_default()).collect()
     }
 
     /// The sizes of the system's model that have names, each as a configuration; empty if there are none.
