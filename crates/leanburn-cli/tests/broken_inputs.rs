@@ -251,7 +251,8 @@ fn models_and_volumes_to_use() {
     fs::create_dir(place.path("folder.nii")).unwrap();
     #[cfg(unix)]
     std::os::unix::fs::symlink("run/config.yaml", place.path("configuration.nii")).unwrap();
-    let weights_of = |what: &'static str, code: i32, says| case(&format!("reconstruct {what} old.nii.gz --force"), code, says);
+    let weights_of =
+        |what: &'static str, code: i32, says| case(&format!("reconstruct {what} old.nii.gz --force"), code, says);
     let output = |out: &str, says| case(&format!("reconstruct run/weights.safetensors whole.nii.gz {out}"), 2, says);
     let input = |command: &str, volume: &str, says| {
         case(&format!("{command} run/weights.safetensors {volume} old.nii.gz --force"), 2, says)

@@ -197,7 +197,8 @@ fn a_reconstruction_lies_where_its_volume_lies_and_is_in_its_units() {
     placed([1, 13, 11, 15], low, high, TURNED).write(place.path("in.nii.gz")).unwrap();
     placed([1, 13, 11, 15], low, high, TURNED).write(place.path("in.nii")).unwrap();
     for run in ["whole", "resized"] {
-        let printed = place.succeed(&["reconstruct", &format!("{run}/weights.safetensors"), "in.nii.gz", "out.nii", "--force"]);
+        let printed =
+            place.succeed(&["reconstruct", &format!("{run}/weights.safetensors"), "in.nii.gz", "out.nii", "--force"]);
         let (input, output) = (place.bytes("in.nii"), place.bytes("out.nii"));
         assert_eq!(input[..352], output[..352], "the header, affine and shape in it, is the volume's");
         assert_eq!(input.len(), output.len());
@@ -320,7 +321,9 @@ fn an_output_that_is_there_is_replaced_by_force_alone() {
     };
     assert!(write(&["plan", "tiny.yaml", "--page"], "plan.html").starts_with("<!doctype html>"));
     assert!(write(&["plan", "tiny.yaml", "--trace"], "plan.json").contains("traceEvents"));
-    assert!(write(&["fit", "tiny.yaml", "--budget", "1GiB", "--out"], "fitted.yaml").starts_with("# tiny.yaml, fitted"));
+    assert!(
+        write(&["fit", "tiny.yaml", "--budget", "1GiB", "--out"], "fitted.yaml").starts_with("# tiny.yaml, fitted")
+    );
     assert!(write(&["init", "vqvae", "--out"], "vqvae.yaml").contains("vqvae:"));
 }
 
