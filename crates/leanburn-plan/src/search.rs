@@ -66,8 +66,8 @@ impl<'a, S: Space> Plans<'a, S> {
     }
 }
 
-/// As many choices of segments are tried one and all; dynamic programming finds as good ones of more in fewer recordings.
-const FEW: usize = 64;
+/// As many choices of segments are tried one and all.
+const FEW: usize = 256;
 /// Budgets that dynamic programming is asked for.
 const BUDGETS: u64 = 24;
 
