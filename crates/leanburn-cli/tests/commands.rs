@@ -106,6 +106,27 @@ fn training_goes_on_after_a_crash() {
 }
 
 #[test]
+fn training_goes_on_before_a_damaged_checkpoint_if_asked_to() {
+    let place = Place::new();
+    place.train("straight", &[]);
+    place.copy("straight", "run");
+    let damage = |step| {
+        fs::write(place.path(&format!("run/checkpoints/{step}/autoencoder.weights.bpk")), "").unwrap();
+        place.run(&["train", "tiny.yaml", "--out", "run", "--resume"])
+    };
+    let ended = damage("step-00000004");
+    assert!(ended.code == Some(1) && ended.stderr.contains("--resume --skip-damaged"), "{ended:?}");
+    let printed = place.train("run", &["--resume", "--skip-damaged"]);
+    assert!(printed.contains("going on from step 2"), "{printed}");
+    assert_same_run(&place, "straight", "run");
+    place.train("run", &["--resume"]); // the step is whole again
+    damage("step-00000002");
+    damage("step-00000004");
+    let ended = place.run(&["train", "tiny.yaml", "--out", "run", "--resume", "--skip-damaged"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("every checkpoint of its run is damaged"), "{ended:?}");
+}
+
+#[test]
 fn resuming_a_finished_run_changes_nothing() {
     let place = Place::new();
     place.train("run", &[]);

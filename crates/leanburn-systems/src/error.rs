@@ -145,6 +145,9 @@ impl SystemError {
             Self::DoesNotFit { .. } => {
                 Some("allow half precision or a smaller model (`Planner::allow`), or train on smaller patches".into())
             }
+            Self::Train(TrainError::Checkpoint { action: "read", .. }) => {
+                Some("`train --resume --skip-damaged` goes on from the newest checkpoint that is whole".into())
+            }
             Self::NoBudget => Some("give one with `Planner::within`".into()),
             _ => None,
         }

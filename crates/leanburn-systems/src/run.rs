@@ -21,8 +21,8 @@ pub(crate) trait AnyRun {
     /// Takes a step.
     fn step(&mut self) -> std::result::Result<StepReport, TrainError>;
 
-    /// Goes on from the newest checkpoint; the steps that it had taken, if there is one.
-    fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>>;
+    /// Goes on from a checkpoint.
+    fn resume(&mut self, checkpoint: &Path) -> Result<()>;
 
     /// Saves a checkpoint, and the trained weights to a file of their own.
     fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()>;
@@ -78,10 +78,8 @@ impl<S: System> AnyRun for Run<S> {
         self.trainer.step(batches)
     }
 
-    fn resume(&mut self, store: &CheckpointStore) -> Result<Option<u64>> {
-        let Some((step, checkpoint)) = store.latest() else { return Ok(None) };
-        self.trainer.resume(&checkpoint)?;
-        Ok(Some(step))
+    fn resume(&mut self, checkpoint: &Path) -> Result<()> {
+        Ok(self.trainer.resume(checkpoint)?)
     }
 
     fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()> {

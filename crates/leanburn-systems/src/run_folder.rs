@@ -184,6 +184,21 @@ impl RunFolder {
         self.path.join("report.html")
     }
 
+    /// The checkpoint that a run goes on from, and its step: the newest, or the newest that is whole.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::RunFolder`] if a whole one is wanted and all are damaged.
+    pub fn newest_checkpoint(&self, must_be_whole: bool) -> Result<Option<(u64, PathBuf)>> {
+        let store = self.checkpoints(1);
+        match store.latest() {
+            Some(_) if must_be_whole => store.latest_whole().map(Some).ok_or_else(|| {
+                self.reject("every checkpoint of its run is damaged", "train anew in another folder with --out")
+            }),
+            newest => Ok(newest),
+        }
+    }
+
     /// The checkpoints, of which `keep` stay.
     pub fn checkpoints(&self, keep: usize) -> CheckpointStore {
         CheckpointStore::new(self.path.join(CHECKPOINTS), keep)

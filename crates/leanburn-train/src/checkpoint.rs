@@ -53,6 +53,11 @@ impl CheckpointStore {
         self.all().pop()
     }
 
+    /// The newest checkpoint that is whole, and its step. Reads every file of it.
+    pub fn latest_whole(&self) -> Option<(u64, PathBuf)> {
+        self.all().into_iter().rev().find(|(_, path)| manifest::verify(path).is_ok())
+    }
+
     /// All checkpoints, oldest first.
     pub fn all(&self) -> Vec<(u64, PathBuf)> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -159,6 +164,18 @@ mod tests {
         fs::write(path.join("weights"), "").unwrap();
         assert_eq!(write_step(&store, 5).unwrap(), path);
         assert_eq!(fs::read_to_string(path.join("weights")).unwrap(), "5");
+    }
+
+    #[test]
+    fn the_newest_whole_one_is_not_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path(), 3);
+        let [first, second, third] = [1, 2, 3].map(|step| write_step(&store, step).unwrap());
+        for (damaged, expected) in [(third, Some(2)), (first, Some(2)), (second, None)] {
+            fs::write(damaged.join("weights"), "").unwrap();
+            assert_eq!(store.latest_whole().map(|(step, _)| step), expected);
+        }
+        assert_eq!(store.latest().unwrap().0, 3);
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub struct Train {
     /// Go on from the newest checkpoint of the run folder.
     #[arg(long)]
     resume: bool,
+    /// Where the newest checkpoint is damaged, go on from the newest one that is whole.
+    #[arg(long, requires = "resume")]
+    skip_damaged: bool,
     /// Take at most this many steps in all; overrides training.max_steps without changing the learning-rate schedule.
     #[arg(long)]
     max_steps: Option<u64>,
@@ -53,8 +56,9 @@ impl Train {
         let name = self.config.file_stem().unwrap_or_default();
         let folder = self.out.unwrap_or_else(|| Path::new("runs").join(name));
         let session = Session::new(config)?.named(self.config.display().to_string()).in_folder(folder);
-        let session = session.resume(self.resume).stop_after(self.max_steps.unwrap_or(u64::MAX));
-        session.on_out_of_memory(on_out_of_memory).with_observer(Terminal::default()).run()?;
+        let session = session.resume(self.resume).skip_damaged(self.skip_damaged);
+        let session = session.stop_after(self.max_steps.unwrap_or(u64::MAX)).on_out_of_memory(on_out_of_memory);
+        session.with_observer(Terminal::default()).run()?;
         Ok(())
     }
 }

@@ -32,6 +32,7 @@ pub struct Session<'a> {
     name: String,
     folder: RunFolder,
     resume: bool,
+    skip_damaged: bool,
     stop_after: Option<u64>,
     on_out_of_memory: OnOutOfMemory,
     observer: Box<dyn Observer + 'a>,
@@ -79,6 +80,7 @@ impl<'a> Session<'a> {
             config,
             name,
             resume: false,
+            skip_damaged: false,
             stop_after: None,
             on_out_of_memory: OnOutOfMemory::default(),
             observer: Box::new(()),
@@ -101,6 +103,12 @@ impl<'a> Session<'a> {
     #[must_use]
     pub fn resume(self, resume: bool) -> Self {
         Self { resume, ..self }
+    }
+
+    /// Whether a resumed run passes over damaged checkpoints; if not, a damaged newest one is an error.
+    #[must_use]
+    pub fn skip_damaged(self, skip_damaged: bool) -> Self {
+        Self { skip_damaged, ..self }
     }
 
     /// At most this many steps in all, without a change of the learning-rate schedule.
@@ -150,8 +158,11 @@ impl<'a> Session<'a> {
             config.system.any().open(&context, &training_device, &mut |progress| observer.reading(progress))?;
         let planned = Planned::of(config, name, || run.extent())?;
         if self.resume {
-            let step = run.resume(&folder.checkpoints(config.training().keep_checkpoints))?;
-            observer.resumed(step).map_err(SystemError::Observer)?;
+            let checkpoint = folder.newest_checkpoint(self.skip_damaged)?;
+            if let Some((_, path)) = &checkpoint {
+                run.resume(path)?;
+            }
+            observer.resumed(checkpoint.map(|(step, _)| step)).map_err(SystemError::Observer)?;
         }
         let _lock = folder.begin(config)?;
         let last_step = self.stop_after.unwrap_or(u64::MAX).min(config.training().max_steps);
@@ -183,10 +194,14 @@ impl<'a> Session<'a> {
 
 impl std::fmt::Debug for Session<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { config, name, folder, resume, stop_after, on_out_of_memory, .. } = self;
+        let Self { config, name, folder, resume, skip_damaged, stop_after, on_out_of_memory, .. } = self;
         let mut debug = out.debug_struct("Session");
         debug.field("config", config).field("name", name).field("folder", folder).field("resume", resume);
-        debug.field("stop_after", stop_after).field("on_out_of_memory", on_out_of_memory).finish_non_exhaustive()
+        debug
+            .field("skip_damaged", skip_damaged)
+            .field("stop_after", stop_after)
+            .field("on_out_of_memory", on_out_of_memory)
+            .finish_non_exhaustive()
     }
 }
 
