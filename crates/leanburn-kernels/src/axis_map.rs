@@ -4,7 +4,8 @@
 //! map of each axis, one after the other. The map of an axis has a short run of weights on neighbouring inputs for each
 //! output, and the runs move forward. So has its transpose, which is the map of the gradients.
 
-use std::fmt;
+use crate::shape_error::{ShapeError, ShapeProblem};
+use crate::size::{check_bytes, check_volume, product, room, sum};
 
 /// A linear map of one axis: for each output, weights on a run of consecutive inputs.
 ///
@@ -30,8 +31,12 @@ pub struct AxisMap {
 
 impl AxisMap {
     /// Every input as it is.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for a map of that length.
     pub fn identity(len: usize) -> Self {
-        Self::from_runs(len, (0..len).map(|index| (index, [1.0])))
+        Self::every(len, 1)
     }
 
     /// Every `stride`-th input, the first of them the first. Its [transpose](Self::transpose) puts `stride - 1` zeros
@@ -39,14 +44,21 @@ impl AxisMap {
     ///
     /// # Panics
     ///
-    /// Panics if the stride is zero.
+    /// If the stride is zero, or there is no memory for a map of that length.
     pub fn every(len: usize, stride: usize) -> Self {
-        Self::from_runs(len, (0..len).step_by(stride).map(|index| (index, [1.0])))
+        assert!(stride > 0, "expected a stride of at least 1, found 0");
+        expect(Self::from_runs(len, len.div_ceil(stride), (0..len).step_by(stride).map(|index| (index, [1.0]))))
     }
 
     /// Every input `factor` times.
+    ///
+    /// # Panics
+    ///
+    /// If the factor is zero, or there is no memory for a map of that length.
     pub fn repeat(len: usize, factor: usize) -> Self {
-        Self::from_runs(len, (0..len * factor).map(|output| (output / factor, [1.0])))
+        assert!(factor > 0, "expected a factor of at least 1, found 0");
+        let to = product(&[len, factor]);
+        expect(Self::from_runs(len, to, (0..to).map(|output| (output / factor, [1.0]))))
     }
 
     /// The nearest input below, `floor(output * from / to)`, as PyTorch's `interpolate(mode="nearest")` given a size.
@@ -57,11 +69,12 @@ impl AxisMap {
     ///
     /// # Errors
     ///
-    /// Where a length is zero.
-    pub fn nearest(from: usize, to: usize) -> Result<Self, AxisMapError> {
+    /// Where a length is zero, or there is no memory for a map of these lengths.
+    pub fn nearest(from: usize, to: usize) -> Result<Self, ShapeError> {
         check_lengths(from, to)?;
         let ratio = from as f32 / to as f32;
-        Ok(Self::from_runs(from, (0..to).map(|output| (((output as f32 * ratio) as usize).min(from - 1), [1.0]))))
+        let nearest = |output: usize| ((output as f32 * ratio) as usize).min(from - 1);
+        Self::from_runs(from, to, (0..to).map(|output| (nearest(output), [1.0])))
     }
 
     /// Between the two nearest inputs, as one axis of PyTorch's `interpolate(mode="trilinear")` given a size.
@@ -70,24 +83,22 @@ impl AxisMap {
     ///
     /// # Errors
     ///
-    /// Where a length is zero.
-    pub fn linear(from: usize, to: usize, align_corners: bool) -> Result<Self, AxisMapError> {
+    /// Where a length is zero, or there is no memory for a map of these lengths.
+    pub fn linear(from: usize, to: usize, align_corners: bool) -> Result<Self, ShapeError> {
         check_lengths(from, to)?;
         let position = |output: usize| match align_corners {
             true if to == 1 => 0.0,
             true => output as f64 * (from - 1) as f64 / (to - 1) as f64,
-            false => ((2 * output + 1) as f64 * from as f64 / (2 * to) as f64 - 0.5).max(0.0),
+            false => ((2.0 * output as f64 + 1.0) * from as f64 / (2.0 * to as f64) - 0.5).max(0.0),
         };
-        Ok(Self::from_runs(
-            from,
-            (0..to).map(|output| {
-                let start = (position(output) as usize).min(from - 1);
-                let fraction = position(output) - start as f64;
-                let both = start + 1 < from && fraction > 0.0;
-                let weights = if both { vec![(1.0 - fraction) as f32, fraction as f32] } else { vec![1.0] };
-                (start, weights)
-            }),
-        ))
+        let run = |output| {
+            let start = (position(output) as usize).min(from - 1);
+            let fraction = position(output) - start as f64;
+            let both = start + 1 < from && fraction > 0.0;
+            let weights = if both { vec![(1.0 - fraction) as f32, fraction as f32] } else { vec![1.0] };
+            (start, weights)
+        };
+        Self::from_runs(from, product(&[2, to]), (0..to).map(run))
     }
 
     /// The mean of each window, as one axis of PyTorch's `avg_pool3d`.
@@ -97,8 +108,8 @@ impl AxisMap {
     ///
     /// # Errors
     ///
-    /// Where a length or the stride is zero, the kernel is larger than the padded input, or the padding is more than half
-    /// of the kernel.
+    /// Where a length or the stride is zero, the kernel is larger than the padded input, the padding is more than half of the
+    /// kernel, or there is no memory for a map of these lengths.
     pub fn average(
         from: usize,
         kernel: usize,
@@ -106,61 +117,79 @@ impl AxisMap {
         padding: [usize; 2],
         count_include_pad: bool,
         ceil_mode: bool,
-    ) -> Result<Self, AxisMapError> {
-        let to = pooled_len(from, kernel, stride, padding, 1, ceil_mode)?;
-        Ok(Self::from_runs(
-            from,
-            (0..to).map(|output| {
-                // Counted from the start of the padding.
-                let (first, inside) = (output * stride, padding[0] + from);
-                let last = (first + kernel).min(inside + padding[1]);
-                let (start, end) = (first.max(padding[0]) - padding[0], last.min(inside) - padding[0]);
-                let count = if count_include_pad { last - first } else { end - start };
-                (start, vec![1.0 / count as f32; end - start])
-            }),
-        ))
+    ) -> Result<Self, ShapeError> {
+        let to = Self::average_len(from, kernel, stride, padding, ceil_mode)?;
+        let run = |output: usize| {
+            // Counted from the start of the padding.
+            let (first, inside) = (output * stride, padding[0] + from);
+            let last = (first + kernel).min(inside + padding[1]);
+            let (start, end) = (first.max(padding[0]) - padding[0], last.min(inside) - padding[0]);
+            let count = if count_include_pad { last - first } else { end - start };
+            (start, vec![1.0 / count as f32; end - start])
+        };
+        Self::from_runs(from, product(&[to, kernel.min(from)]), (0..to).map(run))
+    }
+
+    /// Outputs of [`average`](Self::average), without the map.
+    ///
+    /// # Errors
+    ///
+    /// As [`average`](Self::average), of which the memory is not asked for.
+    pub fn average_len(
+        from: usize,
+        kernel: usize,
+        stride: usize,
+        padding: [usize; 2],
+        ceil_mode: bool,
+    ) -> Result<usize, ShapeError> {
+        pooled_len(from, kernel, stride, padding, 1, ceil_mode)
     }
 
     /// The mean of as many windows as there are outputs, as one axis of PyTorch's `adaptive_avg_pool3d`.
     ///
     /// # Errors
     ///
-    /// Where a length is zero.
-    pub fn adaptive_average(from: usize, to: usize) -> Result<Self, AxisMapError> {
+    /// Where a length is zero, or there is no memory for a map of these lengths.
+    pub fn adaptive_average(from: usize, to: usize) -> Result<Self, ShapeError> {
         check_lengths(from, to)?;
-        Ok(Self::from_runs(
-            from,
-            (0..to).map(|output| {
-                let (start, end) = adaptive_window(from, to, output);
-                (start, vec![1.0 / (end - start) as f32; end - start])
-            }),
-        ))
+        let run = |output| {
+            let (start, end) = adaptive_window(from, to, output);
+            (start, vec![1.0 / (end - start) as f32; end - start])
+        };
+        Self::from_runs(from, from.saturating_add(product(&[2, to])), (0..to).map(run))
     }
 
     /// The map of gradients: from the gradient of the output to the gradient of the input.
     ///
     /// The outputs that an input reaches are consecutive, since runs move forward: those that start at or before it are the
     /// first ones, those that end after it the last ones. An input that no output sees has an empty run.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for it.
     pub fn transpose(&self) -> Self {
         let (mut start, mut end) = (0, 0);
-        Self::from_runs(
-            self.output_len(),
-            (0..self.input_len).map(|input| {
-                while start < self.output_len() && self.starts[start] + self.run(start).1.len() <= input {
-                    start += 1;
-                }
-                while end < self.output_len() && self.starts[end] <= input {
-                    end += 1;
-                }
-                let weights: Vec<f32> =
-                    (start..end).map(|output| self.run(output).1[input - self.starts[output]]).collect();
-                (start, weights)
-            }),
-        )
+        let run = |input| {
+            while start < self.output_len() && self.starts[start] + self.run(start).1.len() <= input {
+                start += 1;
+            }
+            while end < self.output_len() && self.starts[end] <= input {
+                end += 1;
+            }
+            let weights: Vec<f32> =
+                (start..end).map(|output| self.run(output).1[input - self.starts[output]]).collect();
+            (start, weights)
+        };
+        expect(Self::from_runs(self.output_len(), self.weights.len(), (0..self.input_len).map(run)))
     }
 
     /// The whole matrix, `[output_len, input_len]`, row after row.
+    ///
+    /// # Panics
+    ///
+    /// If it takes more than 128 TiB.
     pub fn dense(&self) -> Vec<f32> {
+        expect(check_volume("the matrix of a map", &[self.output_len(), self.input_len]));
         let mut dense = vec![0.0; self.output_len() * self.input_len];
         for output in 0..self.output_len() {
             let (start, weights) = self.run(output);
@@ -196,25 +225,41 @@ impl AxisMap {
         self.output_len() == self.input_len && (0..self.output_len()).all(own)
     }
 
-    /// The map with these starts and weights.
-    fn from_runs<W: AsRef<[f32]>>(input_len: usize, runs: impl Iterator<Item = (usize, W)>) -> Self {
-        let mut map = Self { input_len, starts: Vec::new(), offsets: vec![0], weights: Vec::new() };
+    /// The map with these starts and weights, of which there are at most so many.
+    fn from_runs<W: AsRef<[f32]>>(
+        input_len: usize,
+        most_weights: usize,
+        runs: impl ExactSizeIterator<Item = (usize, W)>,
+    ) -> Result<Self, ShapeError> {
+        const MAP: &str = "the map of an axis";
+        // The transposed map has as many outputs as this one has inputs.
+        check_bytes(MAP, (input_len as u128 + runs.len() as u128) * 2 * size_of::<usize>() as u128)?;
+        let (starts, weights) = (room(MAP, runs.len())?, room(MAP, most_weights)?);
+        let mut map = Self { input_len, starts, offsets: room(MAP, runs.len() + 1)?, weights };
+        map.offsets.push(0);
         let mut last = (0, 0);
         for (start, weights) in runs {
             let run = (start, start + weights.as_ref().len());
-            debug_assert!(last.0 <= run.0 && last.1 <= run.1 && run.1 <= input_len, "{last:?} {run:?} {input_len}");
+            assert!(last.0 <= run.0 && last.1 <= run.1 && run.1 <= input_len, "{last:?} {run:?} {input_len}");
             last = run;
             map.starts.push(start);
             map.weights.extend_from_slice(weights.as_ref());
             map.offsets.push(map.weights.len());
         }
-        map
+        Ok(map)
     }
+}
+
+/// What is there, or a panic with the error as its message.
+#[track_caller]
+fn expect<T>(result: Result<T, ShapeError>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Start and end of a window of adaptive pooling.
 pub(crate) fn adaptive_window(from: usize, to: usize, output: usize) -> (usize, usize) {
-    (output * from / to, ((output + 1) * from).div_ceil(to))
+    let [from, to, output] = [from, to, output].map(|len| len as u128);
+    ((output * from / to) as usize, ((output + 1) * from).div_ceil(to) as usize)
 }
 
 /// Number of windows of a pooling.
@@ -225,18 +270,22 @@ pub(crate) fn pooled_len(
     padding: [usize; 2],
     dilation: usize,
     ceil_mode: bool,
-) -> Result<usize, AxisMapError> {
+) -> Result<usize, ShapeError> {
     let lengths = [("input", from), ("kernel", kernel), ("stride", stride), ("dilation", dilation)];
     if let Some((name, _)) = lengths.into_iter().find(|(_, length)| *length == 0) {
-        return Err(AxisMapError::Zero { name });
+        return Err(ShapeProblem::Zero { name }.into());
     }
     if let Some(padding) = padding.into_iter().find(|padding| *padding > kernel / 2) {
-        return Err(AxisMapError::TooMuchPadding { padding, kernel });
+        return Err(ShapeProblem::TooMuchPadding { padding, kernel }.into());
     }
-    let (span, padded) = (dilation * (kernel - 1) + 1, from + padding[0] + padding[1]);
+    let span = product(&[dilation, kernel - 1]).saturating_add(1);
+    let padded = sum(&[from, padding[0], padding[1]]);
     if span > padded {
-        return Err(AxisMapError::KernelTooLarge { span, padded });
+        return Err(ShapeProblem::KernelTooLarge { span, padded }.into());
     }
+    check_volume("the padded axis", &[padded])?;
+    // A step over the whole axis is as good as any longer one.
+    let stride = stride.min(padded);
     let windows = (padded - span) / stride + 1;
     // One more window may leave the padded input, but must not start behind the input.
     let more = ceil_mode && !(padded - span).is_multiple_of(stride) && windows * stride < from + padding[0];
@@ -245,67 +294,13 @@ pub(crate) fn pooled_len(
 }
 
 /// Both lengths are at least one.
-pub(crate) fn check_lengths(from: usize, to: usize) -> Result<(), AxisMapError> {
+pub(crate) fn check_lengths(from: usize, to: usize) -> Result<(), ShapeError> {
     match (from, to) {
-        (0, _) => Err(AxisMapError::Zero { name: "input" }),
-        (_, 0) => Err(AxisMapError::Zero { name: "output" }),
+        (0, _) => Err(ShapeProblem::Zero { name: "input" }.into()),
+        (_, 0) => Err(ShapeProblem::Zero { name: "output" }.into()),
         _ => Ok(()),
     }
 }
-
-/// Sizes of an axis that do not go together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AxisMapError {
-    /// A length or step is zero.
-    Zero {
-        /// Of what.
-        name: &'static str,
-    },
-    /// The kernel does not fit into the padded input.
-    KernelTooLarge {
-        /// From the first to the last element of the kernel.
-        span: usize,
-        /// Length of the input with its padding.
-        padded: usize,
-    },
-    /// A window could be nothing but padding.
-    TooMuchPadding {
-        /// At one end.
-        padding: usize,
-        /// Length of the kernel.
-        kernel: usize,
-    },
-    /// A window of a dilated kernel holds no input.
-    EmptyWindow {
-        /// Which window.
-        output: usize,
-    },
-}
-
-impl fmt::Display for AxisMapError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Zero { name } => write!(formatter, "expected a length of at least 1 for the {name}, found 0"),
-            Self::KernelTooLarge { span, padded } => write!(
-                formatter,
-                "expected a kernel that spans at most the padded input of {padded}, found one that spans {span}: \
-                 take a smaller kernel or pad more"
-            ),
-            Self::TooMuchPadding { padding, kernel } => write!(
-                formatter,
-                "expected padding of at most half of the kernel, {} for a kernel of {kernel}, found {padding}",
-                kernel / 2
-            ),
-            Self::EmptyWindow { output } => write!(
-                formatter,
-                "expected an input in every window, found none in window {output}: take a smaller dilation"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for AxisMapError {}
 
 #[cfg(test)]
 mod tests {
@@ -316,7 +311,7 @@ mod tests {
     const THIRD: f32 = 1.0 / 3.0;
 
     #[track_caller]
-    fn assert_dense(map: Result<AxisMap, AxisMapError>, expected: &[f32]) {
+    fn assert_dense(map: Result<AxisMap, ShapeError>, expected: &[f32]) {
         let dense = map.unwrap().dense();
         assert_eq!(dense.len(), expected.len());
         assert!(dense.iter().zip(expected).all(|(left, right)| (left - right).abs() < 1e-6), "{dense:?} {expected:?}");

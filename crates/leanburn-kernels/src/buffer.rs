@@ -1,5 +1,7 @@
 //! Memory for results, which are written once from end to end.
 
+use std::mem::MaybeUninit;
+
 use crate::Stored;
 
 /// Bytes from which on a buffer asks for large pages.
@@ -18,18 +20,17 @@ const FILLED: bool = cfg!(any(test, feature = "filled-buffers"));
 ///
 /// # Safety
 ///
-/// `fill` must write every element and read none that it has not written.
-pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [E])) -> Vec<E> {
+/// `fill` must write every element.
+pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [MaybeUninit<E>])) -> Vec<E> {
     let mut values: Vec<E> = Vec::with_capacity(len);
-    advise_large_pages(values.as_mut_ptr().cast(), len * size_of::<E>());
+    let room = &mut values.spare_capacity_mut()[..len];
+    advise_large_pages(room.as_mut_ptr().cast(), size_of_val(room));
     if FILLED && std::env::var_os("LEANBURN_UNFILLED").is_none() {
-        // SAFETY: the memory is the vector's own, and large enough.
-        unsafe { values.as_mut_ptr().write_bytes(0xff, len) };
+        // SAFETY: the memory is the vector's own, and elements are plain numbers of any bit pattern.
+        unsafe { room.as_mut_ptr().write_bytes(0xff, len) };
     }
-    // SAFETY: the memory is the vector's own and large enough; elements are plain numbers of any bit pattern, and the caller
-    // promises that none is read before it is written.
-    fill(unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr(), len) });
-    // SAFETY: the caller promises that every element is written.
+    fill(room);
+    // SAFETY: there is room, and the caller promises that every element is written.
     unsafe { values.set_len(len) };
     values
 }
@@ -58,8 +59,8 @@ mod tests {
     #[test]
     fn small_and_large_buffers_hold_what_is_written() {
         for len in [0, 1, 1000, 3 << 20] {
-            // SAFETY: every element is written, none is read.
-            let values = unsafe { filled(len, |values: &mut [f32]| values.fill(2.5)) };
+            // SAFETY: every element is written.
+            let values = unsafe { filled(len, |values: &mut [MaybeUninit<f32>]| values.fill(MaybeUninit::new(2.5))) };
             assert!(values.len() == len && values.iter().all(|value| *value == 2.5));
         }
     }
@@ -67,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_left_out_is_seen() {
         // SAFETY: in a test the buffer is filled before.
-        let values = unsafe { filled(2, |values: &mut [f32]| values[0] = 1.0) };
+        let values = unsafe { filled(2, |values: &mut [MaybeUninit<f32>]| _ = values[0].write(1.0)) };
         assert!(values[0] == 1.0 && values[1].is_nan());
     }
 }

@@ -1,6 +1,7 @@
 //! What a volume may be stored as.
 
 use std::fmt::Debug;
+use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
 
@@ -17,15 +18,22 @@ pub trait Stored: sealed::Sealed + Copy + Debug + Default + PartialEq + Send + S
     /// Widens `source` into `target`, which has the same length.
     #[inline(always)]
     fn widen(source: &[Self], target: &mut [f32]) {
-        debug_assert_eq!(source.len(), target.len());
+        assert_eq!(source.len(), target.len());
         target.iter_mut().zip(source).for_each(|(target, source)| *target = source.to_f32());
     }
 
     /// Rounds `source` into `target`, which has the same length.
     #[inline(always)]
     fn narrow(source: &[f32], target: &mut [Self]) {
-        debug_assert_eq!(source.len(), target.len());
+        assert_eq!(source.len(), target.len());
         target.iter_mut().zip(source).for_each(|(target, source)| *target = Self::from_f32(*source));
+    }
+
+    /// [`narrow`](Self::narrow) into memory that is not initialised; all of it is afterwards.
+    #[inline(always)]
+    fn narrow_into(source: &[f32], target: &mut [MaybeUninit<Self>]) {
+        assert_eq!(source.len(), target.len());
+        target.iter_mut().zip(source).for_each(|(target, source)| _ = target.write(Self::from_f32(*source)));
     }
 
     /// The slice itself where no widening is needed.
@@ -37,6 +45,12 @@ pub trait Stored: sealed::Sealed + Copy + Debug + Default + PartialEq + Send + S
     /// The slice itself where no widening is needed, else the slice as it was given.
     #[inline(always)]
     fn as_f32_mut(slice: &mut [Self]) -> Result<&mut [f32], &mut [Self]> {
+        Err(slice)
+    }
+
+    /// [`as_f32_mut`](Self::as_f32_mut) of memory that is not initialised.
+    #[inline(always)]
+    fn as_uninit_f32_mut(slice: &mut [MaybeUninit<Self>]) -> Result<&mut [MaybeUninit<f32>], &mut [MaybeUninit<Self>]> {
         Err(slice)
     }
 }
@@ -78,6 +92,11 @@ impl Stored for f32 {
 
     #[inline(always)]
     fn as_f32_mut(slice: &mut [Self]) -> Result<&mut [f32], &mut [Self]> {
+        Ok(slice)
+    }
+
+    #[inline(always)]
+    fn as_uninit_f32_mut(slice: &mut [MaybeUninit<Self>]) -> Result<&mut [MaybeUninit<f32>], &mut [MaybeUninit<Self>]> {
         Ok(slice)
     }
 }

@@ -10,7 +10,8 @@ use pulp::Arch;
 use crate::activation::Activation;
 use crate::attention::{Attended, AttentionShape, Gradients};
 use crate::axis_map::AxisMap;
-use crate::conv::{ConvShape, Input, Output, Prologue};
+use crate::conv::packing::rows::SharedOutput;
+use crate::conv::{ConvShape, Input, Prologue};
 use crate::element::Stored;
 use crate::max_pool::PoolWindows;
 use crate::norm::backward::Norm;
@@ -31,8 +32,8 @@ pub trait Element: Stored {
 pub struct Kernels<E> {
     pub(crate) attention: fn(Arch, &AttentionShape, &[E], &[E], &[E], &mut [E]) -> Vec<f32>,
     pub(crate) attention_backward: fn(Arch, &AttentionShape, Attended<'_, E>, &[E], Gradients<'_, E>),
-    pub(crate) conv: fn(Arch, &ConvShape, Input<'_, E>, &[f32], Output<'_, E>),
-    pub(crate) conv_data_gradient: fn(Arch, &ConvShape, Input<'_, E>, &[f32], Output<'_, E>),
+    pub(crate) conv: fn(Arch, &ConvShape, Input<'_, E>, &[f32], SharedOutput<'_, E>),
+    pub(crate) conv_data_gradient: fn(Arch, &ConvShape, Input<'_, E>, &[f32], SharedOutput<'_, E>),
     pub(crate) conv_weight_gradient: fn(Arch, &ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]),
     pub(crate) conv_bias_gradient: fn(Arch, usize, usize, &[E], &mut [f32]),
     pub(crate) max_pool: fn(Arch, &PoolWindows, &[E], &mut [E]),

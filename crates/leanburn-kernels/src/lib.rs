@@ -20,13 +20,17 @@ pub mod max_pool;
 pub mod norm;
 mod parallel;
 pub mod resample;
+mod shape_error;
 pub mod simd;
+mod size;
 
 pub use activation::Activation;
 pub use counting::CountingAllocator;
 pub use element::Stored;
 pub use heap::keep_freed_memory;
 pub use kernels::Element;
+pub use shape_error::{ShapeError, ShapeProblem};
+pub use size::check_volume;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

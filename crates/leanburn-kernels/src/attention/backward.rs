@@ -49,7 +49,7 @@ pub(crate) fn backward_on<E: Stored>(
         &[query.len(), output.len(), gradient.len(), gradients.query.len()],
         &[key.len(), value.len(), gradients.key.len(), gradients.value.len()],
     );
-    let statistics = shape.batch_size * shape.heads * shape.query_positions;
+    let statistics = shape.log_sum_exp_len();
     assert_eq!(log_sum_exp.len(), statistics, "log_sum_exp of {shape:?}");
     let mut projections = vec![0.0; statistics];
     query_sweep(arch, shape, attended, gradient, gradients.query, &mut projections);

@@ -28,7 +28,7 @@ use crate::simd;
 ///
 /// # Panics
 ///
-/// When an extent is zero or a slice has another length than the shape says.
+/// When a slice has another length than the shape says.
 pub fn forward<E: Element>(shape: &AttentionShape, query: &[E], key: &[E], value: &[E], output: &mut [E]) -> Vec<f32> {
     (E::kernels().attention)(simd::best(), shape, query, key, value, output)
 }
@@ -50,7 +50,7 @@ pub fn forward<E: Element>(shape: &AttentionShape, query: &[E], key: &[E], value
 ///
 /// # Panics
 ///
-/// When an extent is zero or a slice has another length than the shape says.
+/// When a slice has another length than the shape says.
 pub fn backward<E: Element>(
     shape: &AttentionShape,
     attended: Attended<'_, E>,

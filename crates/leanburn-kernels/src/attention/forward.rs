@@ -12,6 +12,7 @@ use super::shape::{AttentionShape, LANES, LISTS};
 use crate::Stored;
 use crate::parallel::busy;
 use crate::simd::{load, store};
+use crate::size::reach;
 
 /// [`forward`](super::forward()) on one instruction set.
 pub(crate) fn forward_on<E: Stored>(
@@ -26,7 +27,7 @@ pub(crate) fn forward_on<E: Stored>(
     let AttentionShape { head_channels, query_positions, key_positions, .. } = *shape;
     let group = shape.group(query_positions);
     let groups = query_positions.div_ceil(group);
-    let mut log_sum_exp = vec![0.0; shape.batch_size * shape.heads * query_positions];
+    let mut log_sum_exp = vec![0.0; shape.log_sum_exp_len()];
     let outputs = split_columns(output, head_channels, query_positions, group);
     let logarithms = split_groups(&mut log_sum_exp, query_positions, group);
     outputs.into_par_iter().zip(logarithms).enumerate().for_each_init(
@@ -128,7 +129,7 @@ impl Statistics<'_> {
     #[inline(always)]
     fn soften<S: Simd>(self, simd: S, extent: Extent, scores: &mut [f32]) {
         let (width, used) = (panel_width::<S>(), extent.vectors * S::F32_LANES);
-        assert!((extent.positions - 1) * width + used <= scores.len());
+        assert!(reach(extent.positions, width, used) <= scores.len());
         assert!(used <= self.maxima.len() && used <= self.sums.len() && used <= self.factors.len());
         for lane in (0..used).step_by(S::F32_LANES) {
             let column = scores.as_mut_ptr().wrapping_add(lane);

@@ -10,6 +10,7 @@ use super::score::differentiate;
 use super::shape::LANES;
 use crate::Stored;
 use crate::simd::{load, store};
+use crate::size::reach;
 
 /// A group of keys and their values, of one head.
 pub(super) struct KeyGradient<'a, E> {
@@ -87,7 +88,7 @@ fn score_gradients<S: Simd>(
     scores: &mut [f32],
 ) {
     let (width, used) = (panel_width::<S>(), extent.vectors * S::F32_LANES);
-    let last = (extent.positions - 1) * width + used;
+    let last = reach(extent.positions, width, used);
     assert!(last <= scores.len() && last <= products.len());
     for (row, (logarithm, projection)) in logarithms.iter().zip(projections).take(extent.positions).enumerate() {
         let (logarithm, projection) = (simd.splat_f32s(*logarithm), simd.splat_f32s(*projection));

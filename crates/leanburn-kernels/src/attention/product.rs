@@ -6,6 +6,7 @@
 use pulp::{Simd, WithSimd};
 
 use crate::simd::{load, store};
+use crate::size::reach;
 
 /// Vectors across a panel: with eight rows (four where there are sixteen registers) they fill the registers.
 const VECTORS: usize = 3;
@@ -100,8 +101,8 @@ impl WithSimd for Product<'_> {
         }
         let (width, used) = (panel_width::<S>(), vectors * S::F32_LANES);
         assert!(inner > 0 && vectors <= VECTORS);
-        assert!((rows - 1) * a.row_stride + (inner - 1) * a.inner_stride < a.values.len());
-        assert!((inner - 1) * width + used <= panel.len() && (rows - 1) * width + used <= target.len());
+        assert!(reach(rows, a.row_stride, reach(inner, a.inner_stride, 1)) <= a.values.len());
+        assert!(reach(inner, width, used) <= panel.len() && reach(rows, width, used) <= target.len());
         if let Update::ScaleAdd(factors) = update {
             assert!(used <= factors.len());
         }

@@ -10,6 +10,7 @@ use super::score::differentiate;
 use super::shape::LANES;
 use crate::Stored;
 use crate::simd::{load, store};
+use crate::size::reach;
 
 /// A group of queries of one head.
 pub(super) struct QueryGradient<'a, E> {
@@ -96,7 +97,7 @@ fn score_gradients<S: Simd>(
     scores: &mut [f32],
 ) {
     let (width, used) = (panel_width::<S>(), extent.vectors * S::F32_LANES);
-    let last = (extent.positions - 1) * width + used;
+    let last = reach(extent.positions, width, used);
     assert!(last <= scores.len() && last <= products.len() && used <= logarithms.len() && used <= projections.len());
     for lane in (0..used).step_by(S::F32_LANES) {
         // SAFETY: vectors inside the lengths that were just checked.

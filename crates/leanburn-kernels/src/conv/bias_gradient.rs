@@ -4,6 +4,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::Stored;
 use crate::parallel::for_each;
+use crate::size::product;
 
 /// Values that one task adds up.
 const PIECE: usize = 1 << 16;
@@ -19,7 +20,7 @@ pub(crate) fn bias_gradient_on<E: Stored>(
     target: &mut [f32],
 ) {
     assert_eq!(target.len(), channels, "target: [channels]");
-    let rows = batch_size * channels;
+    let rows = product(&[batch_size, channels]);
     assert!(
         gradient.len().checked_rem(rows).unwrap_or(gradient.len()) == 0,
         "gradient: [batch_size, channels, positions..], not {} values for {batch_size} items of {channels} channels",

@@ -1,7 +1,9 @@
 //! What every pass asks of its arguments.
 
 use crate::Stored;
-use crate::conv::geometry::{ConvShape, Input, Output, Residual};
+use crate::conv::operands::{Input, Residual};
+use crate::conv::packing::rows::SharedOutput;
+use crate::conv::shape::ConvShape;
 
 /// Checks the arguments of a pass from `input` to `output`, each with its channels and its length.
 ///
@@ -13,13 +15,12 @@ pub(crate) fn check<E: Stored>(
     input: &Input<'_, E>,
     (channels_in, input_len): (usize, usize),
     weight: &[f32],
-    output: &Output<'_, E>,
+    output: &SharedOutput<'_, E>,
     (channels_out, output_len): (usize, usize),
 ) {
-    check_shape(shape);
     check_input(shape, input, channels_in, input_len);
-    assert_eq!(weight.len(), shape.weight_len(), "the weight is not of the length that the shape says");
-    assert_eq!(output.values.len(), output_len, "the output is not of the length that the shape says");
+    check_weight(shape, weight);
+    assert_eq!(output.len, output_len, "the output is not of the length that the shape says");
     if let Some(bias) = output.bias {
         assert_eq!(bias.len(), channels_out, "the bias does not have one element per channel of the output");
     }
@@ -28,19 +29,13 @@ pub(crate) fn check<E: Stored>(
     }
 }
 
-/// Checks that a shape describes a convolution.
+/// Checks a weight to read.
 ///
 /// # Panics
 ///
-/// If it does not.
-pub(crate) fn check_shape(shape: &ConvShape) {
-    let groups = shape.groups;
-    assert!(groups > 0, "a convolution has at least one group");
-    assert!(shape.channels_in.is_multiple_of(groups), "{} channels in, {groups} groups", shape.channels_in);
-    assert!(shape.channels_out.is_multiple_of(groups), "{} channels out, {groups} groups", shape.channels_out);
-    assert!(shape.kernel.iter().all(|size| *size > 0), "the kernel {:?} is empty", shape.kernel);
-    assert!(shape.stride.iter().all(|step| *step > 0), "the stride {:?} has a zero", shape.stride);
-    assert!(shape.dilation.iter().all(|step| *step > 0), "the dilation {:?} has a zero", shape.dilation);
+/// If it does not have the length that the shape says.
+pub(crate) fn check_weight(shape: &ConvShape, weight: &[f32]) {
+    assert_eq!(weight.len(), shape.weight_len(), "the weight is not of the length that the shape says");
 }
 
 /// Checks a volume to read.

@@ -5,8 +5,10 @@ use pulp::Arch;
 use crate::Stored;
 use crate::conv::check::check;
 use crate::conv::gather::problem::Gather;
-use crate::conv::geometry::{ConvShape, Input, Output};
 use crate::conv::method;
+use crate::conv::operands::Input;
+use crate::conv::packing::rows::SharedOutput;
+use crate::conv::shape::ConvShape;
 
 /// [`data_gradient`](crate::conv::data_gradient()) on a given instruction set.
 pub(crate) fn data_gradient_on<E: Stored>(
@@ -14,11 +16,13 @@ pub(crate) fn data_gradient_on<E: Stored>(
     shape: &ConvShape,
     gradient: Input<'_, E>,
     weight: &[f32],
-    output: Output<'_, E>,
+    output: SharedOutput<'_, E>,
 ) {
     let volumes = [(shape.channels_out, shape.output_len()), (shape.channels_in, shape.input_len())];
     check(shape, &gradient, volumes[0], weight, &output, volumes[1]);
-    method::run(&Gather::data_gradient(shape), arch, gradient, weight, output);
+    if output.len > 0 {
+        method::run(&Gather::data_gradient(shape), arch, gradient, weight, output);
+    }
 }
 
 #[cfg(test)]
@@ -28,12 +32,13 @@ mod tests {
 
     use super::*;
     use crate::conv::entry::data_gradient;
+    use crate::conv::operands::Output;
     use crate::conv::reference::{Case, ResidualKind, cases, compare, cube};
     use crate::{Activation, simd};
 
     fn check_case(case: &Case) {
         for arch in simd::available() {
-            compare::<f32>(case, false, 2e-7, &|s, i, w, o| data_gradient_on(arch, s, i, w, o));
+            compare::<f32>(case, false, 2e-7, &|s, i, w, o| data_gradient_on(arch, s, i, w, o.into()));
         }
         compare::<bf16>(case, false, 0.00391, &|s, i, w, o| data_gradient(s, i, w, o));
         compare::<f16>(case, false, 0.0005, &|s, i, w, o| data_gradient(s, i, w, o));
@@ -80,7 +85,7 @@ mod tests {
         for shape in shapes {
             for arch in simd::available() {
                 let case = Case::plain(shape);
-                compare::<f32>(&case, false, 2e-7, &|s, i, w, o| data_gradient_on(arch, s, i, w, o));
+                compare::<f32>(&case, false, 2e-7, &|s, i, w, o| data_gradient_on(arch, s, i, w, o.into()));
             }
         }
     }

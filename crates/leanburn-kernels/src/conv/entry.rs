@@ -1,7 +1,10 @@
 //! What callers call: each function on the best instruction set, by the table of its element.
 
 use crate::buffer::filled;
-use crate::conv::geometry::{ConvShape, Input, Output, Residual};
+use crate::conv::check::{check_input, check_weight};
+use crate::conv::operands::{Input, Output};
+use crate::conv::packing::rows::SharedOutput;
+use crate::conv::shape::ConvShape;
 use crate::kernels::Element;
 use crate::simd;
 
@@ -24,9 +27,9 @@ use crate::simd;
 ///
 /// # Panics
 ///
-/// If a slice has another length than `shape` says, or the channels are no multiple of the groups.
+/// If a slice has another length than `shape` says.
 pub fn forward<E: Element>(shape: &ConvShape, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-    (E::kernels().conv)(simd::best(), shape, input, weight, output);
+    (E::kernels().conv)(simd::best(), shape, input, weight, output.into());
 }
 
 /// [`forward`] into a new vector, plus `residual` if there is one.
@@ -39,9 +42,13 @@ pub fn forward_allocating<E: Element>(
     bias: Option<&[f32]>,
     residual: Option<&[E]>,
 ) -> Vec<E> {
-    let residual = residual.map_or(Residual::None, Residual::Of);
-    // SAFETY: `forward` writes every element and reads none of its output unless the residual is in place.
-    unsafe { filled(shape.output_len(), |values| forward(shape, input, weight, Output { values, bias, residual })) }
+    check_input(shape, &input, shape.channels_in, shape.input_len());
+    check_weight(shape, weight);
+    let run = |values: &mut [_]| {
+        (E::kernels().conv)(simd::best(), shape, input, weight, SharedOutput::uninit(values, bias, residual));
+    };
+    // SAFETY: a forward pass writes every element of its output.
+    unsafe { filled(shape.output_len(), run) }
 }
 
 /// The transpose of [`forward`]: `output[ci][i] = bias[ci] + Σ over co, k of weight[co][ci][k] *
@@ -59,7 +66,7 @@ pub fn forward_allocating<E: Element>(
 ///
 /// As [`forward`].
 pub fn data_gradient<E: Element>(shape: &ConvShape, gradient: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-    (E::kernels().conv_data_gradient)(simd::best(), shape, gradient, weight, output);
+    (E::kernels().conv_data_gradient)(simd::best(), shape, gradient, weight, output.into());
 }
 
 /// [`data_gradient`] into a new vector.
@@ -71,11 +78,19 @@ pub fn data_gradient_allocating<E: Element>(
     weight: &[f32],
     bias: Option<&[f32]>,
 ) -> Vec<E> {
-    let residual = Residual::None;
-    // SAFETY: `data_gradient` writes every element and reads none of its output unless the residual is in place.
-    unsafe {
-        filled(shape.input_len(), |values| data_gradient(shape, gradient, weight, Output { values, bias, residual }))
-    }
+    check_input(shape, &gradient, shape.channels_out, shape.output_len());
+    check_weight(shape, weight);
+    let run = |values: &mut [_]| {
+        (E::kernels().conv_data_gradient)(
+            simd::best(),
+            shape,
+            gradient,
+            weight,
+            SharedOutput::uninit(values, bias, None),
+        );
+    };
+    // SAFETY: a data gradient writes every element of its output.
+    unsafe { filled(shape.input_len(), run) }
 }
 
 /// Gradient of the weight of a convolution, `[channels_out, channels_in / groups, kernel..]`, into `target`.

@@ -5,8 +5,10 @@ use pulp::Arch;
 use crate::Stored;
 use crate::conv::check::check;
 use crate::conv::gather::problem::Gather;
-use crate::conv::geometry::{ConvShape, Input, Output};
 use crate::conv::method;
+use crate::conv::operands::Input;
+use crate::conv::packing::rows::SharedOutput;
+use crate::conv::shape::ConvShape;
 
 /// [`forward`](crate::conv::forward()) on a given instruction set.
 pub(crate) fn forward_on<E: Stored>(
@@ -14,11 +16,13 @@ pub(crate) fn forward_on<E: Stored>(
     shape: &ConvShape,
     input: Input<'_, E>,
     weight: &[f32],
-    output: Output<'_, E>,
+    output: SharedOutput<'_, E>,
 ) {
     let volumes = [(shape.channels_in, shape.input_len()), (shape.channels_out, shape.output_len())];
     check(shape, &input, volumes[0], weight, &output, volumes[1]);
-    method::run(&Gather::forward(shape), arch, input, weight, output);
+    if output.len > 0 {
+        method::run(&Gather::forward(shape), arch, input, weight, output);
+    }
 }
 
 #[cfg(test)]
@@ -28,13 +32,13 @@ mod tests {
 
     use super::*;
     use crate::conv::entry::forward;
-    use crate::conv::geometry::Residual;
+    use crate::conv::operands::{Output, Residual};
     use crate::conv::reference::{Case, ResidualKind, cases, compare, cube, random};
     use crate::{Activation, simd};
 
     fn check_case(case: &Case) {
         for arch in simd::available() {
-            compare::<f32>(case, true, 2e-7, &|s, i, w, o| forward_on(arch, s, i, w, o));
+            compare::<f32>(case, true, 2e-7, &|s, i, w, o| forward_on(arch, s, i, w, o.into()));
         }
         compare::<bf16>(case, true, 0.00391, &|s, i, w, o| forward(s, i, w, o));
         compare::<f16>(case, true, 0.0005, &|s, i, w, o| forward(s, i, w, o));
@@ -83,7 +87,7 @@ mod tests {
         for shape in shapes {
             for arch in simd::available() {
                 let case = Case::plain(shape);
-                compare::<f32>(&case, true, 2e-7, &|s, i, w, o| forward_on(arch, s, i, w, o));
+                compare::<f32>(&case, true, 2e-7, &|s, i, w, o| forward_on(arch, s, i, w, o.into()));
             }
         }
     }

@@ -4,7 +4,8 @@ use pulp::Arch;
 
 use crate::Stored;
 use crate::conv::gather::problem::Gather;
-use crate::conv::geometry::{Input, Output};
+use crate::conv::operands::Input;
+use crate::conv::packing::rows::SharedOutput;
 use crate::conv::transforms::depth_transform::DepthTransform;
 use crate::conv::transforms::winograd;
 
@@ -25,7 +26,13 @@ impl Method {
 }
 
 /// Computes a gather by the best method: along the depth or by rows transformed where that pays, else directly.
-pub(crate) fn run<E: Stored>(gather: &Gather, arch: Arch, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
+pub(crate) fn run<E: Stored>(
+    gather: &Gather,
+    arch: Arch,
+    input: Input<'_, E>,
+    weight: &[f32],
+    output: SharedOutput<'_, E>,
+) {
     match Method::of(gather) {
         Method { rows: true, .. } => winograd::run(gather, arch, input, weight, output),
         Method { depth, .. } => gather.run(arch, depth, input, weight, output),

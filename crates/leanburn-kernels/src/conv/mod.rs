@@ -11,16 +11,18 @@ mod direct;
 mod entry;
 pub(crate) mod forward;
 mod gather;
-mod geometry;
 mod method;
-mod packing;
+mod operands;
+pub(crate) mod packing;
 #[cfg(test)]
 mod reference;
+mod shape;
 mod tiles;
 mod transforms;
 pub(crate) mod weight_gradient;
 mod workspace;
 
 pub use entry::{bias_gradient, data_gradient, data_gradient_allocating, forward, forward_allocating, weight_gradient};
-pub use geometry::{ConvShape, Input, Output, Prologue, Residual};
+pub use operands::{Input, Output, Prologue, Residual};
+pub use shape::{ConvSettings, ConvShape};
 pub use workspace::{data_gradient_workspace, forward_workspace, weight_gradient_workspace};

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use crate::conv::geometry::{ConvShape, Input, Output, Prologue, Residual};
+use crate::conv::operands::{Input, Output, Prologue, Residual};
+use crate::conv::shape::ConvShape;
 use crate::{Activation, Stored};
 
 /// Most multiply-adds of a case.

@@ -3,8 +3,8 @@
 //! Whatever the element: all of it is float32. The lengths are those that the kernels allocate by.
 
 use crate::conv::gather::problem::Gather;
-use crate::conv::geometry::ConvShape;
 use crate::conv::method;
+use crate::conv::shape::ConvShape;
 use crate::conv::weight_gradient;
 use crate::simd;
 

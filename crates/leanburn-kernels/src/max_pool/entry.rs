@@ -35,7 +35,7 @@ use crate::simd;
 /// assert_eq!(output, [3.0, 4.0]);
 /// max_pool_backward(&windows, &input, &[0.5, 0.25], &mut gradient);
 /// assert_eq!(gradient, [0.0, 0.5, 0.25, 0.0]);
-/// # Ok::<(), leanburn_kernels::axis_map::AxisMapError>(())
+/// # Ok::<(), leanburn_kernels::ShapeError>(())
 /// ```
 pub fn max_pool<E: Element>(windows: &PoolWindows, input: &[E], output: &mut [E]) {
     (E::kernels().max_pool)(simd::best(), windows, input, output);

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use super::forward::max_pool_on;
 use super::gradient::max_pool_backward_on;
 use super::*;
-use crate::axis_map::AxisMapError;
+use crate::ShapeError;
 use crate::{Stored, simd};
 
 const PLAIN: MaxPoolShape = MaxPoolShape {
@@ -163,7 +163,7 @@ fn dilated_windows_that_start_in_the_padding() {
 }
 
 #[track_caller]
-fn check_pinned(windows: Result<PoolWindows, AxisMapError>, expected: &[f32], expected_gradient: &[f32; 18]) {
+fn check_pinned(windows: Result<PoolWindows, ShapeError>, expected: &[f32], expected_gradient: &[f32; 18]) {
     const NAN: f32 = f32::NAN;
     let x = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0, 5.0, 3.0, 5.0, 9.0, NAN, 7.0, NAN, 3.0, 2.0, 3.0];
     let windows = windows.unwrap();
@@ -247,14 +247,14 @@ fn sizes_that_do_not_go_together_are_named() {
     let large = MaxPoolShape { kernel: [2, 4, 2], ..PLAIN };
     assert!(
         message(large)
-            .starts_with("expected a kernel that spans at most the padded input of 3, found one that spans 4")
+            .starts_with("height: expected a kernel that spans at most the padded input of 3, found one that spans 4")
     );
     assert_eq!(large.output(), [1, 0, 2]);
     let empty = MaxPoolShape { input: [2; 3], kernel: [2; 3], padding: [1; 3], dilation: [3; 3], ..PLAIN };
-    assert!(message(empty).starts_with("expected an input in every window, found none in window 0"));
-    let zero = "expected a length of at least 1 for the ";
-    assert_eq!(message(MaxPoolShape { dilation: [1, 0, 1], ..PLAIN }), format!("{zero}dilation, found 0"));
-    assert_eq!(message(MaxPoolShape { kernel: [0; 3], ..PLAIN }), format!("{zero}kernel, found 0"));
+    assert!(message(empty).starts_with("depth: expected an input in every window, found none in window 0"));
+    let zero = ": expected a length of at least 1 for the ";
+    assert_eq!(message(MaxPoolShape { dilation: [1, 0, 1], ..PLAIN }), format!("height{zero}dilation, found 0"));
+    assert_eq!(message(MaxPoolShape { kernel: [0; 3], ..PLAIN }), format!("depth{zero}kernel, found 0"));
     assert!(PoolWindows::adaptive(1, [2, 0, 2], [1; 3]).is_err());
 }
 

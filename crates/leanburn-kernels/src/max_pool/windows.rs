@@ -3,7 +3,9 @@
 use std::iter::StepBy;
 use std::ops::Range;
 
-use crate::axis_map::{AxisMapError, adaptive_window, check_lengths, pooled_len};
+use crate::axis_map::{adaptive_window, check_lengths, pooled_len};
+use crate::shape_error::{ShapeError, ShapeProblem};
+use crate::size::{check_volume, room};
 
 /// Shape of a max pooling with a kernel, as PyTorch's `max_pool3d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,31 +37,29 @@ impl MaxPoolShape {
     /// # Errors
     ///
     /// Where a length, stride or dilation is zero, the kernel does not fit into the padded input, the padding is more than
-    /// half of the kernel, or a window holds no input.
-    pub fn windows(&self) -> Result<PoolWindows, AxisMapError> {
-        Ok(PoolWindows { items: self.items, axes: [self.axis(0)?, self.axis(1)?, self.axis(2)?] })
+    /// half of the kernel, a window holds no input, or the input or the output takes more than 128 TiB.
+    pub fn windows(&self) -> Result<PoolWindows, ShapeError> {
+        let mut output = [0; 3];
+        for (axis, output) in output.iter_mut().enumerate() {
+            *output = self.output_of(axis).map_err(|error| error.along(axis))?;
+        }
+        PoolWindows::new(self.items, self.input, output, self.dilation, |axis, output| self.window(axis, output))
     }
 
-    fn output_of(&self, axis: usize) -> Result<usize, AxisMapError> {
+    fn output_of(&self, axis: usize) -> Result<usize, ShapeError> {
         let padding = [self.padding[axis]; 2];
         let (input, kernel, stride) = (self.input[axis], self.kernel[axis], self.stride[axis]);
         pooled_len(input, kernel, stride, padding, self.dilation[axis], self.ceil_mode)
     }
 
-    fn axis(&self, axis: usize) -> Result<AxisWindows, AxisMapError> {
-        let (input_len, step, padding) = (self.input[axis], self.dilation[axis], self.padding[axis]);
-        let span = step * (self.kernel[axis] - usize::from(self.kernel[axis] > 0)) + 1;
-        let window = |output: usize| {
-            // Counted from the start of the padding; the first element of the kernel that is not in it.
-            let first = output * self.stride[axis];
-            let start = first + padding.saturating_sub(first).next_multiple_of(step);
-            (start - padding, (first + span).min(padding + input_len) - padding)
-        };
-        let ranges: Vec<_> = (0..self.output_of(axis)?).map(window).collect();
-        match ranges.iter().position(|(start, end)| start >= end) {
-            Some(output) => Err(AxisMapError::EmptyWindow { output }),
-            None => Ok(AxisWindows { input_len, step, ranges }),
-        }
+    /// Start and end of a window, of the input.
+    fn window(&self, axis: usize, output: usize) -> (usize, usize) {
+        let (input, step, padding) = (self.input[axis], self.dilation[axis], self.padding[axis]);
+        let span = step * (self.kernel[axis] - 1) + 1;
+        // Counted from the start of the padding; the first element of the kernel that is not in it.
+        let first = output * self.stride[axis];
+        let start = first + padding.saturating_sub(first).next_multiple_of(step);
+        (start - padding, (first + span).min(padding + input) - padding)
     }
 }
 
@@ -75,13 +75,32 @@ impl PoolWindows {
     ///
     /// # Errors
     ///
-    /// Where a length is zero.
-    pub fn adaptive(items: usize, input: [usize; 3], output: [usize; 3]) -> Result<Self, AxisMapError> {
+    /// Where a length is zero, or the input or the output takes more than 128 TiB.
+    pub fn adaptive(items: usize, input: [usize; 3], output: [usize; 3]) -> Result<Self, ShapeError> {
+        for axis in 0..3 {
+            check_lengths(input[axis], output[axis]).map_err(|error| error.along(axis))?;
+        }
+        Self::new(items, input, output, [1; 3], |axis, index| adaptive_window(input[axis], output[axis], index))
+    }
+
+    /// So many windows of each axis; `window` gives start and end of one, `steps` are those between the elements of each.
+    fn new(
+        items: usize,
+        input: [usize; 3],
+        output: [usize; 3],
+        steps: [usize; 3],
+        window: impl Fn(usize, usize) -> (usize, usize),
+    ) -> Result<Self, ShapeError> {
+        for (what, [depth, height, width]) in [("the input", input), ("the output", output)] {
+            check_volume(what, &[items, depth, height, width])?;
+        }
         let axis = |axis: usize| {
-            let (from, to) = (input[axis], output[axis]);
-            check_lengths(from, to)?;
-            let ranges = (0..to).map(|output| adaptive_window(from, to, output)).collect();
-            Ok(AxisWindows { input_len: from, step: 1, ranges })
+            let mut ranges = room("the windows of an axis", output[axis])?;
+            ranges.extend((0..output[axis]).map(|output| window(axis, output)));
+            match ranges.iter().position(|(start, end)| start >= end) {
+                Some(output) => Err(ShapeError::from(ShapeProblem::EmptyWindow { output }).along(axis)),
+                None => Ok(AxisWindows { input_len: input[axis], step: steps[axis], ranges }),
+            }
         };
         Ok(Self { items, axes: [axis(0)?, axis(1)?, axis(2)?] })
     }

@@ -21,7 +21,7 @@ use crate::simd;
 ///
 /// # Panics
 ///
-/// If `x` does not have the shape, or the groups do not divide the channels.
+/// If `x` does not have the shape.
 pub fn group_statistics<E: Element>(shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
     (E::kernels().group_statistics)(simd::best(), shape, x, epsilon)
 }

@@ -2,20 +2,42 @@
 
 use std::ops::Range;
 
+use crate::shape_error::{ShapeError, ShapeProblem};
+use crate::size::check_volume;
+
 /// Shape of a norm over `[batch_size, channels, positions]`.
+///
+/// Every value of this type was validated: the groups divide the channels, and the volume can be addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NormShape {
-    /// Items in the batch.
-    pub batch_size: usize,
-    /// Channels, a multiple of the groups.
-    pub channels: usize,
+    pub(super) batch_size: usize,
+    /// A multiple of the groups.
+    pub(super) channels: usize,
     /// Depth times height times width.
-    pub positions: usize,
-    /// Groups of neighbouring channels that share their mean and variance: 1 is layer norm, `channels` instance norm.
-    pub groups: usize,
+    pub(super) positions: usize,
+    pub(super) groups: usize,
 }
 
 impl NormShape {
+    /// A norm over `[batch_size, channels, depth, height, width]`, with so many groups of neighbouring channels that share their
+    /// mean and variance: 1 is layer norm, as many as channels instance norm.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no groups or no channels, the groups do not divide the channels, or the volume takes more than 128 TiB.
+    pub fn new(dims: [usize; 5], groups: usize) -> Result<Self, ShapeError> {
+        let [batch_size, channels, depth, height, width] = dims;
+        if let Some((name, _)) = [("groups", groups), ("channels", channels)].into_iter().find(|(_, count)| *count == 0)
+        {
+            return Err(ShapeProblem::Zero { name }.into());
+        }
+        if !channels.is_multiple_of(groups) {
+            return Err(ShapeProblem::Groups { of: "input", channels, groups }.into());
+        }
+        check_volume("the input", &dims)?;
+        Ok(Self { batch_size, channels, positions: depth * height * width, groups })
+    }
+
     /// Number of elements of the volume.
     pub fn elements(&self) -> usize {
         self.rows() * self.positions
@@ -52,19 +74,12 @@ impl NormShape {
 
     /// Checks the shape against the length of a volume.
     pub(super) fn check(&self, length: usize) {
-        assert!(
-            self.groups > 0 && self.channels.is_multiple_of(self.groups),
-            "{} channels do not fall into {} groups of equal size",
-            self.channels,
-            self.groups
-        );
         assert_eq!(length, self.elements(), "a volume of {self:?} has as many elements as the shape says");
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::group_statistics;
     use super::*;
 
     #[test]
@@ -91,8 +106,9 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "7 channels do not fall into 2 groups")]
     fn groups_divide_the_channels() {
-        group_statistics(&NormShape { batch_size: 1, channels: 7, positions: 2, groups: 2 }, &[0f32; 14], 1e-5);
+        let message = |groups| NormShape::new([1, 7, 1, 1, 2], groups).unwrap_err().to_string();
+        assert_eq!(message(2), "expected groups that divide the 7 channels of the input, found 2");
+        assert_eq!(message(0), "expected a length of at least 1 for the groups, found 0");
     }
 }

@@ -40,7 +40,10 @@ impl GroupStatistics {
         bias: Option<&[f32]>,
     ) -> (Vec<f32>, Vec<f32>) {
         self.check(shape);
-        [weight, bias].iter().flatten().for_each(|values| assert_eq!(values.len(), shape.channels));
+        for (name, values) in [("weight", weight), ("bias", bias)] {
+            let len = values.map_or(shape.channels, <[f32]>::len);
+            assert_eq!(len, shape.channels, "the {name} does not have one value for each channel");
+        }
         let of_row = |row: usize| {
             let (group, channel) = (shape.group_of(row), row % shape.channels);
             let scale = self.deviation_reciprocal[group] * weight.map_or(1.0, |weight| weight[channel]);

@@ -40,7 +40,7 @@ use crate::simd;
 /// assert_eq!(output, [1.0, 1.0, 2.0, 2.0]);
 /// resample(1, [&keep, &keep, &double.transpose()], &output, &mut gradient);
 /// assert_eq!(gradient, [2.0, 4.0]);
-/// # Ok::<(), leanburn_kernels::axis_map::AxisMapError>(())
+/// # Ok::<(), leanburn_kernels::ShapeError>(())
 /// ```
 pub fn resample<E: Element>(items: usize, maps: [&AxisMap; 3], input: &[E], output: &mut [E]) {
     (E::kernels().resample)(simd::best(), items, maps, input, output);

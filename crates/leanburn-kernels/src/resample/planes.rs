@@ -7,16 +7,18 @@ use super::combine::{BLOCK, Rows, combine, combine_block};
 use super::width::WidthMap;
 use crate::Stored;
 use crate::axis_map::AxisMap;
+use crate::size::product;
 
 /// Outputs that are worth a task.
 const TASK: usize = 1 << 14;
 
 /// [`resample`](crate::resample::resample()) with a given instruction set.
 pub(crate) fn resample_on<E: Stored>(arch: Arch, items: usize, maps: [&AxisMap; 3], input: &[E], output: &mut [E]) {
-    let volume = maps.iter().map(|map| map.input_len()).product::<usize>();
+    let volume = product(&maps.map(AxisMap::input_len));
     let [depth, height, width] = maps.map(AxisMap::output_len);
-    assert_eq!(input.len(), items * volume, "the input is [items, depth, height, width] of the maps");
-    assert_eq!(output.len(), items * depth * height * width, "the output is [items, depth, height, width] of the maps");
+    let expected = [product(&[items, volume]), product(&[items, depth, height, width])];
+    assert_eq!(input.len(), expected[0], "the input is [items, depth, height, width] of the maps");
+    assert_eq!(output.len(), expected[1], "the output is [items, depth, height, width] of the maps");
     if output.is_empty() {
         return;
     }

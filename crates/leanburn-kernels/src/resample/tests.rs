@@ -8,7 +8,8 @@ use rand::{RngExt, SeedableRng};
 use super::planes::resample_on;
 use super::resample;
 use super::width::WidthMap;
-use crate::axis_map::{AxisMap, AxisMapError};
+use crate::ShapeError;
+use crate::axis_map::AxisMap;
 use crate::{Stored, simd};
 
 /// Any map between lengths of up to `longest`.
@@ -122,7 +123,7 @@ proptest! {
 }
 
 #[test]
-fn widths_that_repeat_are_right_at_every_length() -> Result<(), AxisMapError> {
+fn widths_that_repeat_are_right_at_every_length() -> Result<(), ShapeError> {
     let keep = AxisMap::identity(1);
     for from in (1..40).chain([63, 64, 65, 129]) {
         let mut maps = vec![AxisMap::nearest(from, 2 * from)?, AxisMap::linear(from, 2 * from, false)?];
@@ -140,7 +141,7 @@ fn widths_that_repeat_are_right_at_every_length() -> Result<(), AxisMapError> {
 }
 
 #[test]
-fn common_ratios_become_vector_code() -> Result<(), AxisMapError> {
+fn common_ratios_become_vector_code() -> Result<(), ShapeError> {
     let covered = |map: &AxisMap| match WidthMap::new(map).repeats() {
         Some(outputs) => outputs.len() + 4 >= map.output_len(),
         None => false,
@@ -164,7 +165,7 @@ fn common_ratios_become_vector_code() -> Result<(), AxisMapError> {
 }
 
 #[test]
-fn long_sums_stay_exact() -> Result<(), AxisMapError> {
+fn long_sums_stay_exact() -> Result<(), ShapeError> {
     let (keep, all) = (AxisMap::identity(1), AxisMap::average(5000, 5000, 1, [0, 0], true, false)?);
     let some = AxisMap::average(20, 20, 1, [0, 0], true, false)?;
     for maps in [[&all, &keep, &keep], [&keep, &all, &keep], [&keep, &keep, &all], [&some; 3]] {
@@ -176,7 +177,7 @@ fn long_sums_stay_exact() -> Result<(), AxisMapError> {
 }
 
 #[test]
-fn an_infinity_stays_in_its_outputs() -> Result<(), AxisMapError> {
+fn an_infinity_stays_in_its_outputs() -> Result<(), ShapeError> {
     for map in [
         AxisMap::average(12, 3, 2, [1, 1], true, false)?,
         AxisMap::adaptive_average(12, 5)?,
@@ -201,7 +202,7 @@ fn an_infinity_stays_in_its_outputs() -> Result<(), AxisMapError> {
 }
 
 #[test]
-fn the_number_of_threads_changes_no_bit() -> Result<(), AxisMapError> {
+fn the_number_of_threads_changes_no_bit() -> Result<(), ShapeError> {
     let maps = [
         AxisMap::linear(9, 20, true)?,
         AxisMap::average(40, 7, 3, [3, 3], true, false)?,
@@ -236,14 +237,14 @@ fn check_pinned(maps: [&AxisMap; 3], input: &[f32], expected: &[f32]) {
 // F.adaptive_avg_pool3d(x, (1, 2, 3))
 #[test]
 #[rustfmt::skip]
-fn pytorch_values() -> Result<(), AxisMapError> {
+fn pytorch_values() -> Result<(), ShapeError> {
     let x: Vec<f32> = (0..12).map(|value| (value * value) as f32 / 10.0).collect();
     let nearest = [AxisMap::nearest(2, 3)?, AxisMap::nearest(3, 2)?, AxisMap::nearest(2, 4)?];
     check_pinned(nearest.each_ref(), &x, &[
         0.0, 0.0, 0.1, 0.1, 0.4, 0.4, 0.9, 0.9, 0.0, 0.0, 0.1, 0.1, 0.4, 0.4, 0.9, 0.9, 3.6, 3.6, 4.9, 4.9, 6.4, 6.4,
         8.1, 8.1,
     ]);
-    let linear = |align| -> Result<_, AxisMapError> {
+    let linear = |align| -> Result<_, ShapeError> {
         Ok([AxisMap::linear(2, 3, align)?, AxisMap::linear(3, 2, align)?, AxisMap::linear(2, 4, align)?])
     };
     check_pinned(linear(false)?.each_ref(), &x, &[
@@ -254,7 +255,7 @@ fn pytorch_values() -> Result<(), AxisMapError> {
         0.0, 0.033333, 0.066667, 0.1, 1.6, 1.9, 2.2, 2.5, 1.8, 2.033333, 2.266667, 2.5, 5.8, 6.3, 6.8, 7.3, 3.6,
         4.033333, 4.466667, 4.9, 10.0, 10.7, 11.4, 12.1,
     ]);
-    let average = |count| -> Result<_, AxisMapError> {
+    let average = |count| -> Result<_, ShapeError> {
         Ok([
             AxisMap::average(2, 2, 1, [1, 1], count, true)?,
             AxisMap::average(3, 3, 2, [1, 1], count, true)?,

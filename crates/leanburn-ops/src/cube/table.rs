@@ -13,9 +13,19 @@ struct Runs {
 impl Runs {
     fn push(&mut self, entries: impl Iterator<Item = usize>) {
         let first = self.list.len();
-        self.list.extend(entries.map(|entry| entry as i32));
-        self.runs.extend([first as i32, (self.list.len() - first) as i32]);
+        self.list.extend(entries.map(index));
+        self.runs.extend([index(first), index(self.list.len() - first)]);
     }
+}
+
+/// A number as the kernels take it.
+///
+/// # Panics
+///
+/// Panics if it is too large.
+fn index(number: usize) -> i32 {
+    i32::try_from(number)
+        .unwrap_or_else(|_| panic!("expected an axis with less than 2^31 entries on a GPU, found {number}"))
 }
 
 fn integers(values: Vec<i32>, device: &Device) -> Tensor<1, Int> {
@@ -28,8 +38,8 @@ pub(super) fn of_maps(maps: &[AxisMap; 3], device: &Device) -> ([Tensor<1, Int>;
     let (mut runs, mut starts, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for map in maps {
         for (start, run) in (0..map.output_len()).map(|output| map.run(output)) {
-            runs.extend([weights.len() as i32, run.len() as i32]);
-            starts.push(start as i32);
+            runs.extend([index(weights.len()), index(run.len())]);
+            starts.push(index(start));
             weights.extend_from_slice(run);
         }
     }

@@ -1,9 +1,10 @@
 //! Max pooling that saves its input, and finds the maxima again in backward.
 
 use burn::tensor::{IndexingUpdateOp, Int, Tensor};
-use leanburn_kernels::axis_map::AxisMapError;
+use leanburn_kernels::ShapeError;
 use leanburn_kernels::max_pool::{self, MaxPoolShape, PoolWindows};
 
+use super::check::{assert_not_empty, valid};
 use super::operation::{AnyTensor, Operation, apply};
 use crate::cube;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, run};
@@ -36,7 +37,7 @@ impl MaxPool3d {
 ///
 /// # Shapes
 ///
-/// - input: `[batch_size, channels, depth, height, width]`
+/// - input: `[batch_size, channels, depth, height, width]`, no axis empty
 /// - output: `[batch_size, channels, ..]`, each axis
 ///   `(size + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1`, rounded down, or up in `ceil_mode`
 ///
@@ -47,13 +48,16 @@ impl MaxPool3d {
 ///
 /// # Panics
 ///
-/// Panics if a window is empty or larger than the padded volume, or the padding is more than half of it.
+/// Panics if an axis of the input is empty (an empty batch too); a kernel, stride or dilation is zero; a window is larger than the
+/// padded volume or holds nothing of it; the padding is more than half of the kernel; or the input takes more than 128 TiB.
+/// Backward panics on the CPU if a channel of an item has 2^32 values or more.
 #[must_use]
 pub fn max_pool3d(x: Tensor<5>, windows: MaxPool3d) -> Tensor<5> {
     let [batch_size, channels, input @ ..] = x.dims();
     let MaxPool3d { kernel_size: kernel, stride, padding, dilation, ceil_mode } = windows;
-    let shape = MaxPoolShape { items: batch_size * channels, input, kernel, stride, padding, dilation, ceil_mode };
-    pooled("max_pool3d", x, shape.windows())
+    let items = batch_size.saturating_mul(channels);
+    let shape = MaxPoolShape { items, input, kernel, stride, padding, dilation, ceil_mode };
+    pooled("max_pool3d", x, || shape.windows())
 }
 
 /// The largest value of as many windows as the output has voxels, as PyTorch's `adaptive_max_pool3d`.
@@ -62,16 +66,17 @@ pub fn max_pool3d(x: Tensor<5>, windows: MaxPool3d) -> Tensor<5> {
 ///
 /// # Panics
 ///
-/// Panics if an axis of the volume or of `size` is zero.
+/// Panics if an axis of the volume (the batch too) or of `size` is zero, or the input or the output takes more than 128 TiB.
 #[must_use]
 pub fn adaptive_max_pool3d(x: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
     let [batch_size, channels, input @ ..] = x.dims();
-    let windows = PoolWindows::adaptive(batch_size * channels, input, size);
-    pooled("adaptive_max_pool3d", x, windows)
+    let items = batch_size.saturating_mul(channels);
+    pooled("adaptive_max_pool3d", x, || PoolWindows::adaptive(items, input, size))
 }
 
-fn pooled(name: &str, x: Tensor<5>, windows: Result<PoolWindows, AxisMapError>) -> Tensor<5> {
-    let windows = windows.unwrap_or_else(|error| panic!("{name}: {error}"));
+fn pooled(name: &str, x: Tensor<5>, windows: impl FnOnce() -> Result<PoolWindows, ShapeError>) -> Tensor<5> {
+    assert_not_empty(name, "input", &x);
+    let windows = valid(name, windows());
     apply([x.into()], |[x], _| {
         let x = x.given();
         (run(Forward { x: &x, windows: &windows }), MaxPool { x, windows })

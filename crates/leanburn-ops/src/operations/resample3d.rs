@@ -1,9 +1,10 @@
 //! Resampling and average pooling: separable linear maps, whose backward is the transposed map and saves no tensor.
 
 use burn::tensor::{Tensor, TensorData};
-use leanburn_kernels::axis_map::{AxisMap, AxisMapError};
-use leanburn_kernels::resample;
+use leanburn_kernels::axis_map::AxisMap;
+use leanburn_kernels::{ShapeError, check_volume, resample};
 
+use super::check::{assert_not_empty, valid};
 use super::operation::{AnyTensor, Operation, apply};
 use crate::cube;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, run};
@@ -51,7 +52,7 @@ impl AvgPool3d {
 ///
 /// # Shapes
 ///
-/// - input: `[batch_size, channels, depth, height, width]`
+/// - input: `[batch_size, channels, depth, height, width]`, no axis empty
 /// - output: `[batch_size, channels, size..]`
 ///
 /// # Memory
@@ -64,14 +65,19 @@ impl AvgPool3d {
 ///
 /// # Panics
 ///
-/// Panics if an axis of the volume or of `size` is zero.
+/// Panics if an axis of the volume (the batch too) or of `size` is zero, or the input or the output takes more than 128 TiB.
 #[must_use]
 pub fn interpolate3d(x: Tensor<5>, size: [usize; 3], interpolation: Interpolation) -> Tensor<5> {
     let dims = x.dims();
-    mapped("interpolate3d", x, |axis| match interpolation {
-        Interpolation::Nearest => AxisMap::nearest(dims[axis + 2], size[axis]),
-        Interpolation::Trilinear { align_corners } => AxisMap::linear(dims[axis + 2], size[axis], align_corners),
-    })
+    mapped(
+        "interpolate3d",
+        x,
+        |axis| Ok(size[axis]),
+        |axis| match interpolation {
+            Interpolation::Nearest => AxisMap::nearest(dims[axis + 2], size[axis]),
+            Interpolation::Trilinear { align_corners } => AxisMap::linear(dims[axis + 2], size[axis], align_corners),
+        },
+    )
 }
 
 /// The mean of each window, as PyTorch's `avg_pool3d`.
@@ -81,14 +87,20 @@ pub fn interpolate3d(x: Tensor<5>, size: [usize; 3], interpolation: Interpolatio
 ///
 /// # Panics
 ///
-/// Panics if a window is empty or larger than the padded volume, or the padding is more than half of it.
+/// Panics if an axis of the input is empty (an empty batch too); a kernel or stride is zero; a window is larger than the padded
+/// volume; the padding is more than half of the kernel; or the input takes more than 128 TiB.
 #[must_use]
 pub fn avg_pool3d(x: Tensor<5>, windows: AvgPool3d) -> Tensor<5> {
     let dims = x.dims();
     let AvgPool3d { kernel_size, stride, padding, count_include_pad, ceil_mode } = windows;
-    mapped("avg_pool3d", x, |axis| {
-        let padding = [padding[axis]; 2];
-        AxisMap::average(dims[axis + 2], kernel_size[axis], stride[axis], padding, count_include_pad, ceil_mode)
+    let average = |axis: usize| (dims[axis + 2], kernel_size[axis], stride[axis], [padding[axis]; 2]);
+    let size = |axis| {
+        let (from, kernel, stride, padding) = average(axis);
+        AxisMap::average_len(from, kernel, stride, padding, ceil_mode)
+    };
+    mapped("avg_pool3d", x, size, |axis| {
+        let (from, kernel, stride, padding) = average(axis);
+        AxisMap::average(from, kernel, stride, padding, count_include_pad, ceil_mode)
     })
 }
 
@@ -98,15 +110,24 @@ pub fn avg_pool3d(x: Tensor<5>, windows: AvgPool3d) -> Tensor<5> {
 #[must_use]
 pub fn adaptive_avg_pool3d(x: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
     let dims = x.dims();
-    mapped("adaptive_avg_pool3d", x, |axis| AxisMap::adaptive_average(dims[axis + 2], size[axis]))
+    let map = |axis| AxisMap::adaptive_average(dims[axis + 2], size[axis]);
+    mapped("adaptive_avg_pool3d", x, |axis| Ok(size[axis]), map)
 }
 
-/// Applies one map to each axis.
-fn mapped(name: &str, x: Tensor<5>, map: impl Fn(usize) -> Result<AxisMap, AxisMapError>) -> Tensor<5> {
-    let maps = [0, 1, 2].map(|axis| match map(axis) {
-        Ok(map) => map,
-        Err(error) => panic!("{name}, axis {axis}: {error}"),
-    });
+/// Applies one map to each axis, which leads to this size of it: the volumes are checked before there are maps.
+fn mapped(
+    name: &str,
+    x: Tensor<5>,
+    size: impl Fn(usize) -> Result<usize, ShapeError>,
+    map: impl Fn(usize) -> Result<AxisMap, ShapeError>,
+) -> Tensor<5> {
+    assert_not_empty(name, "input", &x);
+    let size = |axis| valid(name, size(axis).map_err(|error| error.along(axis)));
+    let [depth, height, width] = [0, 1, 2].map(size);
+    let [batch_size, channels, ..] = x.dims();
+    valid(name, check_volume("the input", &x.dims()));
+    valid(name, check_volume("the output", &[batch_size, channels, depth, height, width]));
+    let maps = [0, 1, 2].map(|axis| valid(name, map(axis).map_err(|error| error.along(axis))));
     apply([x.into()], |[x], _| (run(Resample { x: x.given(), maps: &maps }), Mapped { maps }))
 }
 

@@ -16,4 +16,5 @@ mod gpu;
 mod max_pool;
 mod norm;
 mod plain;
+mod rejected;
 mod resample;

@@ -11,6 +11,7 @@ use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::{Gather, WeightStrides};
 use crate::conv::tiles::tap_sums::{LANES, Tap, TapSums};
 use crate::simd::{load, store};
+use crate::size::{product, sum, whole};
 
 /// Input channels from which on it pays.
 const LEAST_CHANNELS: usize = 4;
@@ -109,9 +110,10 @@ impl WithSimd for ShiftedSum<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let end = self.positions.next_multiple_of(LANES);
-        let furthest = self.shifts.iter().map(|shift| shift.weight * self.stride + shift.offset).max().unwrap_or(0);
-        assert!(furthest + end <= self.source.len() && end <= self.target.len());
+        let end = whole(self.positions, LANES);
+        let start = |shift: &Tap| sum(&[product(&[shift.weight, self.stride]), shift.offset]);
+        let furthest = self.shifts.iter().map(start).max().unwrap_or(0);
+        assert!(sum(&[furthest, end]) <= self.source.len() && end <= self.target.len());
         for position in (0..end).step_by(S::F32_LANES) {
             let mut sum = simd.splat_f32s(0.0);
             for shift in self.shifts {
@@ -129,8 +131,8 @@ impl WithSimd for ShiftedSum<'_> {
 mod tests {
     use crate::conv::data_gradient::data_gradient_on;
     use crate::conv::forward::forward_on;
-    use crate::conv::geometry::ConvShape;
     use crate::conv::reference::{Case, ResidualKind, compare, cube};
+    use crate::conv::shape::ConvShape;
     use crate::{Activation, simd};
 
     #[test]
@@ -148,9 +150,9 @@ mod tests {
             let case = Case { shape, prologue: Some(Activation::Silu), bias: true, residual, seed: 3 };
             let turned = ConvShape { channels_in: shape.channels_out, channels_out: shape.channels_in, ..shape };
             for arch in simd::available() {
-                compare::<f32>(&case, true, 2e-7, &|s, i, w, o| forward_on(arch, s, i, w, o));
+                compare::<f32>(&case, true, 2e-7, &|s, i, w, o| forward_on(arch, s, i, w, o.into()));
                 let case = Case { shape: turned, ..case };
-                compare::<f32>(&case, false, 2e-7, &|s, i, w, o| data_gradient_on(arch, s, i, w, o));
+                compare::<f32>(&case, false, 2e-7, &|s, i, w, o| data_gradient_on(arch, s, i, w, o.into()));
             }
         }
     }

@@ -14,13 +14,14 @@ use crate::conv::direct::pass::{Pass, Scratch, ScratchLens};
 use crate::conv::direct::tiling::{Tiling, Work, lanes};
 use crate::conv::gather::axis::{Axis, AxisTap};
 use crate::conv::gather::problem::Gather;
-use crate::conv::geometry::{Input, Output};
+use crate::conv::operands::Input;
 use crate::conv::packing::planes::Source;
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::packing::weights::{PackedWeights, WeightOrder};
 use crate::conv::tiles::tap_sums::{Block, Lanes, Registers, blocks};
 use crate::conv::transforms::depth_transform::DepthTransform;
 use crate::parallel::{for_each, threads};
+use crate::size::{product, sum};
 
 impl Gather {
     /// Computes the whole output, by a transform along the depth if there is one.
@@ -30,9 +31,9 @@ impl Gather {
         transform: Option<DepthTransform>,
         input: Input<'_, E>,
         weight: &[f32],
-        output: Output<'_, E>,
+        output: SharedOutput<'_, E>,
     ) {
-        if output.values.is_empty() {
+        if output.len == 0 {
             return;
         }
         let plan = Plan::new(self, arch, transform);
@@ -42,7 +43,7 @@ impl Gather {
         let source = Source { input, channels: self.groups * self.channels[0], size };
         let ([chunks, high, wide], next) = (plan.counts(), AtomicUsize::new(0));
         let tasks = plan.tasks();
-        let pass = plan.pass(weights, SharedOutput::new(output));
+        let pass = plan.pass(weights, output);
         let work = |_| {
             let mut scratch = None;
             loop {
@@ -67,13 +68,13 @@ impl Gather {
         let weights = PackedWeights::unfilled(plan.blocks(), &plan.order());
         let [packed, packing] = weights.bytes(&plan.order());
         let threads = threads(rayon::current_num_threads().min(plan.tasks()), self.multiplications());
-        let pass = plan.pass(weights, SharedOutput::<f32>::new(Output::plain(&mut [])));
-        copy + packed + packing.max(threads * ScratchLens::of(&pass).bytes())
+        let pass = plan.pass(weights, SharedOutput::<f32>::uninit(&mut [], None, None));
+        sum(&[copy, packed, packing.max(product(&[threads, ScratchLens::of(&pass).bytes()]))])
     }
 
     fn multiplications(&self) -> usize {
         let positions = self.axes.iter().map(|axis| axis.output).product::<usize>();
-        self.batch_size * positions * self.weight_len()
+        product(&[self.batch_size, positions, self.weight_len()])
     }
 }
 

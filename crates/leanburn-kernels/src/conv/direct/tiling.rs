@@ -2,6 +2,7 @@
 
 use crate::conv::gather::axis::Axis;
 use crate::conv::tiles::tap_sums::{LANES, Lanes};
+use crate::size::{product, sum};
 
 /// A task's ring of packed planes and its sums take no more floats than this where that is possible (512 KiB).
 const MOST_SCRATCH: usize = 128 * 1024;
@@ -92,11 +93,11 @@ pub(crate) fn lanes(axes: &[Axis; 3], channels: [usize; 2], vector: usize) -> La
     let [_, rows, columns] = axes.each_ref().map(Axis::indices);
     let elements: usize = axes.iter().map(|axis| axis.taps.iter().map(Vec::len).max().unwrap_or(0)).product();
     let width = columns + (axes[2].span() - 1) / axes[2].step;
-    let flat = (rows * width).next_multiple_of(vector) * channels[1];
-    let padded = rows * columns * channels[1].next_multiple_of(2 * vector);
+    let flat = product(&[(rows * width).next_multiple_of(vector), channels[1]]);
+    let padded = product(&[rows, columns, channels[1].next_multiple_of(2 * vector)]);
     // The transposed result has to pay.
     let many = channels[0] * elements >= LEAST_PRODUCTS;
-    if many && padded * 21 < flat * 20 { Lanes::Channels } else { Lanes::Positions }
+    if many && product(&[padded, 21]) < product(&[flat, 20]) { Lanes::Channels } else { Lanes::Positions }
 }
 
 /// The parts of `len` when it is divided by one, two, .., the longest first, each length once; fewer of the short ones.
@@ -168,19 +169,20 @@ impl<'a> Count<'a> {
         let kept = if *keep { tiling.planes } else { 1 };
         let (depth, together) = (tiling.depth / axis.phases(), tiling.planes / axis.phases());
         let read = ((depth - 1) * axis.step + self.span).min(axis.input);
-        let computed = depth * positions * self.elements * channels[1];
-        let rows = read * (tiling.tile[0] + self.more[0]) * channels[0]
-            + depth * tiling.tile[0] * self.phases * axis.phases() * channels[1];
-        let task = channels[0] * (computed + read * packed * PACK_COST)
-            + depth.div_ceil(together) * self.far
-            + rows * ROW_COST;
+        let task = sum(&[
+            product(&[channels[0], depth, positions, self.elements, channels[1]]),
+            product(&[channels[0], read, packed, PACK_COST]),
+            product(&[depth.div_ceil(together), self.far]),
+            product(&[read, tiling.tile[0] + self.more[0], channels[0], ROW_COST]),
+            product(&[depth, tiling.tile[0], self.phases, axis.phases(), channels[1], ROW_COST]),
+        ]);
         let slots = (self.span + (together - 1) * axis.step).min(axis.input);
-        let scratch = slots * channels[0] * packed + widest * self.phases * positions * kept;
+        let scratch = sum(&[product(&[slots, channels[0], packed]), product(&[*widest, self.phases, positions, kept])]);
         // A scratch that is too large is the last resort, the smallest first.
         if scratch > MOST_SCRATCH {
-            return usize::MAX / 2 + scratch;
+            return sum(&[usize::MAX / 2, scratch]);
         }
         let tasks = tiling.counts(axes).iter().product::<usize>() * pieces;
-        task * tasks.div_ceil(self.threads) + task / 8
+        sum(&[product(&[task, tasks.div_ceil(self.threads)]), task / 8])
     }
 }

@@ -1,6 +1,6 @@
 //! One axis of a convolution or of its data gradient, as a gather.
 
-use crate::conv::geometry::ConvShape;
+use crate::conv::shape::ConvShape;
 
 /// An element of the kernel, along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,27 +42,29 @@ impl Axis {
         }
     }
 
-    /// Of the data gradient: as many phases as the stride has steps. The input of the gather is the output's gradient.
+    /// Of the data gradient: as many phases as the stride has steps, but not more than there are outputs. The input of the
+    /// gather is the output's gradient.
     ///
     /// Element `k` of the kernel led from input `i` to output `(i + padding - k * dilation) / stride`, where that is
-    /// whole.
+    /// whole: for the inputs of one phase, which may be beyond the last.
     pub(crate) fn data_gradient(shape: &ConvShape, axis: usize) -> Self {
-        let stride = shape.stride[axis] as isize;
-        let read = |phase: isize, element: usize| {
-            let distance = phase + shape.padding[axis][0] as isize - (element * shape.dilation[axis]) as isize;
-            (distance.rem_euclid(stride) == 0).then_some(distance.div_euclid(stride))
-        };
-        let elements = || 0..shape.kernel[axis];
-        let first = (0..stride).flat_map(|phase| elements().filter_map(move |k| read(phase, k))).min().unwrap_or(0);
-        let tap = |phase, element| read(phase, element).map(|read| AxisTap { element, read: (read - first) as usize });
-        Self {
-            input: shape.output()[axis],
-            output: shape.input[axis],
-            kernel: shape.kernel[axis],
-            step: 1,
-            first,
-            taps: (0..stride).map(|phase| elements().filter_map(|element| tap(phase, element)).collect()).collect(),
+        let (stride, output) = (shape.stride[axis], shape.input[axis]);
+        // Two at least, where the stride is longer than one: with a single phase, all elements of the kernel are in it.
+        let phases = stride.min(output.max(2));
+        let reads: Vec<(usize, isize)> = (0..shape.kernel[axis])
+            .map(|element| {
+                let distance = (element * shape.dilation[axis]) as isize - shape.padding[axis][0] as isize;
+                let phase = distance.rem_euclid(stride as isize);
+                (phase as usize, (phase - distance) / stride as isize)
+            })
+            .collect();
+        let inside = || reads.iter().enumerate().filter(|(_, (phase, _))| *phase < phases);
+        let first = inside().map(|(_, (_, read))| *read).min().unwrap_or(0);
+        let mut taps = vec![Vec::new(); phases];
+        for (element, (phase, read)) in inside() {
+            taps[*phase].push(AxisTap { element, read: (read - first) as usize });
         }
+        Self { input: shape.output()[axis], output, kernel: shape.kernel[axis], step: 1, first, taps }
     }
 
     /// Whether each output reads the input of the same index, alone.

@@ -1,7 +1,7 @@
 //! What is computed: a convolution or its data gradient as a sum over channels and kernel elements.
 
 use crate::conv::gather::axis::{Axis, merge_pointwise};
-use crate::conv::geometry::ConvShape;
+use crate::conv::shape::ConvShape;
 
 /// Where the weight of an element of the kernel lies in the caller's weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::ops::Range;
 use pulp::Simd;
 
 use crate::Stored;
-use crate::conv::geometry::Input;
+use crate::conv::operands::Input;
 
 /// Values that must be readable (and initialised) after the last packed channel, for vectors that begin inside it.
 pub(crate) const SLACK: usize = 16;
@@ -143,7 +143,7 @@ mod tests {
     use pulp::Arch;
 
     use super::*;
-    use crate::conv::geometry::Prologue;
+    use crate::conv::operands::Prologue;
     use crate::conv::packing::fill::FillPlane;
     use crate::{Activation, simd};
 

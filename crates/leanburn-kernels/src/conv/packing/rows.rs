@@ -1,19 +1,21 @@
 //! Writes finished rows: bias, residual, rounding.
 
+use std::mem::MaybeUninit;
+
 use pulp::{Simd, WithSimd};
 
 use crate::Stored;
-use crate::conv::geometry::{Output, Residual};
+use crate::conv::operands::{Output, Residual};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::tiles::transpose::transposed;
 
 /// A volume that many tasks write to, each its own rows.
 #[derive(Debug)]
 pub(crate) struct SharedOutput<'a, E> {
-    values: *mut E,
-    len: usize,
-    bias: Option<&'a [f32]>,
-    residual: Residual<'a, E>,
+    values: *mut MaybeUninit<E>,
+    pub len: usize,
+    pub bias: Option<&'a [f32]>,
+    pub residual: Residual<'a, E>,
 }
 
 // SAFETY: the pointer stands for an exclusive borrow of values that are `Send` and `Sync`; writers promise to
@@ -21,14 +23,10 @@ pub(crate) struct SharedOutput<'a, E> {
 unsafe impl<E: Stored> Sync for SharedOutput<'_, E> {}
 
 impl<'a, E: Stored> SharedOutput<'a, E> {
-    /// Shares `output`.
-    pub(crate) fn new(output: Output<'a, E>) -> Self {
-        Self {
-            values: output.values.as_mut_ptr(),
-            len: output.values.len(),
-            bias: output.bias,
-            residual: output.residual,
-        }
+    /// Shares memory that is not initialised: nothing stands in place of the result.
+    pub(crate) fn uninit(values: &'a mut [MaybeUninit<E>], bias: Option<&'a [f32]>, residual: Option<&'a [E]>) -> Self {
+        let residual = residual.map_or(Residual::None, Residual::Of);
+        Self { values: values.as_mut_ptr(), len: values.len(), bias, residual }
     }
 
     /// Finishes part of a row: adds the channel's bias and the residual to `sums`, and writes them from element `first`
@@ -39,7 +37,7 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
     /// No other thread reads or writes these elements at the same time.
     #[inline(always)]
     unsafe fn finish<S: Simd>(&self, simd: S, channel: usize, first: usize, sums: &mut [f32], residual: &mut [f32]) {
-        assert!(first + sums.len() <= self.len);
+        assert!(first <= self.len && sums.len() <= self.len - first, "a row leaves the output");
         // SAFETY: inside of the volume, whose borrow `self` holds; nobody else has these elements now.
         let target = unsafe { std::slice::from_raw_parts_mut(self.values.add(first), sums.len()) };
         // Adding a negative zero changes nothing.
@@ -47,35 +45,43 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
         let residual = &mut residual[..sums.len()];
         match self.residual {
             Residual::None => {}
-            Residual::InPlace => E::widen(target, residual),
+            // SAFETY: only the values of an `Output` have a residual in place, and they are initialised.
+            Residual::InPlace => E::widen(unsafe { target.assume_init_ref() }, residual),
             Residual::Of(volume) => E::widen(&volume[first..first + sums.len()], residual),
         }
         let residual = if matches!(self.residual, Residual::None) { &residual[..0] } else { &residual[..] };
-        match E::as_f32_mut(target) {
+        match E::as_uninit_f32_mut(target) {
             Ok(target) => add(simd, sums, bias, residual, target),
             Err(target) => {
                 sums.iter_mut().for_each(|sum| *sum += bias);
                 sums.iter_mut().zip(residual).for_each(|(sum, residual)| *sum += *residual);
-                E::narrow(sums, target);
+                E::narrow_into(sums, target);
             }
         }
     }
 }
 
+impl<'a, E: Stored> From<Output<'a, E>> for SharedOutput<'a, E> {
+    fn from(Output { values, bias, residual }: Output<'a, E>) -> Self {
+        // Only whole values are written, so that all stay initialised.
+        Self { values: values.as_mut_ptr().cast(), len: values.len(), bias, residual }
+    }
+}
+
 /// Writes the sums with the bias and the residual, which may be empty, to a target as long as the sums.
 #[inline(always)]
-fn add<S: Simd>(simd: S, sums: &[f32], bias: f32, residual: &[f32], target: &mut [f32]) {
+fn add<S: Simd>(simd: S, sums: &[f32], bias: f32, residual: &[f32], target: &mut [MaybeUninit<f32>]) {
     let bias = simd.splat_f32s(bias);
     let (sums, last_sums) = S::as_simd_f32s(sums);
     let (residual, last_residual) = S::as_simd_f32s(residual);
-    let (targets, last_target) = S::as_mut_simd_f32s(target);
+    let (targets, last_target) = S::as_uninit_mut_simd_f32s(target);
     if residual.is_empty() {
         for (target, sum) in targets.iter_mut().zip(sums) {
-            *target = simd.add_f32s(*sum, bias);
+            target.write(simd.add_f32s(*sum, bias));
         }
     } else {
         for ((target, sum), residual) in targets.iter_mut().zip(sums).zip(residual) {
-            *target = simd.add_f32s(simd.add_f32s(*sum, bias), *residual);
+            target.write(simd.add_f32s(simd.add_f32s(*sum, bias), *residual));
         }
     }
     if !last_sums.is_empty() {
@@ -83,7 +89,10 @@ fn add<S: Simd>(simd: S, sums: &[f32], bias: f32, residual: &[f32], target: &mut
         if !last_residual.is_empty() {
             last = simd.add_f32s(last, simd.partial_load_f32s(last_residual));
         }
-        simd.partial_store_f32s(last_target, last);
+        let mut values = [0.0; LANES];
+        let values = &mut values[..last_target.len()];
+        simd.partial_store_f32s(values, last);
+        last_target.write_copy_of_slice(values);
     }
 }
 

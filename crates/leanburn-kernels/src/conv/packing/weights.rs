@@ -81,7 +81,7 @@ impl PackedWeights {
             }
         }
         let mut values = Vec::with_capacity(*len);
-        let target = Target(values.as_mut_ptr());
+        let target = Target { values: values.as_mut_ptr(), len: *len };
         let (kernel, together, transform) = (order.kernel(), order.together(), order.transform());
         let parts = channels_in.div_ceil(together);
         let group_len = weight.len() / groups;
@@ -99,7 +99,7 @@ impl PackedWeights {
         let (jobs, each) = packed.jobs(order);
         let runs = (0..jobs).step_by(each).map(|first| first..(first + each).min(jobs)).collect();
         for_each(runs, *len, |run: Range<usize>| run.for_each(&pack));
-        // SAFETY: each element of the kernel belongs to one phase, so the jobs have written all values.
+        // SAFETY: a phase has room for the elements that belong to it, which the jobs have written.
         unsafe { values.set_len(*len) };
         packed.values = values;
         packed
@@ -174,7 +174,7 @@ fn elements(axes: &[Axis; 3]) -> Vec<Vec<usize>> {
 struct Place {
     /// Start of the phase.
     start: usize,
-    /// Elements of the phase.
+    /// Elements of the phase; none if the element is in no phase.
     elements: usize,
     /// Number of the element in its phase.
     index: usize,
@@ -182,12 +182,29 @@ struct Place {
 
 /// Packed weights that several threads write, each its own.
 #[derive(Clone, Copy)]
-struct Target(*mut f32);
+struct Target {
+    values: *mut f32,
+    len: usize,
+}
 
 // SAFETY: the pointer stands for an exclusive borrow, of which each job writes its own part.
 unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
+
+impl Target {
+    /// Writes some values.
+    ///
+    /// # Safety
+    ///
+    /// No other thread writes here.
+    #[inline(always)]
+    unsafe fn write(&self, start: usize, values: &[f32]) {
+        assert!(start <= self.len && values.len() <= self.len - start, "weights leave the packed weights");
+        // SAFETY: the place is inside, and nobody else has it.
+        unsafe { self.values.add(start).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    }
+}
 
 /// How elements along the depth are made.
 #[derive(Clone, Copy)]
@@ -231,11 +248,12 @@ impl PackBlock<'_> {
         let outputs = self.block.width.min(self.block.channels);
         for input in self.inputs.clone() {
             let values = &self.weight[input * self.strides.input + self.block.first..][..outputs];
-            // SAFETY: the block's part of the phase is this job's for this input channel, and `width` values long.
-            unsafe {
-                let target = self.target.0.add(start + input * self.block.width);
-                target.copy_from_nonoverlapping(values.as_ptr(), outputs);
-                target.add(outputs).write_bytes(0, self.block.width - outputs);
+            let start = start + input * self.block.width;
+            // SAFETY: the block's part of the phase is this job's for this input channel.
+            unsafe { self.target.write(start, values) };
+            for missing in outputs..self.block.width {
+                // SAFETY: as above.
+                unsafe { self.target.write(start + missing, &[0.0]) };
             }
         }
     }
@@ -250,13 +268,13 @@ impl PackBlock<'_> {
             + self.first * self.channels_in * place.elements
             + (input * place.elements + place.index) * block.width
             + channel;
-        values[outputs..].fill(0.0);
-        // SAFETY: the block's part of the phase is this job's for these input channels, and `width` of its channels are
-        // from here on.
-        unsafe {
-            let width = LANES.min(block.width - channel);
-            self.target.0.add(start).copy_from_nonoverlapping(values.as_ptr(), width);
+        if place.elements == 0 {
+            return; // no output is of the phase that reads this element
         }
+        values[outputs..].fill(0.0);
+        let width = LANES.min(block.width - channel);
+        // SAFETY: the block's part of the phase is this job's for these input channels.
+        unsafe { self.target.write(start, &values[..width]) };
     }
 }
 

@@ -9,6 +9,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::conv::tiles::tap_sums::{Registers, Tap};
 use crate::simd::{apart, load, store};
+use crate::size::{product, reach};
 
 /// The sums of one block of output channels at one row or two.
 #[derive(Debug)]
@@ -47,13 +48,13 @@ impl RowSums<'_> {
     /// If a slice is too short, or the width is not two vectors.
     pub(crate) fn run(self, arch: Arch) {
         let furthest = self.taps.iter().map(|tap| tap.offset).max().unwrap_or(0);
-        let last = self.channels.saturating_sub(1) * self.channel_stride;
         let reads = self.channels > 0 && !self.taps.is_empty();
-        let positions = (self.rows - 1) * self.row_stride + self.columns;
-        assert!(positions * self.width <= self.target.len(), "too little room");
-        assert!(!reads || last + furthest + positions <= self.input.len(), "too little input");
+        let positions = reach(self.rows, self.row_stride, self.columns);
+        let last = reach(self.channels, self.channel_stride, furthest.saturating_add(positions));
+        assert!(product(&[positions, self.width]) <= self.target.len(), "too little room");
+        assert!(!reads || last <= self.input.len(), "too little input");
         assert!(self.taps.iter().all(|tap| tap.weight < self.elements), "a tap without weight");
-        assert!(self.channels * self.elements * self.width <= self.weight.len(), "too few weights");
+        assert!(product(&[self.channels, self.elements, self.width]) <= self.weight.len(), "too few weights");
         arch.dispatch(self);
     }
 

@@ -7,6 +7,7 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::simd::{apart, load, store};
+use crate::size::{product, reach, whole};
 
 /// Positions are computed in whole vectors; no vector is longer than this.
 pub(crate) const LANES: usize = 16;
@@ -116,14 +117,15 @@ impl TapSums<'_> {
     ///
     /// If a slice is too short.
     pub(crate) fn run(self, arch: Arch) {
-        let end = self.positions.next_multiple_of(LANES);
+        let end = whole(self.positions, LANES);
         let furthest = self.taps.iter().map(|tap| tap.offset).max().unwrap_or(0);
         assert!(self.taps.iter().all(|tap| tap.weight < self.elements), "a tap without weight");
-        assert!(self.channels * self.elements * self.width <= self.weight.len(), "too few weights");
-        let last = self.channels.saturating_sub(1) * self.channel_stride;
+        assert!(product(&[self.channels, self.elements, self.width]) <= self.weight.len(), "too few weights");
+        let last = reach(self.channels, self.channel_stride, furthest.saturating_add(end));
         let reads = self.channels > 0 && !self.taps.is_empty();
-        assert!(!reads || last + furthest + end <= self.input.len(), "too little input");
-        assert!(self.target_stride >= end && self.width * self.target_stride <= self.target.len(), "too little room");
+        assert!(!reads || last <= self.input.len(), "too little input");
+        let room = product(&[self.width, self.target_stride]);
+        assert!(self.target_stride >= end && room <= self.target.len(), "too little room");
         arch.dispatch(self);
     }
 

@@ -17,6 +17,7 @@ use pulp::{Simd, WithSimd};
 use crate::conv::gather::axis::{Axis, AxisTap};
 use crate::conv::gather::problem::Gather;
 use crate::simd::{load, store};
+use crate::size::reach;
 
 /// Planes that are read for a group of output planes, and the products that they take.
 const PRODUCTS: usize = 6;
@@ -187,8 +188,8 @@ impl WithSimd for MixPlanes<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { matrix, values, stride, runs: [runs, len, run_stride] } = self;
-        let end = (runs - 1) * run_stride + len;
-        assert!(end <= stride && (PRODUCTS - 1) * stride + end <= values.len() && matrix.len() <= PRODUCTS);
+        let end = reach(runs, run_stride, len);
+        assert!(end <= stride && reach(PRODUCTS, stride, end) <= values.len() && matrix.len() <= PRODUCTS);
         let whole = len - len % S::F32_LANES;
         for first in (0..runs).map(|run| run * run_stride) {
             let start = values.as_mut_ptr();
@@ -226,8 +227,9 @@ mod tests {
     use pulp::Arch;
 
     use super::*;
-    use crate::conv::geometry::{ConvShape, Input, Output};
+    use crate::conv::operands::{Input, Output};
     use crate::conv::reference::{Case, ResidualKind, cases, cube, exact_and_found, random};
+    use crate::conv::shape::ConvShape;
     use crate::{Activation, Stored, simd};
 
     fn gather(shape: &ConvShape, forward: bool) -> Gather {
@@ -246,7 +248,7 @@ mod tests {
         let gather = gather(shape, forward);
         let transform = DepthTransform::new(&gather.axes[0]);
         assert!(transform.is_some(), "{shape:?}");
-        gather.run(arch, transform, input, weight, output);
+        gather.run(arch, transform, input, weight, output.into());
     }
 
     /// Compares with plain loops. An error is relative to the largest sum, as planes of a group share their errors.

@@ -9,6 +9,7 @@ use std::array::from_fn;
 use pulp::{Simd, WithSimd};
 
 use crate::simd::{apart, load, store};
+use crate::size::{product, reach, sum, whole};
 
 /// Rows of the largest tile.
 const MOST_ROWS: usize = 6;
@@ -139,14 +140,14 @@ impl DotProducts<'_> {
     /// Panics if any row or column leaves its slice before the end of its last vector.
     #[inline(always)]
     fn check<S: Simd>(&self) {
-        let len = self.positions.next_multiple_of(S::F32_LANES);
+        let len = whole(self.positions, S::F32_LANES);
         let input = self.planes.iter().map(|plane| plane.input).max().unwrap_or(0);
         let gradient = self.planes.iter().map(|plane| plane.gradient).max().unwrap_or(0);
-        let row = self.rows.iter().max().unwrap_or(&0);
-        let columns = self.columns.saturating_sub(1) * self.column_len;
-        assert!(input + row + len <= self.input.len(), "a row leaves the packed input");
-        assert!(gradient + columns + len <= self.gradient.len(), "a column leaves the packed gradient");
-        let sums = column_tiles::<S>(self.columns) * self.rows.len() * sums_of_tile_row::<S>();
+        let row = *self.rows.iter().max().unwrap_or(&0);
+        let columns = reach(self.columns, self.column_len, len);
+        assert!(sum(&[input, row, len]) <= self.input.len(), "a row leaves the packed input");
+        assert!(sum(&[gradient, columns]) <= self.gradient.len(), "a column leaves the packed gradient");
+        let sums = product(&[column_tiles::<S>(self.columns), self.rows.len(), sums_of_tile_row::<S>()]);
         assert_eq!(self.sums.len(), sums, "the partial sums do not fit the rows and columns");
     }
 

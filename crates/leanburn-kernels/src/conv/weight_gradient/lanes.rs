@@ -1,6 +1,6 @@
 //! Which lanes the weight gradient of a shape takes.
 
-use crate::conv::geometry::ConvShape;
+use crate::conv::shape::ConvShape;
 
 /// Output channels that fill a vector.
 const VECTOR: usize = 16;

@@ -9,6 +9,7 @@ use std::{array::from_fn, ops::Range};
 use pulp::{Simd, WithSimd};
 
 use crate::simd::{apart, load, store};
+use crate::size::{product, sum};
 
 /// Values of the gradient that all rows pass by, about (32 KiB, of the first-level cache).
 const PIECE: usize = 8 * 1024;
@@ -113,14 +114,15 @@ impl OuterProducts<'_> {
     #[inline(always)]
     fn check<S: Simd>(&self) {
         let columns = self.tiles.columns();
-        let most = |values: &[usize]| values.iter().max().map_or(0, |value| value + 1);
+        let most = |values: &[usize]| values.iter().max().map_or(0, |value| value.saturating_add(1));
         assert_eq!(self.tiles.lanes, S::F32_LANES, "the tiles are of other instructions");
         assert!(self.tiles.vectors <= MOST_VECTORS * self.tiles.tiles, "the tiles are too wide");
-        assert!(most(self.rows) + most(self.positions) <= self.input.len() + 1, "a row leaves the packed input");
-        assert!(self.first + self.positions.len() <= self.gradient_positions, "there are fewer positions");
-        assert!(self.gradient_positions * columns <= self.gradient.len(), "the gradient is shorter");
+        let furthest = sum(&[most(self.rows), most(self.positions)]);
+        assert!(furthest <= self.input.len() + 1, "a row leaves the packed input");
+        assert!(sum(&[self.first, self.positions.len()]) <= self.gradient_positions, "there are fewer positions");
+        assert!(product(&[self.gradient_positions, columns]) <= self.gradient.len(), "the gradient is shorter");
         assert_eq!(self.rows.len(), self.targets.len(), "each row has one row of sums");
-        assert!(most(self.targets) * columns <= self.sums.len(), "a row leaves the sums");
+        assert!(product(&[most(self.targets), columns]) <= self.sums.len(), "a row leaves the sums");
     }
 
     /// Adds a tile of `rows` (first and number, 1 to 12) by `VECTORS`.

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use crate::conv::geometry::ConvShape;
 use crate::conv::packing::planes::Window;
+use crate::conv::shape::ConvShape;
 use crate::conv::weight_gradient::lanes::Lanes;
+use crate::size::product;
 
 /// Positions of a dot product, about: as many as keep a tile's rows and columns in the first-level cache.
 const POSITIONS: usize = 1024;
@@ -274,7 +275,7 @@ impl WeightPlan {
 
     /// Multiply-adds of a block, over all positions.
     fn work(&self, block_in: usize, block_out: usize) -> usize {
-        self.all_positions() * block_in * block_out * self.elements()
+        product(&[self.all_positions(), block_in, block_out, self.elements()])
     }
 }
 

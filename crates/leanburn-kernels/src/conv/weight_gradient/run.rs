@@ -10,14 +10,15 @@ use std::sync::Mutex;
 use pulp::Arch;
 use rayon::prelude::*;
 
-use crate::conv::check::{check_input, check_shape};
-use crate::conv::geometry::{ConvShape, Input};
+use crate::conv::check::check_input;
+use crate::conv::operands::Input;
+use crate::conv::shape::ConvShape;
 use crate::conv::weight_gradient::lanes::Lanes;
 use crate::conv::weight_gradient::plan::WeightPlan;
 use crate::conv::weight_gradient::scratch::Scratch;
 use crate::conv::weight_gradient::task::WeightTask;
 use crate::parallel::{for_each, threads};
-use crate::{Stored, simd};
+use crate::{Stored, simd, size};
 
 /// [`weight_gradient`](crate::conv::weight_gradient()) by these instructions.
 pub(crate) fn weight_gradient_on<E: Stored>(
@@ -27,12 +28,13 @@ pub(crate) fn weight_gradient_on<E: Stored>(
     gradient: Input<E>,
     target: &mut [f32],
 ) {
+    check_input(shape, &input, shape.channels_in, shape.input_len());
+    check_input(shape, &gradient, shape.channels_out, shape.output_len());
+    assert_eq!(target.len(), shape.weight_len(), "the target is not of the length that the shape says");
     let batch_size = shape.batch_size;
     if batch_size < 2 || shape.output_len() == 0 {
         return with_lanes(arch, Lanes::of(shape), shape, input, gradient, target);
     }
-    check_input(shape, &input, shape.channels_in, shape.input_len());
-    check_input(shape, &gradient, shape.channels_out, shape.output_len());
     // Item by item, in float64: a large batch gives what its micro-batches add up to.
     let one = ConvShape { batch_size: 1, ..*shape };
     let mut sums = vec![0.0f64; target.len()];
@@ -53,10 +55,6 @@ fn with_lanes<E: Stored>(
     gradient: Input<E>,
     target: &mut [f32],
 ) {
-    check_shape(shape);
-    check_input(shape, &input, shape.channels_in, shape.input_len());
-    check_input(shape, &gradient, shape.channels_out, shape.output_len());
-    assert_eq!(target.len(), shape.weight_len(), "the target is not of the length that the shape says");
     if target.is_empty() || shape.output_len() == 0 {
         return target.fill(0.0);
     }
@@ -86,7 +84,7 @@ pub(crate) fn workspace(shape: &ConvShape) -> usize {
     let columns = plan.parts * plan.blocks().0 * shape.channels_out * size_of::<&mut [f32]>();
     let tasks = plan.tasks() * size_of::<Task>() + columns;
     let scratch = Scratch::bytes(arch, &plan) + WeightTask::bytes(&plan);
-    sums + partial + tasks + threads(plan.tasks(), item.multiplications()) * scratch
+    size::sum(&[sums, partial, tasks, size::product(&[threads(plan.tasks(), item.multiplications()), scratch])])
 }
 
 /// The part, the block and its columns of the weight.

@@ -3,7 +3,7 @@
 use pulp::Arch;
 
 use crate::Stored;
-use crate::conv::geometry::Input;
+use crate::conv::operands::Input;
 use crate::conv::packing::fill::FillPlane;
 use crate::conv::packing::planes::{Source, Window};
 use crate::conv::weight_gradient::dot_products::{AddUp, DotProducts, PlanePair};

@@ -1,11 +1,13 @@
 //! Exact attention over the positions of a volume in memory that grows with their number, not with its square.
 
 use burn::tensor::Tensor;
+use leanburn_kernels::attention::AttentionShape;
 
 use super::blocks;
 use super::computations::{Backward, Forward};
 use super::scores::{Projections, Scores};
 use crate::engine::run;
+use crate::operations::check::{assert_dtype, assert_not_empty, assert_volume, positions, valid};
 use crate::operations::operation::{AnyTensor, Operation, apply};
 
 /// Softmax attention of every position of a volume to every position of another, `softmax(scale Q^T K) V`, head by head.
@@ -15,8 +17,8 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Shapes
 ///
-/// - query: `[batch_size, channels, depth, height, width]`; head `h` has channels `h channels / num_heads` and up
-/// - key and value: `[batch_size, channels, ..]`, both of one size, which may differ from the query's
+/// - query: `[batch_size, channels, depth, height, width]`, no axis empty; head `h` has channels `h channels / num_heads` and up
+/// - key and value: `[batch_size, channels, ..]`, both of one size, which may differ from the query's, in its dtype
 /// - output: as the query
 ///
 /// # Memory
@@ -31,7 +33,8 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Panics
 ///
-/// Panics if the shapes do not go together or the heads do not divide the channels.
+/// Panics if an axis is empty (an empty batch too), shapes or dtypes do not go together, there are no heads or they do not divide
+/// the channels, or a volume takes more than 128 TiB.
 #[must_use]
 pub fn attention3d(query: Tensor<5>, key: Tensor<5>, value: Tensor<5>, num_heads: usize, scale: f64) -> Tensor<5> {
     attention3d_in_blocks(query, key, value, num_heads, scale, None)
@@ -69,14 +72,8 @@ pub fn attention3d_in_blocks(
     block: Option<usize>,
 ) -> Tensor<5> {
     let scores = Scores { scale, block };
+    check(&query, &key, &value, num_heads);
     let dims @ [batch_size, channels, ..] = query.dims();
-    assert!(num_heads > 0 && channels.is_multiple_of(num_heads), "{num_heads} heads do not divide {channels} channels");
-    assert!(
-        key.dims() == value.dims() && key.dims()[..2] == dims[..2],
-        "attention3d: query {dims:?}, key {:?} and value {:?} do not go together",
-        key.dims(),
-        value.dims()
-    );
     let key_dims = key.dims();
     apply([query.into(), key.into(), value.into()], |inputs, _| {
         let projections: Projections = inputs.map(|volume| {
@@ -87,6 +84,24 @@ pub fn attention3d_in_blocks(
         let saved = log_sum_exp.map(|log_sum_exp| (output.clone(), log_sum_exp));
         (output.reshape(dims), Attention { projections, output: saved, scores, dims, key_dims })
     })
+}
+
+/// Panics if these are no queries, keys and values of so many heads.
+fn check(query: &Tensor<5>, key: &Tensor<5>, value: &Tensor<5>, num_heads: usize) {
+    const OPERATION: &str = "attention3d";
+    for (name, volume) in [("query", query), ("key", key), ("value", value)] {
+        assert_not_empty(OPERATION, name, volume);
+        assert_dtype(OPERATION, name, volume, query.dtype());
+    }
+    let ([batch_size, channels, ..], [_, _, depth, height, width]) = (query.dims(), key.dims());
+    assert!(
+        num_heads > 0 && channels.is_multiple_of(num_heads),
+        "{OPERATION}: num_heads is {num_heads}, expected a number that divides {channels} channels"
+    );
+    assert_volume(OPERATION, "key", key, [batch_size, channels, depth, height, width]);
+    assert_volume(OPERATION, "value", value, key.dims());
+    let positions = [query, key].map(|volume| positions(volume.dims()));
+    valid(OPERATION, AttentionShape::new([batch_size, num_heads, channels / num_heads], positions, 1.0));
 }
 
 /// What [`attention3d`] saves.

@@ -3,6 +3,8 @@
 use burn::tensor::Tensor;
 use leanburn_kernels::attention::AttentionShape;
 
+use crate::operations::check::valid;
+
 /// Queries, keys and values, each `[batch_size * heads, head_channels, positions]`.
 pub(super) type Projections = [Tensor<3>; 3];
 
@@ -19,14 +21,8 @@ impl Scores {
     /// The shape of the attention for the kernels of the CPU.
     pub(super) fn shape(self, [query, key, _]: &Projections) -> AttentionShape {
         let [heads, head_channels, query_positions] = query.dims();
-        AttentionShape {
-            batch_size: 1,
-            heads,
-            head_channels,
-            query_positions,
-            key_positions: key.dims()[2],
-            scale: self.scale as f32,
-            block: self.block,
-        }
+        let positions = [query_positions, key.dims()[2]];
+        valid("attention3d", AttentionShape::new([1, heads, head_channels], positions, self.scale as f32))
+            .with_block(self.block)
     }
 }

@@ -3,34 +3,38 @@
 use burn::backend::Dispatch;
 use burn::backend::ops::ModuleOps;
 use burn::tensor::{Tensor, module, ops::ConvOptions};
+use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
-use super::shape::shape;
+use super::convolution::options;
 use crate::cube;
 use crate::numerics::cast_to;
+use crate::operations::check::valid;
 use crate::probe;
 
 /// Burn's convolution pads both ends alike. The same sums come from padding both ends with as many zeros as the larger
 /// needs, and leaving out the outputs that see too many at the front (and whatever is left over at the back).
 struct Symmetric {
-    options: ConvOptions<3>,
+    shape: ConvShape,
     /// Outputs to leave out at the front of each axis.
     front: [usize; 3],
 }
 
 impl Symmetric {
-    fn of(options: &ConvOptions<3>) -> Self {
+    fn of(shape: &ConvShape) -> Self {
+        let ConvSettings { stride, padding, .. } = shape.settings();
         let front = std::array::from_fn(|axis| {
-            let (before, after) = options.padding[axis];
-            after.saturating_sub(before).div_ceil(options.stride[axis])
+            let [before, after] = padding[axis];
+            after.saturating_sub(before).div_ceil(stride[axis])
         });
-        let padding = std::array::from_fn(|axis| options.padding[axis].0 + front[axis] * options.stride[axis]);
-        let options = ConvOptions::new(options.stride, padding, options.dilation, options.groups);
-        Self { options, front }
+        let padding = std::array::from_fn(|axis| [padding[axis][0] + front[axis] * stride[axis]; 2]);
+        let settings = ConvSettings { padding, ..shape.settings() };
+        let shape = valid("conv3d", ConvShape::new(shape.input_dims(), shape.weight_dims(), settings));
+        Self { shape, front }
     }
 
-    /// Outputs that Burn computes.
-    fn computed(&self, input: [usize; 5], weight: [usize; 5]) -> [usize; 3] {
-        shape(input, weight, &self.options).output()
+    /// As Burn takes it.
+    fn options(&self) -> ConvOptions<3> {
+        options(self.shape.settings())
     }
 
     /// Leaves out the outputs that are too many.
@@ -42,8 +46,8 @@ impl Symmetric {
     }
 
     /// The gradient of all computed outputs: zero where they were left out.
-    fn widen(&self, gradient: Tensor<5>, computed: [usize; 3]) -> Tensor<5> {
-        let dims = gradient.dims();
+    fn widen(&self, gradient: Tensor<5>) -> Tensor<5> {
+        let (computed, dims) = (self.shape.output(), gradient.dims());
         let after: [usize; 3] = std::array::from_fn(|axis| computed[axis] - self.front[axis] - dims[axis + 2]);
         if self.front == [0; 3] && after == [0; 3] {
             return gradient;
@@ -59,15 +63,14 @@ pub(super) fn forward(
     weight: &Tensor<5>,
     bias: Option<&Tensor<1>>,
     residual: Option<Tensor<5>>,
-    options: &ConvOptions<3>,
+    shape: &ConvShape,
 ) -> Tensor<5> {
-    let (dtype, wanted) = (x.dtype(), shape(x.dims(), weight.dims(), options).output());
-    let symmetric = Symmetric::of(options);
+    let (dtype, symmetric) = (x.dtype(), Symmetric::of(shape));
     let weight = cast_to(weight.clone(), dtype);
     let bias = bias.map(|bias| cast_to(bias.clone(), dtype));
-    let y = cube::with_plain_strides(module::conv3d(x, weight, bias, symmetric.options.clone()));
+    let y = cube::with_plain_strides(module::conv3d(x, weight, bias, symmetric.options()));
     probe::sample();
-    let y = symmetric.narrow(y, wanted);
+    let y = symmetric.narrow(y, shape.output());
     match residual {
         Some(residual) => y + residual,
         None => y,
@@ -75,42 +78,31 @@ pub(super) fn forward(
 }
 
 /// The gradient of the input, on any device.
-pub(super) fn data_gradient(
-    gradient: Tensor<5>,
-    weight: &Tensor<5>,
-    input: [usize; 5],
-    options: &ConvOptions<3>,
-) -> Tensor<5> {
-    let dtype = gradient.dtype();
-    let symmetric = Symmetric::of(options);
+pub(super) fn data_gradient(gradient: Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Tensor<5> {
+    let (dtype, symmetric) = (gradient.dtype(), Symmetric::of(shape));
     // Only its shape is read.
-    let like = Tensor::<5>::zeros([1; 5], (&gradient.device(), dtype)).expand(input);
-    let gradient = symmetric.widen(gradient, symmetric.computed(input, weight.dims()));
+    let like = Tensor::<5>::zeros([1; 5], (&gradient.device(), dtype)).expand(shape.input_dims());
+    let gradient = symmetric.widen(gradient);
     let gradient = Tensor::from_dispatch(Dispatch::conv3d_x_backward(
         like.into_dispatch(),
         cast_to(weight.clone(), dtype).into_dispatch(),
         gradient.into_dispatch(),
-        symmetric.options,
+        symmetric.options(),
     ));
     probe::sample();
     cube::with_plain_strides(gradient)
 }
 
 /// The gradient of the weight, in the weight's dtype, on any device.
-pub(super) fn weight_gradient(
-    x: Tensor<5>,
-    gradient: Tensor<5>,
-    weight: &Tensor<5>,
-    options: &ConvOptions<3>,
-) -> Tensor<5> {
-    let symmetric = Symmetric::of(options);
-    let gradient = symmetric.widen(gradient, symmetric.computed(x.dims(), weight.dims()));
+pub(super) fn weight_gradient(x: Tensor<5>, gradient: Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Tensor<5> {
+    let symmetric = Symmetric::of(shape);
+    let gradient = symmetric.widen(gradient);
     let like = cast_to(weight.clone(), x.dtype());
     let sums = Tensor::from_dispatch(Dispatch::conv3d_weight_backward(
         x.into_dispatch(),
         like.into_dispatch(),
         gradient.into_dispatch(),
-        symmetric.options,
+        symmetric.options(),
     ));
     probe::sample();
     cast_to(cube::with_plain_strides(sums), weight.dtype())

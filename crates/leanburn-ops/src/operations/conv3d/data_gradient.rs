@@ -1,28 +1,20 @@
 //! The gradient of a convolution's input on every engine.
 
-use burn::tensor::{Tensor, ops::ConvOptions};
+use burn::tensor::Tensor;
 use leanburn_kernels::axis_map::AxisMap;
-use leanburn_kernels::conv::{self, ConvShape, Input};
+use leanburn_kernels::conv::{self, ConvSettings, ConvShape, Input};
 
 use super::composed;
-use super::shape::shape;
 use crate::cube;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
+use crate::operations::check::valid;
 use crate::recording::{Call, Recorder};
 
 /// The gradient of the convolution's input (behind norm and activation) from the gradient of its output.
 pub(crate) struct DataGradient<'a> {
     pub(crate) gradient: &'a Tensor<5>,
     pub(crate) weight: &'a Tensor<5>,
-    /// Dimensions of the input.
-    pub(crate) input: [usize; 5],
-    pub(crate) options: &'a ConvOptions<3>,
-}
-
-impl DataGradient<'_> {
-    fn shape(&self) -> ConvShape {
-        shape(self.input, self.weight.dims(), self.options)
-    }
+    pub(crate) shape: &'a ConvShape,
 }
 
 impl Computation for DataGradient<'_> {
@@ -33,18 +25,18 @@ impl Computation for DataGradient<'_> {
     }
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
-        let shape = self.shape();
-        let workspace = float32_bytes(self.weight) + conv::data_gradient_workspace(&shape);
+        let shape = self.shape;
+        let workspace = float32_bytes(self.weight) + conv::data_gradient_workspace(shape);
         let call = Call::new(recorder, "conv3d_data_gradient").reads(self.gradient).reads(self.weight);
-        call.costs(shape.flops(), workspace).record_one(self.input, self.gradient.dtype())
+        call.costs(shape.flops(), workspace).record_one(shape.input_dims(), self.gradient.dtype())
     }
 
     fn on_cpu<E: Stored>(self) -> Tensor<5> {
-        let shape = self.shape();
+        let shape = self.shape;
         let gradient = CpuTensor::of(self.gradient.clone());
         let weight = to_f32(self.weight);
-        let values = conv::data_gradient_allocating(&shape, Input::plain(gradient.values::<E>()), &weight, None);
-        CpuTensor::from_vec(values, self.input).into_tensor()
+        let values = conv::data_gradient_allocating(shape, Input::plain(gradient.values::<E>()), &weight, None);
+        CpuTensor::from_vec(values, shape.input_dims()).into_tensor()
     }
 
     /// The gradient of the output, with zeros between the strides, convolved with the kernel turned around.
@@ -52,31 +44,30 @@ impl Computation for DataGradient<'_> {
     /// Burn's own gradient is autotuned, and some of the kernels that it tries copy the volume once for each element of the
     /// convolution's kernel. Those that its convolution tries need little memory.
     fn on_cube(self) -> Tensor<5> {
-        let Self { gradient, weight, options, .. } = self;
-        let shape = self.shape();
-        let reach: [usize; 3] = std::array::from_fn(|axis| shape.dilation[axis] * (shape.kernel[axis] - 1));
-        if (0..3).any(|axis| shape.padding[axis].iter().any(|padding| *padding > reach[axis])) {
+        let Self { gradient, weight, shape } = self;
+        let ConvSettings { stride, dilation, padding, groups } = shape.settings();
+        let ([_, _, input @ ..], [_, _, kernel @ ..]) = (shape.input_dims(), shape.weight_dims());
+        let reach: [usize; 3] = std::array::from_fn(|axis| dilation[axis] * (kernel[axis] - 1));
+        if (0..3).any(|axis| padding[axis].iter().any(|padding| *padding > reach[axis])) {
             return self.composed();
         }
         let maps: [AxisMap; 3] = std::array::from_fn(|axis| {
-            let [before, after] = shape.padding[axis];
-            let length = shape.input[axis] + before + after - reach[axis];
-            AxisMap::every(length, shape.stride[axis]).transpose()
+            let [before, after] = padding[axis];
+            let length = input[axis] + before + after - reach[axis];
+            AxisMap::every(length, stride[axis]).transpose()
         });
         let gradient = match maps.iter().all(AxisMap::is_identity) {
             true => gradient.clone(),
             false => cube::run(cube::Resample { x: gradient.clone(), maps: &maps }),
         };
-        let padding = std::array::from_fn(|axis| {
-            let [before, after] = shape.padding[axis];
-            (reach[axis] - before, reach[axis] - after)
-        });
-        let options = ConvOptions::new_with_padding([1; 3], padding, options.dilation, shape.groups);
-        composed::forward(gradient, &turned(weight, shape.groups), None, None, &options)
+        let padding = std::array::from_fn(|axis| padding[axis].map(|padding| reach[axis] - padding));
+        let (weight, settings) = (turned(weight, groups), ConvSettings { stride: [1; 3], dilation, padding, groups });
+        let shape = valid("conv3d's gradient", ConvShape::new(gradient.dims(), weight.dims(), settings));
+        composed::forward(gradient, &weight, None, None, &shape)
     }
 
     fn composed(self) -> Tensor<5> {
-        composed::data_gradient(self.gradient.clone(), self.weight, self.input, self.options)
+        composed::data_gradient(self.gradient.clone(), self.weight, self.shape)
     }
 }
 

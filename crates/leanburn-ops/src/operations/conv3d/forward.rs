@@ -1,11 +1,10 @@
 //! The forward pass of a convolution on every engine.
 
-use burn::tensor::{Tensor, ops::ConvOptions};
+use burn::tensor::Tensor;
 use leanburn_kernels::conv::{self, ConvShape, Input, Output, Residual};
 
 use super::composed;
 use super::entry::Entry;
-use super::shape::{output_dims, shape};
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
 use crate::recording::{Call, Recorder};
 
@@ -16,13 +15,7 @@ pub(crate) struct Forward<'a> {
     pub(crate) weight: &'a Tensor<5>,
     pub(crate) bias: Option<&'a Tensor<1>>,
     pub(crate) residual: Option<Tensor<5>>,
-    pub(crate) options: &'a ConvOptions<3>,
-}
-
-impl Forward<'_> {
-    fn shape(&self) -> ConvShape {
-        shape(self.x.dims(), self.weight.dims(), self.options)
-    }
+    pub(crate) shape: &'a ConvShape,
 }
 
 impl Computation for Forward<'_> {
@@ -33,15 +26,15 @@ impl Computation for Forward<'_> {
     }
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
-        let shape = self.shape();
-        let workspace = float32_bytes(self.weight) + conv::forward_workspace(&shape);
+        let shape = self.shape;
+        let workspace = float32_bytes(self.weight) + conv::forward_workspace(shape);
         let call = Call::new(recorder, "conv3d").reads(self.x).reads(self.weight).costs(shape.flops(), workspace);
         let call = self.residual.into_iter().fold(call, Call::writes_over);
-        call.record_one(output_dims(&shape), self.x.dtype())
+        call.record_one(shape.output_dims(), self.x.dtype())
     }
 
     fn on_cpu<E: Stored>(self) -> Tensor<5> {
-        let shape = self.shape();
+        let shape = self.shape;
         let map = self.entry.slice_map(self.x.dims());
         let x = CpuTensor::of(self.x.clone());
         let (weight, bias) = (to_f32(self.weight), self.bias.map(to_f32));
@@ -50,16 +43,16 @@ impl Computation for Forward<'_> {
         if let Some(values) = residual.as_mut().filter(|residual| residual.is_unique()) {
             let output =
                 Output { values: values.values_mut::<E>(), bias: bias.as_deref(), residual: Residual::InPlace };
-            conv::forward(&shape, input, &weight, output);
+            conv::forward(shape, input, &weight, output);
             return residual.expect("it is there").into_tensor();
         }
         let residual = residual.as_ref().map(|residual| residual.values::<E>());
-        let values = conv::forward_allocating(&shape, input, &weight, bias.as_deref(), residual);
-        CpuTensor::from_vec(values, output_dims(&shape)).into_tensor()
+        let values = conv::forward_allocating(shape, input, &weight, bias.as_deref(), residual);
+        CpuTensor::from_vec(values, shape.output_dims()).into_tensor()
     }
 
     fn composed(self) -> Tensor<5> {
-        let Self { x, entry, weight, bias, residual, options } = self;
-        composed::forward(entry.apply(x.clone()), weight, bias, residual, options)
+        let Self { x, entry, weight, bias, residual, shape } = self;
+        composed::forward(entry.apply(x.clone()), weight, bias, residual, shape)
     }
 }

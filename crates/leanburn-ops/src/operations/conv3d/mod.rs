@@ -6,21 +6,21 @@
 
 mod bias_gradient;
 mod composed;
+mod convolution;
 mod data_gradient;
 mod entry;
 mod forward;
 mod norm_act_conv3d;
 mod norm_prelu_conv3d;
-mod shape;
 mod slabs;
 mod weight_gradient;
 
-pub use norm_act_conv3d::{Convolution, conv3d, norm_act_conv3d};
+pub use convolution::Convolution;
+pub use norm_act_conv3d::{conv3d, norm_act_conv3d};
 pub use norm_prelu_conv3d::norm_prelu_conv3d;
 
 pub(super) use bias_gradient::BiasGradient;
 pub(super) use data_gradient::DataGradient;
 pub(super) use entry::Entry;
 pub(super) use forward::Forward;
-pub(super) use shape::{output_dims, shape};
 pub(super) use weight_gradient::{WeightGradient, weight_gradient_workspace};

@@ -1,9 +1,11 @@
 //! Convolution that saves its input and nothing else, with norm, activation and skip folded in.
 
-use burn::tensor::{Tensor, ops::ConvOptions};
+use burn::tensor::Tensor;
 use leanburn_kernels::Activation;
+use leanburn_kernels::conv::ConvShape;
 
 use super::bias_gradient::BiasGradient;
+use super::convolution::Convolution;
 use super::data_gradient::DataGradient;
 use super::entry::Entry;
 use super::forward::Forward;
@@ -12,22 +14,11 @@ use crate::engine::run;
 use crate::operations::norm_act::{Norm, NormActGradient};
 use crate::operations::operation::{AnyTensor, Operation, apply};
 
-/// A 3D convolution: weight, bias and how the kernel moves.
-#[derive(Clone, Debug)]
-pub struct Convolution {
-    /// `[channels_out, channels_in / groups, depth, height, width]` of the kernel.
-    pub weight: Tensor<5>,
-    /// `[channels_out]`.
-    pub bias: Option<Tensor<1>>,
-    /// Stride, padding (each end of each axis has its own), dilation, groups.
-    pub options: ConvOptions<3>,
-}
-
 /// 3D convolution.
 ///
 /// # Shapes
 ///
-/// - input: `[batch_size, channels_in, depth, height, width]`
+/// - input: `[batch_size, channels_in, depth, height, width]`, no axis empty
 /// - output: `[batch_size, channels_out, ..]`, each axis
 ///   `(size + padding - dilation (kernel - 1) - 1) / stride + 1`, rounded down
 ///
@@ -43,10 +34,12 @@ pub struct Convolution {
 ///
 /// # Panics
 ///
-/// Panics if channels, groups and weight do not go together or the kernel is larger than the padded volume.
+/// Panics if an axis of the input is empty (an empty batch too); channels, groups, weight and bias do not go together; a kernel,
+/// stride, dilation or the groups are zero; the kernel with its dilation is larger than the padded volume; the padded input, the
+/// weight or the output takes more than 128 TiB; or weight or bias are float64 and the input is not.
 #[must_use]
 pub fn conv3d(x: Tensor<5>, convolution: Convolution) -> Tensor<5> {
-    norm_act_conv3d(x, None, Activation::None, convolution, None)
+    of("conv3d", x, None, Activation::None, convolution, None)
 }
 
 /// `conv3d(activation(norm(x))) + residual` as one operation.
@@ -56,8 +49,8 @@ pub fn conv3d(x: Tensor<5>, convolution: Convolution) -> Tensor<5> {
 ///
 /// # Shapes
 ///
-/// - input: `[batch_size, channels_in, depth, height, width]`
-/// - residual and output: `[batch_size, channels_out, ..]` as of [`conv3d`]
+/// - input: `[batch_size, channels_in, depth, height, width]`, no axis empty
+/// - residual and output: `[batch_size, channels_out, ..]` as of [`conv3d`], in the dtype of the input
 ///
 /// # Memory
 ///
@@ -72,7 +65,8 @@ pub fn conv3d(x: Tensor<5>, convolution: Convolution) -> Tensor<5> {
 ///
 /// # Panics
 ///
-/// As [`conv3d`], and if the groups of the norm do not divide the channels.
+/// As [`conv3d`]; if the residual is of another shape than the output or another dtype than the input; and as
+/// [`group_norm_act`](crate::group_norm_act) for the norm.
 ///
 /// # Example
 ///
@@ -96,7 +90,21 @@ pub fn norm_act_conv3d(
     convolution: Convolution,
     residual: Option<Tensor<5>>,
 ) -> Tensor<5> {
-    let Convolution { weight, bias, options } = convolution;
+    of("norm_act_conv3d", x, norm, activation, convolution, residual)
+}
+
+/// [`norm_act_conv3d`] by another name.
+fn of(
+    operation: &str,
+    x: Tensor<5>,
+    norm: Option<Norm>,
+    activation: Activation,
+    convolution: Convolution,
+    residual: Option<Tensor<5>>,
+) -> Tensor<5> {
+    let shape = convolution.checked(operation, &x, residual.as_ref());
+    norm.iter().for_each(|norm| norm.check(operation, &x));
+    let Convolution { weight, bias, .. } = convolution;
     let (settings, norm_weight, norm_bias) = Norm::apart(norm);
     // Autodiff goes back through the last inputs first. The residual is first, so that what it was made by comes last:
     // a residual block with a convolution in its skip then holds one gradient of its input at a time.
@@ -105,7 +113,7 @@ pub fn norm_act_conv3d(
         let x = x.given();
         let norm = Norm::together(settings, norm_weight.optional(), norm_bias.optional());
         let entry = Entry::new(norm, activation, &x);
-        NormActConv::forward(x, entry, weight.given(), bias.optional(), residual.optional(), options, tracked[4])
+        NormActConv::forward(x, entry, weight.given(), bias.optional(), residual.optional(), shape, tracked[4])
     })
 }
 
@@ -114,11 +122,10 @@ pub fn norm_act_conv3d(
 pub(super) struct NormActConv {
     /// Absent where only the data gradient of a plain convolution will be asked for.
     x: Option<Tensor<5>>,
-    input_dims: [usize; 5],
     entry: Entry,
     weight: Tensor<5>,
     bias: Option<Tensor<1>>,
-    options: ConvOptions<3>,
+    shape: ConvShape,
 }
 
 impl Operation<6> for NormActConv {
@@ -135,15 +142,13 @@ impl NormActConv {
         weight: Tensor<5>,
         bias: Option<Tensor<1>>,
         residual: Option<Tensor<5>>,
-        options: ConvOptions<3>,
+        shape: ConvShape,
         for_weight: bool,
     ) -> (Tensor<5>, Self) {
-        let forward =
-            Forward { x: &x, entry: &entry, weight: &weight, bias: bias.as_ref(), residual, options: &options };
+        let forward = Forward { x: &x, entry: &entry, weight: &weight, bias: bias.as_ref(), residual, shape: &shape };
         let output = run(forward);
-        let input_dims = x.dims();
         let saves_input = for_weight || !entry.is_plain();
-        (output, Self { x: saves_input.then_some(x), input_dims, entry, weight, bias, options })
+        (output, Self { x: saves_input.then_some(x), entry, weight, bias, shape })
     }
 
     /// The gradients; `observe` is given the input, what is done to it, and the gradient behind that, where there is one.
@@ -153,13 +158,13 @@ impl NormActConv {
         needed: [bool; 6],
         observe: impl FnOnce(&Tensor<5>, &Entry, &Tensor<5>),
     ) -> [AnyTensor; 6] {
-        let Self { x, input_dims: input, entry, weight, bias, options } = self;
+        let Self { x, entry, weight, bias, shape } = self;
         let [for_residual, for_x, for_norm_weight, for_norm_bias, for_weight, for_bias] = needed;
         let bias_gradient =
             bias.filter(|_| for_bias).map(|bias| run(BiasGradient { gradient: &gradient, dtype: bias.dtype() }));
         let weight_gradient = for_weight.then(|| {
             let x = x.as_ref().expect("saved for the weight");
-            run(WeightGradient { x, entry: &entry, gradient: &gradient, weight: &weight, options: &options })
+            run(WeightGradient { x, entry: &entry, gradient: &gradient, weight: &weight, shape: &shape })
         });
         // Of a plain convolution nothing else needs the input: it is freed before its gradient is made.
         let x = x.filter(|_| !entry.is_plain());
@@ -167,7 +172,7 @@ impl NormActConv {
         let [mut norm_weight, mut norm_bias] = [None, None];
         let mut residual_gradient = for_residual.then(|| gradient.clone());
         if for_x || for_norm_weight || for_norm_bias {
-            let behind_entry = run(DataGradient { gradient: &gradient, weight: &weight, input, options: &options });
+            let behind_entry = run(DataGradient { gradient: &gradient, weight: &weight, shape: &shape });
             // Before the norm's backward, so that the output's gradient is not held meanwhile.
             residual_gradient = residual_gradient.map(|_| gradient);
             x_gradient = Some(match x {

@@ -2,16 +2,17 @@
 
 use burn::tensor::Tensor;
 
+use super::convolution::Convolution;
 use super::entry::Entry;
-use super::norm_act_conv3d::{Convolution, NormActConv};
-use crate::operations::norm_act::{Norm, leaky_relu, slope_gradient};
+use super::norm_act_conv3d::NormActConv;
+use crate::operations::norm_act::{Norm, check_slope, leaky_relu, slope_gradient};
 use crate::operations::operation::{AnyTensor, Operation, apply};
 
 /// `conv3d(prelu(norm(x))) + residual` as one operation; see [`norm_prelu`](crate::norm_prelu).
 ///
 /// # Shapes
 ///
-/// - input: `[batch_size, channels_in, depth, height, width]`
+/// - input: `[batch_size, channels_in, depth, height, width]`, no axis empty
 /// - slope: `[1]`, for all channels
 /// - residual and output: `[batch_size, channels_out, ..]` as of [`conv3d`](crate::conv3d)
 ///
@@ -26,7 +27,7 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Panics
 ///
-/// As [`norm_act_conv3d`](crate::norm_act_conv3d).
+/// As [`norm_act_conv3d`](crate::norm_act_conv3d), and if the slope has another shape or is float64 where the input is not.
 #[must_use]
 pub fn norm_prelu_conv3d(
     x: Tensor<5>,
@@ -35,7 +36,11 @@ pub fn norm_prelu_conv3d(
     convolution: Convolution,
     residual: Option<Tensor<5>>,
 ) -> Tensor<5> {
-    let Convolution { weight, bias, options } = convolution;
+    const OPERATION: &str = "norm_prelu_conv3d";
+    let shape = convolution.checked(OPERATION, &x, residual.as_ref());
+    norm.iter().for_each(|norm| norm.check(OPERATION, &x));
+    check_slope(OPERATION, &slope, &x);
+    let Convolution { weight, bias, .. } = convolution;
     let (settings, norm_weight, norm_bias) = Norm::apart(norm);
     let inputs =
         [residual.into(), x.into(), norm_weight.into(), norm_bias.into(), slope.into(), weight.into(), bias.into()];
@@ -44,7 +49,7 @@ pub fn norm_prelu_conv3d(
         let norm = Norm::together(settings, norm_weight.optional(), norm_bias.optional());
         let entry = Entry::new(norm, leaky_relu(slope.given()), &x);
         let (output, conv) =
-            NormActConv::forward(x, entry, weight.given(), bias.optional(), residual.optional(), options, tracked[5]);
+            NormActConv::forward(x, entry, weight.given(), bias.optional(), residual.optional(), shape, tracked[5]);
         (output, NormPreluConv(conv))
     })
 }

@@ -4,32 +4,24 @@
 //! convolution's kernel: 27 times for 3 x 3 x 3. A gradient of a weight is a sum over positions, which can be taken some
 //! planes at a time.
 
-use burn::tensor::{Tensor, ops::ConvOptions};
-use leanburn_kernels::conv::ConvShape;
+use burn::tensor::Tensor;
+use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
 use super::composed;
-use super::shape::shape;
+use crate::operations::check::valid;
 
 /// Bytes of copies that a weight's gradient may take where its input is smaller.
 const COPIES: usize = 64 << 20;
 
 /// The gradient of the weight, in the weight's dtype, some planes of the output at a time.
-pub(super) fn weight_gradient(
-    x: &Tensor<5>,
-    gradient: &Tensor<5>,
-    weight: &Tensor<5>,
-    options: &ConvOptions<3>,
-) -> Tensor<5> {
-    let shape = shape(x.dims(), weight.dims(), options);
-    let slabs = Slab::all(&shape, x.dtype().size());
-    let sums = slabs.into_iter().map(|slab| {
-        let Slab { planes, inputs, padding } = slab;
-        let [_, height, width] = options.padding;
-        let options =
-            ConvOptions::new_with_padding(options.stride, [padding, height, width], options.dilation, options.groups);
-        let x = narrow(x, inputs);
-        let gradient = narrow(gradient, planes);
-        composed::weight_gradient(x, gradient, weight, &options)
+pub(super) fn weight_gradient(x: &Tensor<5>, gradient: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Tensor<5> {
+    let slabs = Slab::all(shape, x.dtype().size());
+    let sums = slabs.into_iter().map(|Slab { planes, inputs, padding }| {
+        let [_, height, width] = shape.settings().padding;
+        let settings = ConvSettings { padding: [padding, height, width], ..shape.settings() };
+        let (x, gradient) = (narrow(x, inputs), narrow(gradient, planes));
+        let shape = valid("conv3d's gradient", ConvShape::new(x.dims(), weight.dims(), settings));
+        composed::weight_gradient(x, gradient, weight, &shape)
     });
     sums.reduce(|sum, slab| sum + slab).unwrap_or_else(|| weight.zeros_like())
 }
@@ -47,17 +39,17 @@ fn narrow(x: &Tensor<5>, (first, length): (usize, usize)) -> Tensor<5> {
 struct Slab {
     planes: (usize, usize),
     inputs: (usize, usize),
-    padding: (usize, usize),
+    padding: [usize; 2],
 }
 
 impl Slab {
     /// As many planes at a time as a copy for each element of the kernel fits for; none that see zeros alone.
     fn all(shape: &ConvShape, value_size: usize) -> Vec<Self> {
-        let [planes, height, width] = shape.output();
-        let input = shape.batch_size * shape.channels_in * shape.input.iter().product::<usize>() * value_size;
-        let kernel: usize = shape.kernel.iter().product();
-        let copies = shape.batch_size * shape.channels_in * kernel * height * width * value_size;
-        let at_a_time = (COPIES.max(input) / copies.max(1)).clamp(1, planes);
+        let ([planes, height, width], [batch_size, channels, ..]) = (shape.output(), shape.input_dims());
+        let [_, _, kernel @ ..] = shape.weight_dims();
+        let sizes = [batch_size, channels, height, width, value_size];
+        let copies = sizes.into_iter().chain(kernel).fold(1, usize::saturating_mul);
+        let at_a_time = (COPIES.max(shape.input_len() * value_size) / copies.max(1)).clamp(1, planes);
         // As even as they come: the autotuner knows fewer shapes.
         let at_a_time = planes.div_ceil(planes.div_ceil(at_a_time));
         let slab = |first: usize| Self::of(shape, first, at_a_time.min(planes - first));
@@ -65,12 +57,14 @@ impl Slab {
     }
 
     fn of(shape: &ConvShape, first: usize, count: usize) -> Option<Self> {
-        let before = shape.padding[0][0];
+        let ConvSettings { stride: [stride, ..], dilation: [dilation, ..], padding: [[before, _], ..], .. } =
+            shape.settings();
+        let (depth, kernel) = (shape.input_dims()[2], shape.weight_dims()[2]);
         // In the padded volume.
-        let start = first * shape.stride[0];
-        let end = (first + count - 1) * shape.stride[0] + shape.dilation[0] * (shape.kernel[0] - 1) + 1;
-        let (from, to) = (start.max(before), end.min(before + shape.input[0]));
-        let padding = (from.checked_sub(start)?, end.checked_sub(to)?);
+        let start = first * stride;
+        let end = (first + count - 1) * stride + dilation * (kernel - 1) + 1;
+        let (from, to) = (start.max(before), end.min(before + depth));
+        let padding = [from.checked_sub(start)?, end.checked_sub(to)?];
         (from < to).then(|| Self { planes: (first, count), inputs: (from - before, to - from), padding })
     }
 }
@@ -80,29 +74,22 @@ mod tests {
     use super::*;
 
     fn conv(depth: usize, kernel: usize, stride: usize, padding: [usize; 2]) -> ConvShape {
-        ConvShape {
-            batch_size: 1,
-            channels_in: 64,
-            channels_out: 8,
-            groups: 1,
-            input: [depth, 128, 128],
-            kernel: [kernel, 3, 3],
-            stride: [stride, 1, 1],
-            dilation: [1; 3],
-            padding: [padding, [1, 1], [1, 1]],
-        }
+        let settings =
+            ConvSettings { stride: [stride, 1, 1], padding: [padding, [1, 1], [1, 1]], ..ConvSettings::default() };
+        ConvShape::new([1, 64, depth, 128, 128], [8, 64, kernel, 3, 3], settings).unwrap()
     }
 
     /// Each plane of the output once, and the inputs and zeros of a slab give its planes.
     fn check(shape: &ConvShape) -> usize {
         let slabs = Slab::all(shape, 4);
         let mut next = 0;
-        for Slab { planes: (first, count), inputs: (from, length), padding: (before, after) } in &slabs {
+        let (stride, kernel, depth) = (shape.settings().stride[0], shape.weight_dims()[2], shape.input_dims()[2]);
+        for Slab { planes: (first, count), inputs: (from, length), padding: [before, after] } in &slabs {
             assert_eq!(*first, next);
             next += count;
-            let room = length + before + after - shape.kernel[0];
-            assert_eq!(room / shape.stride[0] + 1, *count, "planes of a slab");
-            assert!(from + length <= shape.input[0]);
+            let room = length + before + after - kernel;
+            assert_eq!(room / stride + 1, *count, "planes of a slab");
+            assert!(from + length <= depth);
             assert!(*before == 0 || *from == 0);
         }
         assert_eq!(next, shape.output()[0]);

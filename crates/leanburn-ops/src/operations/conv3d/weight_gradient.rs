@@ -1,10 +1,9 @@
 //! The gradient of a convolution's weight on every engine.
 
-use burn::tensor::{DType, Tensor, ops::ConvOptions};
+use burn::tensor::{DType, Tensor};
 use leanburn_kernels::conv::{self, ConvShape, Input};
 
 use super::entry::Entry;
-use super::shape::shape;
 use super::{composed, slabs};
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes};
 use crate::numerics::cast_to;
@@ -16,13 +15,7 @@ pub(crate) struct WeightGradient<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) gradient: &'a Tensor<5>,
     pub(crate) weight: &'a Tensor<5>,
-    pub(crate) options: &'a ConvOptions<3>,
-}
-
-impl WeightGradient<'_> {
-    fn shape(&self) -> ConvShape {
-        shape(self.x.dims(), self.weight.dims(), self.options)
-    }
+    pub(crate) shape: &'a ConvShape,
 }
 
 impl Computation for WeightGradient<'_> {
@@ -33,29 +26,29 @@ impl Computation for WeightGradient<'_> {
     }
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
-        let shape = self.shape();
+        let shape = self.shape;
         let call = Call::new(recorder, "conv3d_weight_gradient").reads(self.x).reads(self.gradient);
-        let call = call.costs(shape.flops(), weight_gradient_workspace(&shape, self.weight));
+        let call = call.costs(shape.flops(), weight_gradient_workspace(shape, self.weight));
         call.record_one(self.weight.dims(), self.weight.dtype())
     }
 
     fn on_cpu<E: Stored>(self) -> Tensor<5> {
-        let shape = self.shape();
+        let shape = self.shape;
         let map = self.entry.slice_map(self.x.dims());
         let (x, gradient) = (CpuTensor::of(self.x.clone()), CpuTensor::of(self.gradient.clone()));
         let mut sums = vec![0.0; shape.weight_len()];
         let input = Input { values: x.values::<E>(), prologue: map.as_ref().map(|map| map.prologue()) };
-        conv::weight_gradient(&shape, input, Input::plain(gradient.values::<E>()), &mut sums);
+        conv::weight_gradient(shape, input, Input::plain(gradient.values::<E>()), &mut sums);
         cast_to(CpuTensor::from_vec(sums, self.weight.dims()).into_tensor(), self.weight.dtype())
     }
 
     fn on_cube(self) -> Tensor<5> {
-        slabs::weight_gradient(&self.entry.apply(self.x.clone()), self.gradient, self.weight, self.options)
+        slabs::weight_gradient(&self.entry.apply(self.x.clone()), self.gradient, self.weight, self.shape)
     }
 
     fn composed(self) -> Tensor<5> {
         let x = self.entry.apply(self.x.clone());
-        composed::weight_gradient(x, self.gradient.clone(), self.weight, self.options)
+        composed::weight_gradient(x, self.gradient.clone(), self.weight, self.shape)
     }
 }
 

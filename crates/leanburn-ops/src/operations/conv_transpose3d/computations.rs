@@ -4,7 +4,6 @@ use burn::backend::Dispatch;
 use burn::backend::ops::ModuleOps;
 use burn::tensor::{Tensor, module, ops::ConvTransposeOptions};
 
-use super::shape::back;
 use super::transposed::Transposed;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, run, to_f32};
 use crate::numerics::cast_to;
@@ -37,11 +36,10 @@ impl Computation for Forward<'_> {
     }
 
     fn on_cube(self) -> Tensor<5> {
-        let Self { transposed, x, weight, bias, options } = self;
-        let input = transposed.output_dims();
-        let y = run(conv3d::DataGradient { gradient: x, weight, input, options: &back(options) });
+        let Self { transposed: Transposed(shape), x, weight, bias, .. } = self;
+        let y = run(conv3d::DataGradient { gradient: x, weight, shape });
         match bias {
-            Some(bias) => y + cast_to(bias.clone(), x.dtype()).reshape([1, input[1], 1, 1, 1]),
+            Some(bias) => y + cast_to(bias.clone(), x.dtype()).reshape([1, shape.input_dims()[1], 1, 1, 1]),
             None => y,
         }
     }
@@ -79,9 +77,8 @@ impl Computation for DataGradient<'_> {
     }
 
     fn on_cube(self) -> Tensor<5> {
-        let (entry, options) = (&Entry::plain(), &back(self.options));
-        let Self { gradient: x, weight, .. } = self;
-        run(conv3d::Forward { x, entry, weight, bias: None, residual: None, options })
+        let Self { transposed: Transposed(shape), gradient: x, weight, .. } = self;
+        run(conv3d::Forward { x, entry: &Entry::plain(), weight, bias: None, residual: None, shape })
     }
 
     fn composed(self) -> Tensor<5> {
@@ -118,9 +115,8 @@ impl Computation for WeightGradient<'_> {
     }
 
     fn on_cube(self) -> Tensor<5> {
-        let (entry, options) = (&Entry::plain(), &back(self.options));
-        let Self { x: gradient, gradient: x, weight, .. } = self;
-        run(conv3d::WeightGradient { x, entry, gradient, weight, options })
+        let Self { transposed: Transposed(shape), x: gradient, gradient: x, weight, .. } = self;
+        run(conv3d::WeightGradient { x, entry: &Entry::plain(), gradient, weight, shape })
     }
 
     fn composed(self) -> Tensor<5> {

@@ -5,7 +5,6 @@
 
 mod computations;
 mod operation;
-mod shape;
 mod transposed;
 
 pub use operation::conv_transpose3d;

@@ -1,11 +1,12 @@
 //! Transposed convolution as an operation that saves its input and nothing else.
 
 use burn::tensor::{Tensor, ops::ConvTransposeOptions};
+use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
 use super::computations::{DataGradient, Forward, WeightGradient};
-use super::shape::convolution;
 use super::transposed::Transposed;
 use crate::engine::run;
+use crate::operations::check::{assert_not_empty, assert_parameter, assert_per_channel, valid};
 use crate::operations::conv3d::BiasGradient;
 use crate::operations::operation::{AnyTensor, Operation, apply};
 
@@ -13,7 +14,7 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Shapes
 ///
-/// - input: `[batch_size, channels_in, depth, height, width]`
+/// - input: `[batch_size, channels_in, depth, height, width]`, no axis empty
 /// - weight: `[channels_in, channels_out / groups, ..]`
 /// - output: `[batch_size, channels_out, ..]`, each axis
 ///   `(size - 1) stride + dilation (kernel - 1) + 1 + padding_out - 2 padding`
@@ -25,8 +26,9 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Panics
 ///
-/// Panics if channels, groups and weight do not go together, padding leaves nothing, or `padding_out` is not smaller
-/// than the stride.
+/// Panics if an axis of the input is empty (an empty batch too); channels, groups, weight and bias do not go together; a kernel,
+/// stride, dilation or the groups are zero; padding leaves nothing; `padding_out` is not smaller than the stride; the padded
+/// output, the weight or the input takes more than 128 TiB; or weight or bias are float64 and the input is not.
 #[must_use]
 pub fn conv_transpose3d(
     x: Tensor<5>,
@@ -34,14 +36,30 @@ pub fn conv_transpose3d(
     bias: Option<Tensor<1>>,
     options: ConvTransposeOptions<3>,
 ) -> Tensor<5> {
-    let transposed = Transposed(convolution(x.dims(), weight.dims(), &options));
+    let transposed = Transposed(checked(&x, &weight, bias.as_ref(), &options));
     apply([x.into(), weight.into(), bias.into()], |[x, weight, bias], tracked| {
         let (x, weight, bias) = (x.given(), weight.given(), bias.optional());
         let output =
             run(Forward { transposed: &transposed, x: &x, weight: &weight, bias: bias.as_ref(), options: &options });
-        let input_dims = x.dims();
-        (output, ConvTranspose { x: tracked[1].then_some(x), input_dims, weight, bias, options })
+        (output, ConvTranspose { x: tracked[1].then_some(x), weight, bias, transposed, options })
     })
+}
+
+/// The convolution from the output to the input.
+fn checked(
+    x: &Tensor<5>,
+    weight: &Tensor<5>,
+    bias: Option<&Tensor<1>>,
+    options: &ConvTransposeOptions<3>,
+) -> ConvShape {
+    const OPERATION: &str = "conv_transpose3d";
+    assert_not_empty(OPERATION, "input", x);
+    assert_parameter(OPERATION, "weight", weight, x.dtype());
+    let ConvTransposeOptions { stride, padding, padding_out, dilation, groups } = *options;
+    let settings = ConvSettings { stride, dilation, padding: padding.map(|padding| [padding; 2]), groups };
+    let shape = valid(OPERATION, ConvShape::transposed(x.dims(), weight.dims(), settings, padding_out));
+    assert_per_channel(OPERATION, "bias", bias, shape.input_dims()[1], x.dtype());
+    shape
 }
 
 /// What [`conv_transpose3d`] saves.
@@ -49,17 +67,16 @@ pub fn conv_transpose3d(
 struct ConvTranspose {
     /// For the weight's gradient only.
     x: Option<Tensor<5>>,
-    input_dims: [usize; 5],
     weight: Tensor<5>,
     bias: Option<Tensor<1>>,
+    transposed: Transposed,
     options: ConvTransposeOptions<3>,
 }
 
 impl Operation<3> for ConvTranspose {
     fn backward(self, gradient: Tensor<5>, needed: [bool; 3]) -> [AnyTensor; 3] {
-        let Self { x, input_dims, weight, bias, options } = self;
-        let transposed = &Transposed(convolution(input_dims, weight.dims(), &options));
-        let (gradient, weight, options) = (&gradient, &weight, &options);
+        let Self { x, weight, bias, transposed, options } = self;
+        let (gradient, weight, transposed, options) = (&gradient, &weight, &transposed, &options);
         let bias = bias.filter(|_| needed[2]).map(|bias| run(BiasGradient { gradient, dtype: bias.dtype() }));
         let weight_gradient = x.map(|x| run(WeightGradient { transposed, x: &x, gradient, weight, options }));
         let x = needed[0].then(|| run(DataGradient { transposed, gradient, weight, options }));

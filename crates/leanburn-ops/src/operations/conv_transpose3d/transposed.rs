@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use leanburn_kernels::conv::{self, ConvShape, Input};
 
 use crate::engine::{CpuTensor, Stored, to_f32};
-use crate::operations::conv3d::{output_dims, weight_gradient_workspace};
+use crate::operations::conv3d::weight_gradient_workspace;
 use crate::recording::Call;
 
 /// The transpose of the convolution of this shape, whose output is the input here.
@@ -12,32 +12,26 @@ use crate::recording::Call;
 pub(crate) struct Transposed(pub(crate) ConvShape);
 
 impl Transposed {
-    /// Dimensions of what the transpose gives.
-    pub(super) fn output_dims(&self) -> [usize; 5] {
-        let [depth, height, width] = self.0.input;
-        [self.0.batch_size, self.0.channels_in, depth, height, width]
-    }
-
     /// The transpose of `x`, and the bias.
     pub(crate) fn forward<E: Stored>(&self, x: &Tensor<5>, weight: &[f32], bias: Option<&Tensor<1>>) -> Tensor<5> {
         let x = CpuTensor::of(x.clone());
         let bias = bias.map(to_f32);
         let values = conv::data_gradient_allocating(&self.0, Input::plain(x.values::<E>()), weight, bias.as_deref());
-        CpuTensor::from_vec(values, self.output_dims()).into_tensor()
+        CpuTensor::from_vec(values, self.0.input_dims()).into_tensor()
     }
 
     /// [`forward`](Self::forward) as it is written down, with `copies` bytes of weights on top of its workspace.
     pub(crate) fn recorded(&self, call: Call, x: &Tensor<5>, weight: &Tensor<5>, copies: usize) -> Tensor<5> {
         let workspace = copies + conv::data_gradient_workspace(&self.0);
         let call = call.reads(x).reads(weight).costs(self.0.flops(), workspace);
-        call.record_one(self.output_dims(), x.dtype())
+        call.record_one(self.0.input_dims(), x.dtype())
     }
 
     /// The gradient of the input.
     pub(crate) fn data_gradient<E: Stored>(&self, gradient: &Tensor<5>, weight: &[f32]) -> Tensor<5> {
         let gradient = CpuTensor::of(gradient.clone());
         let values = conv::forward_allocating(&self.0, Input::plain(gradient.values::<E>()), weight, None, None);
-        CpuTensor::from_vec(values, output_dims(&self.0)).into_tensor()
+        CpuTensor::from_vec(values, self.0.output_dims()).into_tensor()
     }
 
     /// [`data_gradient`](Self::data_gradient) as it is written down, with `copies` bytes of weights on top of its workspace.
@@ -50,7 +44,7 @@ impl Transposed {
     ) -> Tensor<5> {
         let workspace = copies + conv::forward_workspace(&self.0);
         let call = call.reads(gradient).reads(weight).costs(self.0.flops(), workspace);
-        call.record_one(output_dims(&self.0), gradient.dtype())
+        call.record_one(self.0.output_dims(), gradient.dtype())
     }
 
     /// The gradient of the weight.

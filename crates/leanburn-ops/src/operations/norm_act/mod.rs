@@ -21,4 +21,4 @@ pub(super) use channel_map::SliceMap;
 pub(super) use forward::norm_act;
 pub(super) use gradient::NormActGradient;
 pub(super) use normalization::Normalization;
-pub(super) use prelu::{leaky_relu, slope_gradient};
+pub(super) use prelu::{check_slope, leaky_relu, slope_gradient};

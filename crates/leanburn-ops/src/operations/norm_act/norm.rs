@@ -1,6 +1,9 @@
 //! Group normalisation as the operations take it.
 
 use burn::tensor::Tensor;
+use leanburn_kernels::norm::NormShape;
+
+use crate::operations::check::{assert_not_empty, assert_per_channel, valid};
 
 /// Group normalisation: groups of channels of each item to mean zero and variance one, then a scale and a shift.
 ///
@@ -40,12 +43,12 @@ impl Norm {
         settings.map(|(num_groups, epsilon)| Self { num_groups, epsilon, weight, bias })
     }
 
-    /// Panics unless the groups divide the channels.
-    pub(super) fn check(&self, channels: usize) {
-        assert!(
-            self.num_groups > 0 && channels.is_multiple_of(self.num_groups),
-            "{} groups do not divide {channels} channels",
-            self.num_groups
-        );
+    /// Panics if this is no norm of `x`.
+    pub(crate) fn check(&self, operation: &str, x: &Tensor<5>) {
+        assert_not_empty(operation, "input", x);
+        valid(operation, NormShape::new(x.dims(), self.num_groups));
+        for (name, parameter) in [("weight of the norm", &self.weight), ("bias of the norm", &self.bias)] {
+            assert_per_channel(operation, name, parameter.as_ref(), x.dims()[1], x.dtype());
+        }
     }
 }

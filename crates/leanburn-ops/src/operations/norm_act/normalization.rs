@@ -17,13 +17,8 @@ pub(crate) struct Normalization {
 }
 
 impl Normalization {
-    /// Computes the statistics of `x`.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the groups do not divide the channels.
+    /// Computes the statistics of `x`, of which the norm [is one](Norm::check).
     pub(crate) fn of(norm: Norm, x: &Tensor<5>) -> Self {
-        norm.check(x.dims()[1]);
         let [mean, deviation_reciprocal] = run(Statistics { x, num_groups: norm.num_groups, epsilon: norm.epsilon });
         Self { norm, mean, deviation_reciprocal }
     }

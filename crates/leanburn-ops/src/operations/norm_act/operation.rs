@@ -8,13 +8,14 @@ use super::gradient::{NormActGradient, NormGradients};
 use super::norm::Norm;
 use super::normalization::Normalization;
 use crate::engine::run;
+use crate::operations::check::assert_not_empty;
 use crate::operations::operation::{AnyTensor, Operation, apply};
 
 /// `activation(norm(x))` as one operation.
 ///
 /// # Shapes
 ///
-/// - input and output: `[batch_size, channels, depth, height, width]`
+/// - input and output: `[batch_size, channels, depth, height, width]`, no axis empty
 ///
 /// # Memory
 ///
@@ -27,9 +28,11 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Panics
 ///
-/// Panics if the groups do not divide the channels.
+/// Panics if an axis of the input is empty (an empty batch too), the groups do not divide the channels, or weight or bias of the
+/// norm are of another length, or float64 where the input is not.
 #[must_use]
 pub fn group_norm_act(x: Tensor<5>, norm: Norm, activation: Activation) -> Tensor<5> {
+    norm.check("group_norm_act", &x);
     let Norm { num_groups, epsilon, weight, bias } = norm;
     apply([x.into(), weight.into(), bias.into()], |[x, weight, bias], _| {
         let x = x.given();
@@ -61,14 +64,19 @@ impl Operation<3> for GroupNormAct {
 ///
 /// # Shapes
 ///
-/// - input and output: `[batch_size, channels, depth, height, width]`
+/// - input and output: `[batch_size, channels, depth, height, width]`, no axis empty
 ///
 /// # Memory
 ///
 /// Saved for backward: the input, shared with its producer. On the CPU backward writes over the gradient it is given
 /// if nothing else holds it.
+///
+/// # Panics
+///
+/// Panics if an axis of the input is empty (an empty batch too).
 #[must_use]
 pub fn activate(x: Tensor<5>, activation: Activation) -> Tensor<5> {
+    assert_not_empty("activate", "input", &x);
     if activation == Activation::None {
         return x;
     }

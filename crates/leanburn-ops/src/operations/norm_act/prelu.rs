@@ -9,6 +9,7 @@ use super::norm::Norm;
 use super::normalization::Normalization;
 use crate::engine::run;
 use crate::numerics::{cast_to, widen};
+use crate::operations::check::{assert_dims, assert_not_empty, assert_parameter};
 use crate::operations::operation::{AnyTensor, Operation, apply};
 use crate::recording::is_recording;
 
@@ -18,7 +19,7 @@ use crate::recording::is_recording;
 ///
 /// # Shapes
 ///
-/// - input and output: `[batch_size, channels, depth, height, width]`
+/// - input and output: `[batch_size, channels, depth, height, width]`, no axis empty
 /// - slope: `[1]`, for all channels
 ///
 /// # Memory
@@ -32,9 +33,13 @@ use crate::recording::is_recording;
 ///
 /// # Panics
 ///
-/// Panics if the groups do not divide the channels.
+/// As [`group_norm_act`](crate::group_norm_act), and if the slope has another shape or is float64 where the input is not.
 #[must_use]
 pub fn norm_prelu(x: Tensor<5>, norm: Option<Norm>, slope: Tensor<1>) -> Tensor<5> {
+    const OPERATION: &str = "norm_prelu";
+    assert_not_empty(OPERATION, "input", &x);
+    norm.iter().for_each(|norm| norm.check(OPERATION, &x));
+    check_slope(OPERATION, &slope, &x);
     let (settings, weight, bias) = Norm::apart(norm);
     let inputs = [x.into(), weight.into(), bias.into(), slope.into()];
     apply(inputs, |[x, weight, bias, slope], _| {
@@ -44,6 +49,12 @@ pub fn norm_prelu(x: Tensor<5>, norm: Option<Norm>, slope: Tensor<1>) -> Tensor<
         let activation = leaky_relu(slope.given());
         (norm_act(x.clone(), normalization.as_ref(), activation), NormPrelu { x, normalization, activation })
     })
+}
+
+/// Panics if this is no slope for the channels of `x`.
+pub(crate) fn check_slope(operation: &str, slope: &Tensor<1>, x: &Tensor<5>) {
+    assert_dims(operation, "slope", slope, [("slopes", 1)]);
+    assert_parameter(operation, "slope", slope, x.dtype());
 }
 
 /// The function of a slope. On a recording device, where the slope has no value, any.

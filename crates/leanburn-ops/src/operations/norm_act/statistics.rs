@@ -6,6 +6,7 @@ use leanburn_kernels::norm::{self, NormShape};
 use crate::cube::{self, FLOPS_OF_STATISTICS};
 use crate::engine::{Computation, CpuTensor, Engine, Stored};
 use crate::numerics::widen;
+use crate::operations::check::valid;
 use crate::recording::{Call, Recorder};
 
 /// Mean, and `1 / sqrt(variance + epsilon)`, of each group: each `[batch_size, num_groups]`, float32.
@@ -67,8 +68,8 @@ impl Computation for Statistics<'_> {
 }
 
 /// The shape of a norm for the kernels of the CPU.
-pub(super) fn norm_shape([batch_size, channels, depth, height, width]: [usize; 5], groups: usize) -> NormShape {
-    NormShape { batch_size, channels, positions: depth * height * width, groups }
+pub(super) fn norm_shape(dims: [usize; 5], groups: usize) -> NormShape {
+    valid("norm", NormShape::new(dims, groups))
 }
 
 /// A value of each group, for each channel: `[batch_size, channels]`.

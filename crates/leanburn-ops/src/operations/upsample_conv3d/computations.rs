@@ -36,18 +36,17 @@ impl UpsampleConv {
 
     fn enlarged_forward(&self, x: &Tensor<5>, weight: &Tensor<5>, bias: Option<&Tensor<1>>) -> Tensor<5> {
         let (x, entry) = (&run(Enlarge { upsample: self, x }), &Entry::plain());
-        run(conv3d::Forward { x, entry, weight, bias, residual: None, options: &self.options })
+        run(conv3d::Forward { x, entry, weight, bias, residual: None, shape: &self.shape })
     }
 
     fn enlarged_data_gradient(&self, gradient: &Tensor<5>, weight: &Tensor<5>) -> Tensor<5> {
-        let (input, options) = (self.enlarged(), &self.options);
-        let gradient = run(conv3d::DataGradient { gradient, weight, input, options });
+        let gradient = run(conv3d::DataGradient { gradient, weight, shape: &self.shape });
         run(EnlargeGradient { upsample: self, gradient })
     }
 
     fn enlarged_weight_gradient(&self, x: &Tensor<5>, gradient: &Tensor<5>, weight: &Tensor<5>) -> Tensor<5> {
         let (x, entry) = (&run(Enlarge { upsample: self, x }), &Entry::plain());
-        run(conv3d::WeightGradient { x, entry, gradient, weight, options: &self.options })
+        run(conv3d::WeightGradient { x, entry, gradient, weight, shape: &self.shape })
     }
 }
 

@@ -5,65 +5,66 @@
 //! 8 products for each output instead of 27. Sub-pixel convolution, as in
 //! [Shi et al.](https://arxiv.org/abs/1609.05158), with tied weights.
 
-use burn::tensor::ops::ConvOptions;
-use leanburn_kernels::conv::ConvShape;
+use burn::tensor::Tensor;
+use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
+use crate::operations::check::assert_not_empty;
 use crate::operations::conv_transpose3d::Transposed;
-use crate::operations::conv3d::shape;
+use crate::operations::conv3d::Convolution;
 
 /// An enlargement, and the convolution behind it.
 #[derive(Clone, Debug)]
 pub(super) struct UpsampleConv {
     /// Dimensions of the small volume.
     pub(super) input: [usize; 5],
-    /// Dimensions of the weight.
-    pub(super) weight: [usize; 5],
     pub(super) factors: [usize; 3],
-    pub(super) options: ConvOptions<3>,
+    /// The convolution of the enlarged volume.
+    pub(super) shape: ConvShape,
 }
 
 impl UpsampleConv {
     /// # Panics
     ///
-    /// Panics if a factor is zero, a stride or dilation is not one, or channels, groups and kernel do not go together.
-    pub(super) fn new(input: [usize; 5], weight: [usize; 5], factors: [usize; 3], options: ConvOptions<3>) -> Self {
-        assert!(!factors.contains(&0), "upsample_conv3d: factors {factors:?} must be at least one");
+    /// Panics if a factor is zero, a stride or dilation is not one, or shapes and dtypes do not go together.
+    pub(super) fn new(x: &Tensor<5>, factors: [usize; 3], convolution: &Convolution) -> Self {
+        const OPERATION: &str = "upsample_conv3d";
+        let options = &convolution.options;
+        assert!(!factors.contains(&0), "{OPERATION}: factors are {factors:?}, expected at least 1");
         assert!(
             options.stride == [1; 3] && options.dilation == [1; 3],
-            "upsample_conv3d: stride {:?} and dilation {:?} must be one",
+            "{OPERATION}: stride is {:?} and dilation {:?}, expected 1",
             options.stride,
             options.dilation
         );
-        let this = Self { input, weight, factors, options };
-        shape(this.enlarged(), weight, &this.options);
-        this
+        assert_not_empty(OPERATION, "input", x);
+        let mut enlarged = x.dims();
+        // What is too large for a number is too large for a volume.
+        enlarged[2..].iter_mut().zip(factors).for_each(|(size, factor)| *size = size.saturating_mul(factor));
+        Self { input: x.dims(), factors, shape: convolution.shape(OPERATION, enlarged, x.dtype()) }
     }
 
     /// Dimensions of the enlarged volume.
     pub(super) fn enlarged(&self) -> [usize; 5] {
-        let [batch_size, channels, depth, height, width] = self.input;
-        let [d, h, w] = self.factors;
-        [batch_size, channels, depth * d, height * h, width * w]
+        self.shape.input_dims()
     }
 
-    /// The convolution whose transpose this is; `None` where its padding would be negative.
+    /// The convolution whose transpose this is; `None` where its padding would be negative, or its weight too large.
     pub(super) fn folded(&self) -> Option<Folded<'_>> {
-        let whole = shape(self.enlarged(), self.weight, &self.options);
-        let fits = |axis: usize| whole.padding[axis].iter().all(|padding| *padding < whole.kernel[axis]);
+        let [channels_out, per_group, kernel @ ..] = self.shape.weight_dims();
+        let ConvSettings { padding, groups, .. } = self.shape.settings();
+        let fits = |axis: usize| padding[axis].iter().all(|padding| *padding < kernel[axis]);
         if !(0..3).all(fits) {
             return None;
         }
-        let shape = ConvShape {
-            batch_size: whole.batch_size,
-            channels_in: whole.channels_out,
-            channels_out: whole.channels_in,
-            groups: whole.groups,
-            input: whole.output(),
-            kernel: std::array::from_fn(|axis| whole.kernel[axis] + self.factors[axis] - 1),
+        let [depth, height, width] = std::array::from_fn(|axis| kernel[axis] + self.factors[axis] - 1);
+        let weight = [per_group * groups, channels_out / groups, depth, height, width];
+        let settings = ConvSettings {
             stride: self.factors,
             dilation: [1; 3],
-            padding: std::array::from_fn(|axis| whole.padding[axis].map(|padding| whole.kernel[axis] - 1 - padding)),
+            padding: std::array::from_fn(|axis| padding[axis].map(|padding| kernel[axis] - 1 - padding)),
+            groups,
         };
+        let shape = ConvShape::new(self.shape.output_dims(), weight, settings).ok()?;
         Some(Folded { transposed: Transposed(shape), upsample: self })
     }
 }
@@ -94,19 +95,17 @@ impl Folded<'_> {
 
     /// The gradient of the weight from that of the folded one.
     pub(super) fn unfold(&self, folded: &[f32]) -> Vec<f32> {
-        let mut weight = vec![0.0; self.upsample.weight.iter().product()];
+        let mut weight = vec![0.0; self.upsample.shape.weight_len()];
         self.for_each_pair(|at, folded_at| weight[at] += folded[folded_at]);
         weight
     }
 
     /// Every element of the weight with every element of the folded weight that it is part of.
     fn for_each_pair(&self, mut visit: impl FnMut(usize, usize)) {
-        let shape = self.shape();
-        let [channels_out, per_group, kernel @ ..] = self.upsample.weight;
-        let out_per_group = channels_out / shape.groups;
-        let [_, folded_height, folded_width] = shape.kernel;
+        let [channels_out, per_group, kernel @ ..] = self.upsample.shape.weight_dims();
+        let [_, out_per_group, folded_depth, folded_height, folded_width] = self.shape().weight_dims();
         let taps: usize = kernel.iter().product();
-        let folded_taps: usize = shape.kernel.iter().product();
+        let folded_taps = folded_depth * folded_height * folded_width;
         for channel_out in 0..channels_out {
             let (group, local_out) = (channel_out / out_per_group, channel_out % out_per_group);
             for local_in in 0..per_group {

@@ -11,7 +11,7 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Shapes
 ///
-/// - input: `[batch_size, channels_in, depth, height, width]`
+/// - input: `[batch_size, channels_in, depth, height, width]`, no axis empty
 /// - output: `[batch_size, channels_out, ..]`, each axis `factor size + padding - kernel + 1`
 ///
 /// # Memory
@@ -26,13 +26,13 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 ///
 /// # Panics
 ///
-/// Panics if a factor is zero, stride or dilation is not one, or channels, groups and weight do not go together.
+/// Panics if a factor is zero, or stride or dilation is not one, and as [`conv3d`](crate::conv3d) of the enlarged volume.
 #[must_use]
 pub fn upsample_conv3d(x: Tensor<5>, factors: [usize; 3], convolution: Convolution) -> Tensor<5> {
-    let Convolution { weight, bias, options } = convolution;
+    let upsample = UpsampleConv::new(&x, factors, &convolution);
+    let Convolution { weight, bias, .. } = convolution;
     apply([x.into(), weight.into(), bias.into()], |[x, weight, bias], tracked| {
         let (x, weight, bias) = (x.given::<5>(), weight.given::<5>(), bias.optional());
-        let upsample = UpsampleConv::new(x.dims(), weight.dims(), factors, options);
         let output = upsample.forward(&x, &weight, bias.as_ref());
         (output, UpsampleConvolution { x: tracked[1].then_some(x), weight, bias, upsample })
     })

@@ -10,6 +10,7 @@ use crate::conv::gather::problem::Gather;
 use crate::conv::packing::planes::{SLACK, Source};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::simd::load;
+use crate::size::whole;
 
 /// The part of a plane that a tile reads.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +144,7 @@ fn transform_rows<S: Simd>(
     stride: usize,
 ) {
     let row_len = rows.len() / COMPONENTS;
-    assert!(width.next_multiple_of(LANES) <= row_len);
+    assert!(whole(width, LANES) <= row_len);
     for column in (0..width).step_by(S::F32_LANES) {
         let mut values = [simd.splat_f32s(0.0); COMPONENTS];
         for (value, place) in values.iter_mut().zip(places) {

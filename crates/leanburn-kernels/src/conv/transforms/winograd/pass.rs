@@ -13,6 +13,7 @@ use crate::conv::packing::planes::{SLACK, Source};
 use crate::conv::packing::rows::{ByChannel, SharedOutput, TileRows};
 use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap};
 use crate::simd::{load, store};
+use crate::size::{product, reach};
 
 /// Planes of sums that are held at the same time.
 fn kept(lanes: Lanes, tiling: &Tiling) -> usize {
@@ -221,8 +222,8 @@ impl WithSimd for Combine<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { sums, component_len, rows, row_len, row_stride } = self;
-        assert!(row_len.is_multiple_of(S::F32_LANES) && COMPONENTS * component_len <= sums.len());
-        assert!((rows - 1) * row_stride + row_len <= component_len);
+        assert!(row_len.is_multiple_of(S::F32_LANES) && product(&[COMPONENTS, component_len]) <= sums.len());
+        assert!(reach(rows, row_stride, row_len) <= component_len);
         let sums = sums.as_mut_ptr();
         for row in 0..rows {
             for place in (row * row_stride..row * row_stride + row_len).step_by(S::F32_LANES) {

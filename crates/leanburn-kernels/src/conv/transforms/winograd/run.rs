@@ -10,7 +10,7 @@ use super::weights::TransformedWeights;
 use crate::Stored;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
-use crate::conv::geometry::{Input, Output};
+use crate::conv::operands::Input;
 use crate::conv::packing::planes::Source;
 use crate::conv::packing::rows::SharedOutput;
 use crate::parallel::busy;
@@ -61,8 +61,14 @@ pub(crate) fn pays(gather: &Gather) -> bool {
 }
 
 /// Computes a gather that [`fits`].
-pub(crate) fn run<E: Stored>(gather: &Gather, arch: Arch, input: Input<'_, E>, weight: &[f32], output: Output<'_, E>) {
-    if output.values.is_empty() {
+pub(crate) fn run<E: Stored>(
+    gather: &Gather,
+    arch: Arch,
+    input: Input<'_, E>,
+    weight: &[f32],
+    output: SharedOutput<'_, E>,
+) {
+    if output.len == 0 {
         return;
     }
     let mut plan = Plan::new(gather, arch);
@@ -72,7 +78,7 @@ pub(crate) fn run<E: Stored>(gather: &Gather, arch: Arch, input: Input<'_, E>, w
     let ([chunks, high, wide], tasks) = (plan.tiling.counts(gather), plan.tasks());
     let Plan { lanes, tiling, .. } = plan;
     let lens = ScratchLens::of(&plan);
-    let pass = Pass { arch, gather, source, weights, lanes, tiling, output: SharedOutput::new(output) };
+    let pass = Pass { arch, gather, source, weights, lanes, tiling, output };
     (0..tasks).into_par_iter().for_each_init(
         || Scratch::new(&lens),
         |scratch, task| {

@@ -6,8 +6,9 @@ use pulp::Arch;
 
 use super::run::{fits, pays, run};
 use crate::conv::gather::problem::Gather;
-use crate::conv::geometry::{ConvShape, Input, Output};
+use crate::conv::operands::{Input, Output};
 use crate::conv::reference::{Case, ResidualKind, cases, cube, exact_and_found, random};
+use crate::conv::shape::ConvShape;
 use crate::{Activation, Stored, simd};
 
 /// The gather of the forward pass, or of the data gradient.
@@ -26,7 +27,7 @@ fn transformed<E: Stored>(
 ) {
     let gather = gather(shape, forward);
     assert!(fits(&gather), "{shape:?}");
-    run(&gather, arch, input, weight, output);
+    run(&gather, arch, input, weight, output.into());
 }
 
 /// Compares with plain loops. An error is relative to the largest sum, as rows of a group share their errors.

@@ -4,6 +4,7 @@ use super::packing::Strip;
 use super::transform::{COMPONENTS, OUTPUTS};
 use crate::conv::gather::problem::Gather;
 use crate::conv::tiles::tap_sums::{LANES, Lanes};
+use crate::size::{product, sum};
 
 /// A task's ring of packed planes and its sums take no more floats than this where that is possible (768 KiB).
 const MOST_SCRATCH: usize = 192 * 1024;
@@ -88,16 +89,17 @@ impl Tiling {
             Lanes::Positions => (LANES * vectors_cost(strip.positions(self.tile[1]).div_ceil(LANES)) / 8, 1),
             Lanes::Channels => (self.tile[0] * (self.tile[1] + self.tile[1].div_ceil(MOST_COLUMNS)), self.planes),
         };
-        let computed = axis.output * positions * elements * channels[1] * COMPONENTS;
         let weights = elements * channels[1] * COMPONENTS;
         let far = if weights * channels[0] > MANY_WEIGHTS { WEIGHT_COST } else { 0 };
-        let read = axis.output.div_ceil(self.planes) * weights * far;
+        let read = product(&[axis.output.div_ceil(self.planes), weights, far]);
         let packed = strip.channel_len();
-        let cost = high * wide * channels[0] * (computed + read_planes * packed * PACK_COST + read);
+        let computed = product(&[axis.output, positions, elements, channels[1], COMPONENTS]);
+        let each = sum(&[computed, product(&[read_planes, packed, PACK_COST]), read]);
+        let cost = product(&[high, wide, channels[0], each]);
         let ring = self.slots(gather) * channels[0] * packed;
         let scratch = ring + COMPONENTS * widest * strip.positions(self.tile[1]).next_multiple_of(LANES) * kept;
         // A scratch that is too large is the last resort, the smallest first.
-        if scratch > MOST_SCRATCH { usize::MAX / 2 + scratch } else { cost }
+        if scratch > MOST_SCRATCH { sum(&[usize::MAX / 2, scratch]) } else { cost }
     }
 }
 
@@ -109,11 +111,11 @@ pub(super) fn lanes(gather: &Gather, vector: usize) -> Lanes {
         let positions = Strip::shared(gather, [0, 0], [together, columns.output]).positions(columns.output);
         groups.div_ceil(together) * vectors_cost(positions.div_ceil(LANES)) * LANES / 8
     };
-    let flat = (1..=groups).map(flat).min().unwrap_or(0) * channels;
-    let padded = groups * columns.output * channels.next_multiple_of(2 * vector);
+    let flat = product(&[(1..=groups).map(flat).min().unwrap_or(0), channels]);
+    let padded = product(&[groups, columns.output, channels.next_multiple_of(2 * vector)]);
     // The transposed result has to pay.
     let many = gather.channels[0] * depth.kernel * columns.kernel >= LEAST_PRODUCTS;
-    if many && padded * 21 < flat * 20 { Lanes::Channels } else { Lanes::Positions }
+    if many && product(&[padded, 21]) < product(&[flat, 20]) { Lanes::Channels } else { Lanes::Positions }
 }
 
 /// Cost of so many vectors of positions, in eighths: tiles of less than three vectors load more than they multiply.

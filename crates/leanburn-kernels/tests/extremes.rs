@@ -1,0 +1,62 @@
+//! Every public function with sizes from nothing to the largest number: either a shape is rejected with a message of ours, or
+//! what it computes has the stated size and is finite.
+//!
+//! `LEANBURN_EXTREMES` is the number of cases, 2,000 if it is not set; `LEANBURN_EXTREMES_SEED` draws others.
+
+mod extreme;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use extreme::{Draw, Outcome, attention, conv, norm, pool, resample};
+
+/// How the standard library, not one of our checks, says that something is wrong.
+const FAULTS: [&str; 7] =
+    ["attempt to", "out of bounds", "out of range", "capacity overflow", "unwrap", "chunk size", "unreachable"];
+
+/// A random call of some functions.
+type Function = fn(&mut Draw) -> Outcome;
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |value| value.parse().expect("a number"))
+}
+
+#[test]
+fn every_function_rejects_or_computes() {
+    let (cases, seed) = (number("LEANBURN_EXTREMES", 2_000), number("LEANBURN_EXTREMES_SEED", 1));
+    let functions: [(&str, Function); 8] = [
+        ("conv", conv::convolution),
+        ("conv transposed", conv::transposed),
+        ("conv bias", conv::bias),
+        ("attention", attention::attention),
+        ("norm", norm::norm),
+        ("resample", resample::resample),
+        ("max pool", pool::max_pool),
+        ("adaptive max pool", pool::adaptive),
+    ];
+    std::panic::set_hook(Box::new(|_| ()));
+    let mut counts: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for case in 0..cases {
+        let (name, function) = functions[(case % functions.len() as u64) as usize];
+        let mut draw = Draw::new(seed.wrapping_mul(1 << 32).wrapping_add(case));
+        let outcome = catch_unwind(AssertUnwindSafe(|| function(&mut draw))).unwrap_or_else(|panic| {
+            let message = panic.downcast_ref::<String>().cloned();
+            let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let message = message.unwrap_or_default();
+            if message.starts_with("wrong:") || FAULTS.iter().any(|fault| message.contains(fault)) {
+                faults.push(format!("case {case}, {name}: {message}"));
+            }
+            Outcome::Rejected
+        });
+        counts.entry(name).or_default()[outcome as usize] += 1;
+    }
+    _ = std::panic::take_hook();
+    println!("function: computed, accepted but too large to compute here, rejected");
+    counts.iter().for_each(|(name, counts)| println!("{name}: {counts:?}"));
+    assert!(faults.is_empty(), "{} of {cases}:\n{}", faults.len(), faults.join("\n"));
+    for (name, [computed, _, rejected]) in counts {
+        let tenth = cases / functions.len() as u64 / 10;
+        assert!(computed > tenth && rejected > tenth, "{name}: {computed} computed, {rejected} rejected");
+    }
+}
