@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     const TINY: &str = "\
-autoencoder: {num_channels: [8, 16], norm_num_groups: 8, num_res_blocks: 1, training: {batch_size: 4}}
+autoencoder: {num_channels: [8], norm_num_groups: 8, num_res_blocks: 1, training: {batch_size: 4}}
 data: {phantom: {count: 2, shape: 32}, patch_size: 32}
 device: {name: flex}
 ";
