@@ -13,7 +13,7 @@ static HEAP: CountingAllocator = CountingAllocator;
 /// A small autoencoder on synthetic heads.
 fn config() -> SystemConfig {
     let training = TrainingSection::default().with_max_steps(6).with_checkpoint_interval(2).with_visualize_interval(0);
-    let model = AutoencoderSection::new(vec![4, 8]).with_norm_num_groups(2).with_training(training.with_batch_size(4));
+    let model = AutoencoderSection::new(vec![8]).with_norm_num_groups(2).with_training(training.with_batch_size(4));
     let phantom = PhantomConfig { count: 4, shape: [16; 3], ..PhantomConfig::default() };
     SystemConfig::new(model).with_data(DataConfig { phantom: Some(phantom), patch_size: Some([16; 3]), ..DataConfig::default() })
 }
