@@ -7,9 +7,9 @@ use common::Place;
 /// A volume large enough that the saved activations are most of the memory.
 const LARGE: [&str; 8] = [
     "--set",
-    "data.phantom.shape=[48, 48, 48]",
+    "data.phantom.shape=[32, 32, 32]",
     "--set",
-    "data.patch_size=48",
+    "data.patch_size=32",
     "--set",
     "autoencoder.training.val_interval=100",
     "--set",
@@ -54,14 +54,14 @@ fn a_run_that_does_not_fit_steps_down_and_computes_the_same() {
 #[test]
 fn it_stops_with_advice_where_that_is_asked_for() {
     let place = Place::new();
-    let limit = ["--set", "device.memory_limit=16 MiB", "--on-oom", "fail"];
+    let limit = ["--set", "device.memory_limit=6 MiB", "--on-oom", "fail"];
     let ended = place.run(&[&["train", "tiny.yaml", "--out", "run"][..], &with(&limit)].concat());
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let foreseen =
-        "that is more than the 16.0 MiB that device.memory_limit allows: `leanburn fit CONFIG --budget 16.0MiB`";
+        "that is more than the 6.0 MiB that device.memory_limit allows: `leanburn fit CONFIG --budget 6.0MiB`";
     assert!(ended.stdout.contains(foreseen), "{}", ended.stdout);
     for words in
-        ["out of memory in the forward pass of step 0", "may hold 16.0 MiB", "--on-oom step-down", "leanburn fit"]
+        ["out of memory in the forward pass of step 0", "may hold 6.0 MiB", "--on-oom step-down", "leanburn fit"]
     {
         let text = ended.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(words), "{words} in {text}");
@@ -69,7 +69,7 @@ fn it_stops_with_advice_where_that_is_asked_for() {
 }
 
 /// Large volumes and small patches: a picture of a whole volume takes more than a step.
-const WIDE: [&str; 2] = ["--set", "data.phantom.shape=[64, 64, 64]"];
+const WIDE: [&str; 2] = ["--set", "data.phantom.shape=[48, 48, 48]"];
 
 #[test]
 fn an_evaluation_between_steps_that_does_not_fit_says_so_and_loses_nothing() {

@@ -50,7 +50,7 @@ fn memory_grows_with_the_square_root_of_time() {
 }
 
 /// Depth, height and width.
-const VOLUME: usize = 64;
+const VOLUME: usize = 48;
 /// Bytes of 16 channels of the finest level, which has half the resolution of the volume.
 const FINEST: f64 = (16 * VOLUME * VOLUME * VOLUME / 8 * 4) as f64;
 

@@ -12,7 +12,7 @@ static HEAP: CountingAllocator = CountingAllocator;
 
 const BLOCKS: usize = 8;
 const CHANNELS: usize = 16;
-const SIDE: usize = 48;
+const SIDE: usize = 24;
 const ACTIVATION: f64 = (CHANNELS * SIDE * SIDE * SIDE * 4) as f64;
 
 /// Activations held between forward and backward, and at the peak, above what is there before the step.

@@ -33,7 +33,7 @@ type AutoencoderTrainer = Trainer<AutoencoderWorkload<PatchDiscriminator>>;
 
 fn autoencoder(setup: &StepSetup, device: &Device) -> Result<AutoencoderTrainer, TrainError> {
     leanburn_ops::random::seed(device, 1);
-    let config = AutoencoderKlConfig::new(vec![8, 16], vec![1, 1], vec![false, true]).with_norm_num_groups(4);
+    let config = AutoencoderKlConfig::new(vec![8], vec![1], vec![true]).with_norm_num_groups(4);
     let model = config.init(device).with_residency(setup.residency.clone());
     let objective = AutoencoderObjective {
         reconstruction: ReconstructionLoss::L1,
@@ -48,7 +48,7 @@ fn autoencoder(setup: &StepSetup, device: &Device) -> Result<AutoencoderTrainer,
 }
 
 fn volumes(setup: &StepSetup, device: &Device) -> Tensor<5> {
-    Tensor::zeros([setup.micro_batch, 1, 32, 32, 24], device)
+    Tensor::zeros([setup.micro_batch, 1, 24, 16, 16], device)
 }
 
 /// A residual block of Burn's own layers, wider or narrower inside.
@@ -107,7 +107,7 @@ fn blocks(setup: &StepSetup, device: &Device) -> Result<Trainer<Blocks>, TrainEr
 }
 
 fn features(setup: &StepSetup, device: &Device) -> Tensor<5> {
-    Tensor::ones([setup.micro_batch, CHANNELS, 24, 24, 24], device)
+    Tensor::ones([setup.micro_batch, CHANNELS, 16, 16, 16], device)
 }
 
 /// Runs the fastest way in each of some budgets from the smallest peak to the largest.

@@ -291,7 +291,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn the_planned_peak_is_the_measured_one_on_one_thread() {
-    let compared = compare(1, number("LEANBURN_PLAN_CASES", 63));
+    let compared = compare(1, number("LEANBURN_PLAN_CASES", 31));
     assert!(compared.exceeded.is_empty(), "plans that are exceeded: {:#?}", compared.exceeded);
     assert!(compared.median() <= 0.01 && compared.worst() <= 0.03, "{:?}", compared.errors);
 }
