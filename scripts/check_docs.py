@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Runs every command whose output is shown in README.md and docs/, and names the lines that are not printed so.
 
-    python3 scripts/check_docs.py target/release/leanburn
+    python3 scripts/check_docs.py target/release/leanburn [SECONDS]
 
 A line of three dots, or three dots within a line, stand for anything. Times that depend on the machine count as equal.
 What `leanburn measure` prints depends a little on when two threads allocate: its numbers are equal within 2 % or 0.5. Files that a block
 shows by `cat` are there for its next command. The ladder of docs/memory-savers.md is left out: it is measured. Exit code 1
 if a line differs.
+
+A development build takes ten times as long. With SECONDS, a command that takes a tenth of them, or is not done when they are over, is
+left out and named.
 """
 
 import pathlib
@@ -16,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 TIMES = re.compile(r"(traced in|searched in|step  )\s*[\d.]+ (ms|s)\b(?!.*by the device)")
 
@@ -47,7 +51,8 @@ def is_printed(line, printed):
     return any(re.fullmatch(pattern, other) for other in printed)
 
 
-def check(path, root, command, folder):
+def check(path, root, command, folder, seconds, end):
+    """How many lines of a page are not printed so."""
     differ = 0
     for line, shown in blocks(path.read_text()):
         words = shlex.split(line)
@@ -57,23 +62,30 @@ def check(path, root, command, folder):
         if words[0] != "leanburn" or "--ladder" in words:
             continue
         place = folder if any((folder / word).is_file() for word in words[1:]) else root
-        ended = subprocess.run([command, *words[1:]], cwd=place, capture_output=True, text=True)
+        limit = seconds and min(seconds / 10, end - time.monotonic())
+        try:
+            ended = subprocess.run([command, *words[1:]], cwd=place, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            print(f"{path.relative_to(root)}: left out, no time: {line}", flush=True)
+            continue
         printed = [TIMES.sub(r"\1", text) for text in (ended.stdout + ended.stderr).splitlines()]
         for text in shown:
             if not is_printed(text, printed) and not (words[1] == "measure" and is_measured(text, printed)):
                 differ += 1
-                print(f"{path.relative_to(root)}: {line}\n    {text}")
+                print(f"{path.relative_to(root)}: {line}\n    {text}", flush=True)
     return differ
 
 
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
-    if len(sys.argv) != 2 or not shutil.which(sys.argv[1]):
+    if len(sys.argv) not in (2, 3) or not shutil.which(sys.argv[1]):
         sys.exit(__doc__)
+    seconds = float(sys.argv[2]) if len(sys.argv) == 3 else None
+    end = time.monotonic() + (seconds or 0)
     command = str(pathlib.Path(shutil.which(sys.argv[1])).resolve())
     with tempfile.TemporaryDirectory() as folder:
         pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
-        differ = sum(check(page, root, command, pathlib.Path(folder)) for page in pages)
+        differ = sum(check(page, root, command, pathlib.Path(folder), seconds, end) for page in pages)
     print(f"{differ} lines differ")
     sys.exit(1 if differ else 0)
 
