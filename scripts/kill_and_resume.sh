@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Kills a training run at random times and resumes it each time; the final weights must equal, bit for bit, those of a
-# run that was not interrupted.
+# run that was not interrupted. With TERM, INT or USR1 in place of KILL each run saves first, and no step is lost.
 #
-#     scripts/kill_and_resume.sh [KILLS=20] [SEED=1]
+#     scripts/kill_and_resume.sh [KILLS=20] [SEED=1] [SIGNAL=KILL]
 #
 # Needs a built command: LEANBURN=path/to/leanburn, by default target/release/leanburn.
 set -euo pipefail
@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 
 kills=${1:-20}
 RANDOM=${2:-1}
+signal=${3:-KILL}
 leanburn=${LEANBURN:-target/release/leanburn}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -60,10 +61,25 @@ while [ "$done_kills" -lt "$kills" ]; do
   process=$!
   # a random time; short enough that the run is not over before it has been killed often enough
   sleep "$(awk -v r="$RANDOM" -v w="$whole" -v k="$kills" 'BEGIN { print (0.1 + r / 32768 * 1.6 * w / k) / 1000 + 0.05 }')"
-  if kill -9 "$process" 2>/dev/null; then
+  if kill -s "$signal" "$process" 2>/dev/null; then
+    code=0
+    wait "$process" 2>/dev/null || code=$?
+    if [ "$signal" != KILL ] && [ "$code" = 0 ]; then
+      echo "the run ended before signal $((done_kills + 1)); starting it over"
+      rm -rf "$work/killed"
+      continue
+    fi
     done_kills=$((done_kills + 1))
-    wait "$process" 2>/dev/null || true
-    echo "kill $done_kills at $(steps "$work/killed") steps"
+    taken=$(steps "$work/killed")
+    echo "$signal $done_kills at ${taken:-0} steps: exit code $code"
+    if [ "$code" != $((128 + $(kill -l "$signal"))) ]; then
+      cat "$work/killed.log" >&2
+      exit 1
+    fi
+    if [ "$signal" != KILL ] && ! grep -q "^stopped after step ${taken:-0};" "$work/killed.log"; then
+      cat "$work/killed.log" >&2
+      exit 1
+    fi
   else
     wait "$process"
     echo "the run ended before kill $((done_kills + 1)); starting it over"
@@ -78,4 +94,4 @@ for file in weights.safetensors discriminator.safetensors; do
 done
 without_seconds() { sed -E 's/"seconds":[0-9.e-]+,?//; s/"memory\.[a-z_]+":[0-9.]+,?//g' "$1/metrics.jsonl"; }
 diff <(without_seconds "$work/straight") <(without_seconds "$work/killed") >/dev/null
-echo "killed $done_kills times: weights and metrics are those of the undisturbed run, bit for bit"
+echo "$signal $done_kills times: weights and metrics are those of the undisturbed run, bit for bit"

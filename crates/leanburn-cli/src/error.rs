@@ -33,6 +33,12 @@ pub enum CommandError {
     /// What was asked about does not fit; the command has said so.
     #[error("over the budget")]
     OverBudget,
+    /// A signal of this number ended a run between two steps; the command has said so.
+    #[error("ended by signal {0}")]
+    Interrupted(u8),
+    /// Signals cannot be listened to.
+    #[error("cannot listen to signals: {0}")]
+    Signals(#[source] std::io::Error),
     /// A report cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -55,10 +61,14 @@ pub fn both<A, B>(one: Result<A>, other: Result<B>) -> Result<(A, B)> {
 pub type Result<T> = std::result::Result<T, CommandError>;
 
 impl CommandError {
-    /// The exit code: 2 for input that can be corrected before a run, 1 for a run that failed or would not fit.
+    /// The exit code: 2 for input that can be corrected before a run, 1 for a run that failed or would not fit, 128 and the number
+    /// of the signal that ended it.
     pub fn exit_code(&self) -> u8 {
-        let Self::System(error) = self else {
-            return if matches!(self, Self::OverBudget | Self::Report(_)) { 1 } else { 2 };
+        let error = match self {
+            Self::System(error) => error,
+            Self::Interrupted(signal) => return 128 + signal,
+            Self::OverBudget | Self::Report(_) | Self::Signals(_) => return 1,
+            _ => return 2,
         };
         match error {
             SystemError::Train(TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. }) => 2,
@@ -82,13 +92,13 @@ impl CommandError {
             Self::Report(_) => {
                 Some("check the file and the free space of its disk; `--resume` then continues the run".into())
             }
-            Self::Several(_) | Self::OverBudget => None,
+            Self::Several(_) | Self::OverBudget | Self::Interrupted(_) | Self::Signals(_) => None,
         }
     }
 
-    /// Whether the command has printed this already as the result of a fit check: it is no failure to report.
-    pub fn is_over_budget(&self) -> bool {
-        matches!(self, Self::OverBudget)
+    /// Whether the command has printed this already, as the result of a fit check or the end of a run: it is no failure to report.
+    pub fn is_printed(&self) -> bool {
+        matches!(self, Self::OverBudget | Self::Interrupted(_))
     }
 
     pub(crate) fn writing(path: &Path) -> impl FnOnce(std::io::Error) -> Self {

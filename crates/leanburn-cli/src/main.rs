@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = error.exit_code();
-            if !error.is_over_budget() {
+            if !error.is_printed() {
                 print_stderr(diagnostic::render(&error, stderr_has_colours()));
             }
             ExitCode::from(code)

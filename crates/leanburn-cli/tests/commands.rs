@@ -2,8 +2,9 @@
 
 mod common;
 
-use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use common::{Place, placed, smooth};
 use serde_json::Value;
@@ -103,6 +104,51 @@ fn training_goes_on_after_a_crash() {
     assert_same_run(&place, "straight", "early");
     crash("after", &[]);
     assert_same_run(&place, "straight", "after");
+}
+
+/// Sends a signal to a process.
+#[cfg(target_os = "linux")]
+fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap().success());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_first_signal_saves_and_the_run_goes_on_as_if_there_had_been_none() {
+    let place = Place::new();
+    // a checkpoint is due at the end alone
+    let long = ["max_steps=20", "checkpoint_interval=1000", "val_interval=20", "visualize_interval=0"];
+    let long = long.map(|setting| format!("autoencoder.training.{setting}"));
+    let long: Vec<&str> = long.iter().flat_map(|setting| ["--set", setting]).collect();
+    place.train("straight", &long);
+    for (name, code) in [("TERM", 143), ("INT", 130), ("USR1", 138)] {
+        let mut command = place.command(&[&["train", "tiny.yaml", "--out", name], &long[..]].concat());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let began = Instant::now();
+        let steps = || {
+            fs::read_to_string(place.path(&format!("{name}/metrics.jsonl")))
+                .unwrap_or_default()
+                .matches("train")
+                .count()
+        };
+        while steps() < 3 && began.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(2));
+        }
+        signal(name, child.id());
+        let ended = child.wait_with_output().unwrap();
+        let [stdout, stderr] = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(ended.status.code(), Some(code), "{stdout}\n{stderr}");
+        assert!(stderr.contains(&format!("SIG{name}: the run stops after this step and saves")), "{stderr}");
+        let taken = place.metrics(name).iter().filter(|record| record["phase"] == "train").count();
+        assert!((3..20).contains(&taken), "{taken}");
+        assert!(
+            stdout.contains(&format!("stopped after step {taken}; all is saved in {name}, and --resume")),
+            "{stdout}"
+        );
+        let resumed = place.train(name, &[&long[..], &["--resume"]].concat());
+        assert!(resumed.contains(&format!("going on from step {taken}")), "no step is lost: {resumed}");
+        assert_same_run(&place, name, "straight");
+    }
 }
 
 #[test]
@@ -348,7 +394,7 @@ fn an_output_that_is_there_is_replaced_by_force_alone() {
     assert!(write(&["init", "vqvae", "--out"], "vqvae.yaml").contains("vqvae:"));
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn an_output_follows_links_and_keeps_permissions() {
     use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,5 +1,6 @@
 //! Sessions from configurations that are written in code.
 
+use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use leanburn_data::{AdvectionConfig, DataConfig, PhantomConfig, SequenceConfig};
@@ -12,12 +13,13 @@ use leanburn_systems::{
 use leanburn_train::StepReport;
 
 /// What was heard of a run.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Heard {
     resumed: Option<Option<u64>>,
     began_at: u64,
     losses: Vec<f64>,
     saved: Vec<u64>,
+    interrupted: bool,
     finished: bool,
     stop_at: Option<u64>,
 }
@@ -44,6 +46,11 @@ impl Observer for Heard {
 
     fn saved(&mut self, snapshot: &Snapshot<'_>) -> Observed {
         self.saved.push(snapshot.steps);
+        Ok(())
+    }
+
+    fn interrupted(&mut self, snapshot: &Snapshot<'_>) -> Observed {
+        self.interrupted = snapshot.folder.weights().is_file();
         Ok(())
     }
 
@@ -106,6 +113,24 @@ fn a_run_that_stops_goes_on_bit_for_bit() {
     assert_eq!(computed(&stopped.records), computed(&straight.records));
     let weights = |outcome: &leanburn_systems::Outcome| std::fs::read(outcome.folder.weights()).unwrap();
     assert!(weights(&stopped) == weights(&straight));
+}
+
+#[test]
+fn a_run_that_is_asked_to_stop_saves_and_goes_on_bit_for_bit() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let straight = Session::new(autoencoder()).unwrap().in_folder(folder.path().join("straight")).run().unwrap();
+    assert!(!straight.interrupted);
+    let session = || Session::new(autoencoder()).unwrap().in_folder(folder.path().join("stopped"));
+    let (asked, mut heard) = (Cell::new(0), Heard::default());
+    // asked before each step: the fourth time, after three; no checkpoint is due there
+    let stop = || asked.replace(asked.get() + 1) == 3;
+    let stopped = session().stop_when(stop).with_observer(&mut heard).run().unwrap();
+    assert!(stopped.interrupted && heard.interrupted && !heard.finished, "{heard:?}");
+    assert_eq!((stopped.steps, heard.saved.as_slice()), (3, &[2, 3][..]));
+    let ended = session().resume(true).run().unwrap();
+    assert!(!ended.interrupted);
+    assert_eq!(computed(&ended.records), computed(&straight.records));
+    assert!(std::fs::read(ended.folder.weights()).unwrap() == std::fs::read(straight.folder.weights()).unwrap());
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod plan_report;
 mod recipes;
 mod reconstruct;
 mod segment;
+mod signals;
 mod train;
 mod trained;
 mod window;

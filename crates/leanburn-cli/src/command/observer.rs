@@ -132,6 +132,15 @@ impl Observer for Terminal {
         Ok(())
     }
 
+    fn interrupted(&mut self, snapshot: &Snapshot<'_>) -> Observed {
+        self.training.iter().for_each(Progress::finish);
+        let (steps, folder) = (snapshot.steps, snapshot.folder.path().display());
+        print_line(format_args!(
+            "\nstopped after step {steps}; all is saved in {folder}, and --resume goes on from there"
+        ))?;
+        Ok(())
+    }
+
     fn finished(&mut self, snapshot: &Snapshot<'_>) -> Observed {
         self.conclude(snapshot)?;
         Ok(())

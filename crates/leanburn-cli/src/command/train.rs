@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum};
 use leanburn_systems::{Config, OnOutOfMemory, Session};
 
 use super::observer::Terminal;
-use crate::error::Result;
+use super::signals::Signals;
+use crate::error::{CommandError, Result};
 
 /// `leanburn train`
 #[derive(Debug, Args)]
@@ -58,7 +59,12 @@ impl Train {
         let session = Session::new(config)?.named(self.config.display().to_string()).in_folder(folder);
         let session = session.resume(self.resume).skip_damaged(self.skip_damaged);
         let session = session.stop_after(self.max_steps.unwrap_or(u64::MAX)).on_out_of_memory(on_out_of_memory);
-        session.with_observer(Terminal::default()).run()?;
-        Ok(())
+        let signals = Signals::listen().map_err(CommandError::Signals)?;
+        let session = session.stop_when(|| signals.first().is_some());
+        let interrupted = session.with_observer(Terminal::default()).run()?.interrupted;
+        match signals.first().filter(|_| interrupted) {
+            Some(signal) => Err(CommandError::Interrupted(signal)),
+            None => Ok(()),
+        }
     }
 }

@@ -79,15 +79,20 @@ impl<'a> Attempt<'a> {
         Ok(Self { config, folder, run, store, observer, metrics, began, before, memory, reserved, planned, last_step })
     }
 
-    /// Trains up to the last step.
-    pub fn run(mut self) -> Result<Finished> {
+    /// Trains up to the last step, or until `stop` says so between two steps.
+    pub fn run(mut self, stop: &dyn Fn() -> bool) -> Result<Finished> {
         let training = self.config.training();
         self.write_plan()?;
         if self.run.steps() == 0 {
             self.evaluate()?;
             self.draw()?;
         }
+        let mut interrupted = false;
         while self.run.steps() < self.last_step {
+            interrupted = stop();
+            if interrupted {
+                break;
+            }
             self.step()?;
             let (steps, is_last) = (self.run.steps(), self.run.steps() == self.last_step);
             let is_due = |interval: u64| steps.is_multiple_of(interval) || is_last;
@@ -103,7 +108,10 @@ impl<'a> Attempt<'a> {
         }
         self.write_plan()?;
         self.save()?; // after the last step, and for a run that was over already
-        self.notify(|observer, snapshot| observer.finished(snapshot))?;
+        self.notify(|observer, snapshot| match interrupted {
+            true => observer.interrupted(snapshot),
+            false => observer.finished(snapshot),
+        })?;
         let memory = self.account();
         Ok((self.run.steps(), self.seconds(), memory))
     }

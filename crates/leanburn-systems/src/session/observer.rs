@@ -64,6 +64,11 @@ pub trait Observer {
         Ok(())
     }
 
+    /// The run was [asked to stop](crate::Session::stop_when) before its last step; everything is written, to go on from.
+    fn interrupted(&mut self, _snapshot: &Snapshot<'_>) -> Observed {
+        Ok(())
+    }
+
     /// The last step was taken, and everything is written.
     fn finished(&mut self, _snapshot: &Snapshot<'_>) -> Observed {
         Ok(())
@@ -151,6 +156,10 @@ impl<O: Observer + ?Sized> Observer for &mut O {
 
     fn stepped_down(&mut self, error: &str, step_down: &StepDown, continues: bool) -> Observed {
         (**self).stepped_down(error, step_down, continues)
+    }
+
+    fn interrupted(&mut self, snapshot: &Snapshot<'_>) -> Observed {
+        (**self).interrupted(snapshot)
     }
 
     fn finished(&mut self, snapshot: &Snapshot<'_>) -> Observed {

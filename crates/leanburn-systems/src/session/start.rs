@@ -34,6 +34,7 @@ pub struct Session<'a> {
     resume: bool,
     skip_damaged: bool,
     stop_after: Option<u64>,
+    stop: Box<dyn Fn() -> bool + 'a>,
     on_out_of_memory: OnOutOfMemory,
     observer: Box<dyn Observer + 'a>,
 }
@@ -58,6 +59,8 @@ pub struct Outcome {
     pub folder: RunFolder,
     /// Steps taken.
     pub steps: u64,
+    /// Whether it was [asked to stop](Session::stop_when) before its last step.
+    pub interrupted: bool,
     /// Seconds of training, those before a resume included.
     pub seconds: f64,
     /// Where the memory went.
@@ -82,6 +85,7 @@ impl<'a> Session<'a> {
             resume: false,
             skip_damaged: false,
             stop_after: None,
+            stop: Box::new(|| false),
             on_out_of_memory: OnOutOfMemory::default(),
             observer: Box::new(()),
         })
@@ -115,6 +119,13 @@ impl<'a> Session<'a> {
     #[must_use]
     pub fn stop_after(self, steps: u64) -> Self {
         Self { stop_after: Some(steps), ..self }
+    }
+
+    /// Stops between two steps when `stop` says so, with a checkpoint to go on from: asked before each step, after what is due
+    /// there. What is learned is that of a run that did not stop.
+    #[must_use]
+    pub fn stop_when(self, stop: impl Fn() -> bool + 'a) -> Self {
+        Self { stop: Box::new(stop), ..self }
     }
 
     /// What to do when a step does not fit into memory.
@@ -167,12 +178,13 @@ impl<'a> Session<'a> {
         let _lock = folder.begin(config)?;
         let last_step = self.stop_after.unwrap_or(u64::MAX).min(config.training().max_steps);
         let attempt = Attempt::open(config, folder, run, &device, planned, observer.as_mut(), last_step)?;
-        let finished = attempt.run();
+        let finished = attempt.run(&self.stop);
         // what the step has left in the pool is of no use to the next attempt
         training_device.memory_cleanup();
         let (steps, seconds, memory) = finished?;
         let records = read_metrics(&folder.metrics())?;
-        Ok(Outcome { config: config.clone(), folder: folder.clone(), steps, seconds, memory, records })
+        let interrupted = steps < last_step;
+        Ok(Outcome { config: config.clone(), folder: folder.clone(), steps, interrupted, seconds, memory, records })
     }
 
     /// Goes to the next smaller plan, if there is one and it is asked for.
