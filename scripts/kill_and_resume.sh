@@ -61,30 +61,22 @@ while [ "$done_kills" -lt "$kills" ]; do
   process=$!
   # a random time; short enough that the run is not over before it has been killed often enough
   sleep "$(awk -v r="$RANDOM" -v w="$whole" -v k="$kills" 'BEGIN { print (0.1 + r / 32768 * 1.6 * w / k) / 1000 + 0.05 }')"
-  if kill -s "$signal" "$process" 2>/dev/null; then
-    code=0
-    wait "$process" 2>/dev/null || code=$?
-    if [ "$signal" != KILL ] && [ "$code" = 0 ]; then
-      echo "the run ended before signal $((done_kills + 1)); starting it over"
-      rm -rf "$work/killed"
-      continue
-    fi
-    done_kills=$((done_kills + 1))
-    taken=$(steps "$work/killed")
-    echo "$signal $done_kills at ${taken:-0} steps: exit code $code"
-    if [ "$code" != $((128 + $(kill -l "$signal"))) ]; then
-      cat "$work/killed.log" >&2
-      exit 1
-    fi
-    if [ "$signal" != KILL ] && ! grep -q "^stopped after step ${taken:-0};" "$work/killed.log"; then
-      cat "$work/killed.log" >&2
-      exit 1
-    fi
-  else
-    wait "$process"
-    echo "the run ended before kill $((done_kills + 1)); starting it over"
+  kill -s "$signal" "$process" 2>/dev/null || true
+  code=0
+  wait "$process" 2>/dev/null || code=$?
+  if [ "$code" = 0 ]; then
+    echo "the run ended before signal $((done_kills + 1)); starting it over"
     cmp "$work/straight/weights.safetensors" "$work/killed/weights.safetensors"
     rm -rf "$work/killed"
+    continue
+  fi
+  done_kills=$((done_kills + 1))
+  taken=$(steps "$work/killed")
+  echo "$signal $done_kills at ${taken:-0} steps: exit code $code"
+  if [ "$code" != $((128 + $(kill -l "$signal"))) ] ||
+    { [ "$signal" != KILL ] && ! grep -q "^stopped after step ${taken:-0};" "$work/killed.log"; }; then
+    cat "$work/killed.log" >&2
+    exit 1
   fi
 done
 (train "$work/killed" --resume)
