@@ -119,6 +119,8 @@ fn sizes_around_panels_and_blocks() {
         let shape = shape([1, 1, 8], positions);
         check(&shape, &operands::<f32>(&shape, 2.0, 1), 2e-6);
     }
+    let in_blocks = AttentionShape { block: Some(48), ..shape([1, 1, 8], [241, 130]) };
+    check(&in_blocks, &operands::<f32>(&in_blocks, 2.0, 1), 2e-6);
 }
 
 #[test]

@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
     use crate::conv::operands::{Input, Output};
-    use crate::conv::reference::{Case, ResidualKind, cases, cube, exact_and_found, random};
+    use crate::conv::reference::{Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, random};
     use crate::conv::shape::ConvShape;
     use crate::{Activation, Stored, simd};
 
@@ -251,15 +251,9 @@ mod tests {
         gather.run(arch, transform, input, weight, output.into());
     }
 
-    /// Compares with plain loops. An error is relative to the largest sum, as planes of a group share their errors.
+    /// Compares with plain loops. What is transformed is a group of planes.
     fn compare<E: Stored>(case: &Case, forward: bool, tolerance: f64, arch: Arch) {
-        let (exact, found) = exact_and_found::<E>(case, forward, &|s, i, w, o| transformed(arch, forward, s, i, w, o));
-        let most = exact.iter().map(|exact| exact.magnitude).fold(0.0, f64::max);
-        for (index, (exact, found)) in exact.iter().zip(&found).enumerate() {
-            let error = (f64::from(found.to_f32()) - exact.value).abs();
-            let allowed = tolerance * exact.value.abs() + 2e-6 * most + 1e-7;
-            assert!(error <= allowed, "{arch:?} {case:?} element {index}: {found:?}, exactly {}", exact.value);
-        }
+        compare_with_largest::<E>(case, forward, tolerance, &|s, i, w, o| transformed(arch, forward, s, i, w, o));
     }
 
     fn check_case(case: &Case) {

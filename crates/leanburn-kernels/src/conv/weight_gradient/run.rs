@@ -132,7 +132,7 @@ mod tests {
         Activation,
         conv::{
             Prologue,
-            reference::{cube, exact_input, for_each_product, random, random_elements},
+            reference::{cube, exact_input, for_each_product, is_under_valgrind, random, random_elements},
         },
     };
 
@@ -164,6 +164,10 @@ mod tests {
         for (arch, lanes) in every_kernel() {
             let mut found = vec![f32::NAN; shape.weight_len()];
             with_lanes(arch, lanes, shape, input, gradient, &mut found);
+            if is_under_valgrind() {
+                assert!(found.iter().all(|found| found.is_finite()), "{shape:?}"); // reads all that is written
+                continue;
+            }
             let error: f64 = found.iter().zip(&exact).map(|(found, exact)| (f64::from(*found) - exact).powi(2)).sum();
             let size: f64 = exact.iter().map(|exact| exact * exact).sum();
             assert!(
