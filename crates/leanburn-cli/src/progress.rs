@@ -10,7 +10,7 @@ use crate::console::{print_line, print_stderr};
 /// How often a line is printed where there is no terminal.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Progress of something that takes a known number of steps.
+/// Progress of something that goes step by step.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -22,12 +22,19 @@ pub struct Progress {
 impl Progress {
     /// Progress of `what` over `steps`, of which `done` are done.
     pub fn new(what: &'static str, steps: u64, done: u64) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
         let bar = ProgressBar::new(steps).with_position(done);
+        Self::of(bar, what, "{prefix} {bar:28} {pos}/{len}  {msg}  {eta} left")
+    }
+
+    /// Progress of `what` over steps whose number is not known.
+    pub fn counting(what: &'static str) -> Self {
+        Self::of(ProgressBar::no_length(), what, "{prefix} {pos}  {msg}")
+    }
+
+    fn of(bar: ProgressBar, what: &'static str, template: &str) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
         bar.set_draw_target(if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
-        let style = ProgressStyle::with_template("{prefix} {bar:28} {pos}/{len}  {msg}  {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style);
+        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(what);
         bar.reset_eta();
         Self { bar, what, last_line: (!is_terminal).then(Instant::now) }
@@ -40,8 +47,8 @@ impl Progress {
             None => self.bar.set_message(message()),
             Some(last) if last.elapsed() >= QUIET => {
                 *last = Instant::now();
-                let (done, steps) = (self.bar.position(), self.bar.length().unwrap_or_default());
-                print_stderr(format_args!("{} {done}/{steps}  {}", self.what, message()));
+                let of = self.bar.length().map_or(String::new(), |steps| format!("/{steps}"));
+                print_stderr(format_args!("{} {}{of}  {}", self.what, self.bar.position(), message()));
             }
             Some(_) => {}
         }

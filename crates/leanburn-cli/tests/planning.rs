@@ -86,6 +86,21 @@ fn a_plan_is_a_fit_check_and_tables() {
     assert!(open.code == Some(0) && open.stdout.contains("give --budget or --gpu"), "{open:?}");
 }
 
+/// A size is enough for a plan; only a run reads volumes.
+#[test]
+fn a_plan_needs_no_data() {
+    let place = Place::new();
+    fs::write(
+        place.path("sized.yaml"),
+        "data: {voxel_size: 32}\nautoencoder: {num_channels: [8, 16], norm_num_groups: 8}\n",
+    )
+    .unwrap();
+    let (plan, code) = ask(&place, &["plan", "sized.yaml"]);
+    assert_eq!((code, number(&plan, "needed_bytes") > 1 << 20), (0, true), "{plan:#}");
+    let says = ["data configuration", "paths: expected files or folders, found none", "phantom"];
+    reject(&place, &["train", "sized.yaml", "--out", "run"], &says);
+}
+
 #[test]
 fn a_plan_for_machines_adds_up() {
     let place = Place::new();

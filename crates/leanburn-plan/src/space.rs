@@ -45,8 +45,11 @@ pub struct Variant {
 
 /// Every split of `effective_batch` items into micro-batches of one size: items of one, and how many; the largest first.
 pub fn splits(effective_batch: usize) -> Vec<(usize, u64)> {
-    let divides = |items: &usize| effective_batch.is_multiple_of(*items);
-    (1..=effective_batch).rev().filter(divides).map(|items| (items, (effective_batch / items) as u64)).collect()
+    let small = (1..=effective_batch.isqrt()).filter(|items| effective_batch.is_multiple_of(*items));
+    let mut divisors: Vec<usize> = small.flat_map(|items| [items, effective_batch / items]).collect();
+    divisors.sort_unstable_by(|one, other| other.cmp(one));
+    divisors.dedup();
+    divisors.into_iter().map(|items| (items, (effective_batch / items) as u64)).collect()
 }
 
 /// What can be planned.
@@ -88,5 +91,7 @@ mod tests {
     fn an_effective_batch_is_split_in_every_way() {
         assert_eq!(splits(6), [(6, 1), (3, 2), (2, 3), (1, 6)]);
         assert_eq!(splits(1), [(1, 1)]);
+        assert_eq!(splits(4), [(4, 1), (2, 2), (1, 4)]);
+        assert_eq!(splits(1 << 32).len(), 33);
     }
 }

@@ -1,7 +1,9 @@
 //! `leanburn plan --gpu all`: what to train with on each card of the catalogue.
 
 use std::collections::HashMap;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
 use leanburn_common::Bytes;
 use leanburn_plan::catalogue::Device;
@@ -41,11 +43,16 @@ pub(super) fn print(config: Option<&Path>, set: &[String]) -> Result<()> {
         }
     };
     let mut progress = Progress::new("planning", EXTENTS.len() as u64, 0);
-    let mut columns = Vec::new();
-    for extent in EXTENTS {
-        columns.push(Column::new(&config, &source, extent)?);
-        progress.step(|| size(extent));
-    }
+    let (config, source) = (&config, source.as_str());
+    let mut columns = thread::scope(|scope| -> Result<Vec<Column>> {
+        let made = EXTENTS.map(|extent| (extent, scope.spawn(move || Column::new(config, source, extent))));
+        let joined = made.into_iter().map(|(extent, column)| {
+            let column = column.join().unwrap_or_else(|panic| resume_unwind(panic));
+            progress.step(|| size(extent));
+            column
+        });
+        joined.collect()
+    })?;
     progress.finish();
     print_line(format_args!("# What to train {source} with, by card and size of volume\n"))?;
     print_line(LEGEND)?;

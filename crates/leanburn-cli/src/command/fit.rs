@@ -1,13 +1,14 @@
 //! `leanburn fit`.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use leanburn_common::Bytes;
-use leanburn_plan::{Class, Frontier, Plan, Plans, Space};
-use leanburn_systems::Config;
+use leanburn_plan::{Candidate, Class, Frontier, Knob, Plan, Plans, Recording, Space, Variant};
 use leanburn_systems::planning::ConfigSpace;
+use leanburn_systems::{Config, SystemError};
 use serde_json::json;
 
 use super::budget::{BudgetArguments, required, warning};
@@ -15,6 +16,7 @@ use super::load::{inputs, load};
 use super::output::{Force, Output};
 use crate::console::{print_line, print_stderr, seconds_text};
 use crate::error::{CommandError, Result, both};
+use crate::progress::Progress;
 
 /// What may be changed to make a training fit.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -54,6 +56,42 @@ pub struct Fit {
     json: bool,
 }
 
+/// The space of a configuration; a person sees how far the search is.
+#[derive(Debug)]
+struct Watched<'a> {
+    space: &'a ConfigSpace,
+    progress: RefCell<Progress>,
+    is_quiet: bool,
+}
+
+impl Space for Watched<'_> {
+    type Error = SystemError;
+
+    fn variants(&self) -> Vec<Variant> {
+        self.space.variants()
+    }
+
+    fn splits(&self) -> Vec<(usize, u64)> {
+        self.space.splits()
+    }
+
+    fn record(&self, candidate: &Candidate) -> std::result::Result<Recording, SystemError> {
+        if !self.is_quiet {
+            let Candidate { micro_batch, accumulation, .. } = candidate;
+            self.progress.borrow_mut().step(|| format!("batch {micro_batch} x {accumulation}"));
+        }
+        self.space.record(candidate)
+    }
+
+    fn knobs(&self, candidate: &Candidate) -> Vec<Knob> {
+        self.space.knobs(candidate)
+    }
+
+    fn other_bytes(&self, candidate: &Candidate) -> Bytes {
+        self.space.other_bytes(candidate)
+    }
+}
+
 impl Fit {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
@@ -71,8 +109,14 @@ impl Fit {
             Allow::Numerics => Class::Numerics,
             Allow::Model => Class::Model,
         };
-        let mut search = Plans::new(&space, &machine);
+        let watched = Watched {
+            space: &space,
+            progress: RefCell::new(Progress::counting("steps recorded:")),
+            is_quiet: self.json,
+        };
+        let mut search = Plans::new(&watched, &machine);
         let plans = search.up_to(allowed)?;
+        watched.progress.borrow().finish();
         let took = began.elapsed();
         let Some(plan) = plans.within(bytes) else {
             self.reject(&space, &mut search, bytes, allowed)?;
@@ -126,7 +170,7 @@ impl Fit {
     fn reject(
         &self,
         space: &ConfigSpace,
-        search: &mut Plans<'_, ConfigSpace>,
+        search: &mut Plans<'_, Watched<'_>>,
         bytes: Bytes,
         allowed: Class,
     ) -> Result<()> {
