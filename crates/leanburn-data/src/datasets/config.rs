@@ -132,7 +132,8 @@ impl LabelsConfig {
 }
 
 impl DataConfig {
-    /// Everything that is wrong with the values.
+    /// Everything that is wrong with the values. A configuration that names a size need not name its volumes, so that it can be
+    /// planned without them; [`Dataset::open`](crate::Dataset::open) needs them.
     ///
     /// # Example
     /// ```
@@ -174,8 +175,10 @@ impl DataConfig {
             }
             taken = taken.or(Some(key));
         }
-        let help = "name some, or set `phantom` or `radar`";
-        validation.check(taken.is_some(), "paths", "files or folders", "none", help);
+        // what has a size can be planned: it is trained on only once it is opened
+        if self.voxel_size.is_none() && self.patch_size.is_none() {
+            self.check_there_is_a_source(validation);
+        }
         if let Some(phantom) = &self.phantom {
             validation.extend_below("phantom", phantom.validate());
         }
@@ -186,6 +189,13 @@ impl DataConfig {
             let (found, help) = ("percentile", "set `normalize` to none");
             validation.check_together(sound, &["radar"], "normalize", expected, found, help);
         }
+    }
+
+    /// That there is something to read.
+    pub(super) fn check_there_is_a_source(&self, validation: &mut Validation) {
+        let is_there = !self.paths.is_empty() || self.phantom.is_some() || self.radar.is_some();
+        let help = "name some, or set `phantom` or `radar`";
+        validation.check(is_there, "paths", "files or folders", "none", help);
     }
 
     fn check_labels(&self, validation: &mut Validation) {
