@@ -12,6 +12,7 @@ use crate::attention::{Attended, AttentionShape, Gradients};
 use crate::axis_map::AxisMap;
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::{ConvShape, Input, Prologue};
+use crate::dropout::DropoutMask;
 use crate::element::Stored;
 use crate::max_pool::PoolWindows;
 use crate::norm::backward::Norm;
@@ -36,6 +37,7 @@ pub struct Kernels<E> {
     pub(crate) conv_data_gradient: fn(Arch, &ConvShape, Input<'_, E>, &[f32], SharedOutput<'_, E>),
     pub(crate) conv_weight_gradient: fn(Arch, &ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]),
     pub(crate) conv_bias_gradient: fn(Arch, usize, usize, &[E], &mut [f32]),
+    pub(crate) dropout: fn(&DropoutMask, &mut [E]),
     pub(crate) max_pool: fn(Arch, &PoolWindows, &[E], &mut [E]),
     pub(crate) max_pool_backward: fn(Arch, usize, &PoolWindows, &[E], &[E], &mut [E]),
     pub(crate) group_statistics: fn(Arch, &NormShape, &[E], f64) -> GroupStatistics,
@@ -54,6 +56,7 @@ impl<E: Stored> Kernels<E> {
             conv_data_gradient: crate::conv::data_gradient::data_gradient_on,
             conv_weight_gradient: crate::conv::weight_gradient::run::weight_gradient_on,
             conv_bias_gradient: crate::conv::bias_gradient::bias_gradient_on,
+            dropout: crate::dropout::dropout_on,
             max_pool: crate::max_pool::forward::max_pool_on,
             max_pool_backward: crate::max_pool::gradient::max_pool_backward_on,
             group_statistics: crate::norm::statistics::group_statistics_on,

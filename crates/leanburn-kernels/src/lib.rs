@@ -13,6 +13,7 @@ pub mod axis_map;
 mod buffer;
 pub mod conv;
 mod counting;
+pub mod dropout;
 mod element;
 mod heap;
 mod kernels;

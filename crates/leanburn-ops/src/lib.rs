@@ -5,6 +5,7 @@
 //!   [`interpolate3d`], [`avg_pool3d`], [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`]. On the CPU they run
 //!   on kernels of our own (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's convolutions and products
 //!   of matrices.
+//! - [`dropout`], [`dropout3d`]: save a key, and make the mask again in backward.
 //! - [`recompute`]: run part of a model without saving its intermediate results, and run it again in backward.
 //! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model keep their intermediate results, and which are
 //!   recomputed.
@@ -34,6 +35,7 @@ pub use leanburn_kernels::{Activation, CountingAllocator, keep_freed_memory};
 pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
 pub use operations::conv_transpose3d::conv_transpose3d;
 pub use operations::conv3d::{Convolution, conv3d, norm_act_conv3d, norm_prelu_conv3d};
+pub use operations::dropout::{dropout, dropout3d};
 pub use operations::max_pool3d::{MaxPool3d, adaptive_max_pool3d, max_pool3d};
 pub use operations::norm_act::{Norm, activate, group_norm_act, norm_prelu};
 pub use operations::resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, avg_pool3d, interpolate3d};

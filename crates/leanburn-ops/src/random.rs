@@ -1,4 +1,12 @@
-//! The random numbers of segments.
+//! The random numbers of segments, and of the operations in them.
+//!
+//! # Operations of ours
+//!
+//! [`dropout`](crate::dropout) draws from a generator that is a function of a key and a position, and saves the key. The key is the next
+//! number of the stream that is described below, so that it depends on the seed, the segment and the operation's place in it. Nothing
+//! that another thread draws can change it.
+//!
+//! # Burn's random layers
 //!
 //! A backend has one generator for the whole process that can be seeded but not read. To draw the same numbers when a
 //! recomputed segment runs a second time, both runs seed that generator with the segment's seed. Where does that come from?
@@ -99,8 +107,8 @@ pub(crate) fn kept_seed() -> Option<u64> {
     }
 }
 
-/// The seed of a recomputed segment.
-pub(crate) fn recomputed_seed(device: &Device) -> u64 {
+/// The seed of a recomputed segment, or of an operation that draws.
+pub(crate) fn next_seed(device: &Device) -> u64 {
     match STREAM.get() {
         Stream::Generator => drawn_from_generator(device),
         Stream::Keyed { key, drawn } => next(key, drawn),

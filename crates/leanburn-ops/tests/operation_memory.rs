@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::prelude::*;
 use burn::tensor::{Distribution, ops::ConvOptions};
 use common::{ResBlock, lean_chain};
-use leanburn_ops::{Convolution, CountingAllocator, attention3d, backward, conv3d, upsample_conv3d};
+use leanburn_ops::{
+    Convolution, CountingAllocator, attention3d, backward, conv3d, dropout, dropout3d, upsample_conv3d,
+};
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;
@@ -150,4 +152,23 @@ fn a_frozen_convolution_holds_nothing_of_its_input() {
     convolution.weight = convolution.weight.require_grad();
     let trained = activations(&convolution);
     assert!((1.95..2.05).contains(&trained), "{trained:.2} activations, two of them output and input");
+}
+
+#[test]
+fn dropout_holds_its_key() {
+    let _alone = alone();
+    const DIMS: [usize; 5] = [1, 16, 24, 24, 24];
+    let device = Device::flex().autodiff();
+    let x = volume(DIMS, &device).require_grad();
+    for (name, operation) in [("values", dropout::<5> as fn(Tensor<5>, f64) -> Tensor<5>), ("channels", dropout3d)] {
+        let run = || operation(x.clone() * 2.0, 0.5);
+        drop(run()); // starts the threads
+        let (y, held, peak) = held_and_peak(run);
+        let (held, peak) = (held / bytes(DIMS), peak / bytes(DIMS));
+        println!("{name}: forward holds {held:.3} activations, one of them the output; peak {peak:.3}");
+        assert!(held < 1.02, "{name}: {held:.3} activations, one of them the output");
+        assert!(peak < 1.05, "{name}: {peak:.3} activations: the input's memory is the output's");
+        let gradient = backward(y.sum()).take(&x).expect("a gradient").into_data();
+        assert!(gradient.iter::<f32>().all(|value| value == 0.0 || value == 4.0), "{name}");
+    }
 }

@@ -10,7 +10,8 @@ use burn::tensor::{DType, ops::ConvOptions, ops::ConvTransposeOptions};
 use common::{ResBlock, lean_chain};
 use leanburn_ops::{
     Activation, AvgPool3d, Convolution, Interpolation, Norm, adaptive_avg_pool3d, attention3d, avg_pool3d, backward,
-    conv_transpose3d, conv3d, group_norm_act, interpolate3d, norm_act_conv3d, upsample_conv3d,
+    conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act, interpolate3d, norm_act_conv3d, recording,
+    upsample_conv3d,
 };
 
 fn record(step: impl FnOnce(&Device)) -> Vec<OperationIr> {
@@ -144,4 +145,25 @@ fn resampling_records() {
     }
     records("avg_pool3d", |x, _| (avg_pool3d(x, AvgPool3d::new([2, 3, 1])), Vec::new(), Vec::new()));
     records("adaptive_avg_pool3d", |x, _| (adaptive_avg_pool3d(x, [1, 4, 5]), Vec::new(), Vec::new()));
+}
+
+/// As on the CPU, and as on a GPU, where the mask is a tensor while it is used.
+#[test]
+fn dropout_records_and_holds_nothing() {
+    records("dropout", |x, _| (dropout(x, 0.5), Vec::new(), Vec::new()));
+    records("dropout3d", |x, _| (dropout3d(x, 0.5), Vec::new(), Vec::new()));
+    let step = |with_backward: bool| {
+        record(move |device| {
+            let x = Tensor::<5>::zeros([2, 8, 6, 6, 6], device).require_grad();
+            let loss = dropout3d(dropout(x * 2.0, 0.5), 0.5).sum();
+            if with_backward {
+                drop(backward(loss));
+            }
+        })
+    };
+    let on_cpu = |with_backward| recording::as_on_cpu(|| step(with_backward));
+    for (forward, whole) in [(step(false), step(true)), (on_cpu(false), on_cpu(true))] {
+        assert!(whole.len() > forward.len());
+        assert_eq!(held(&whole, forward.len()), 0);
+    }
 }

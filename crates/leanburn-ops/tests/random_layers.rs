@@ -13,7 +13,7 @@ use burn::nn::{BatchNorm, BatchNormConfig, Dropout, DropoutConfig, Linear, Linea
 use burn::prelude::*;
 use burn::tensor::{Distribution, TensorData};
 use common::{Outcome, outcome};
-use leanburn_ops::{Residency, ResidencyPolicy, backward, random, recompute};
+use leanburn_ops::{Residency, ResidencyPolicy, backward, dropout, dropout3d, random, recompute};
 
 fn alone() -> MutexGuard<'static, ()> {
     static GENERATOR: Mutex<()> = Mutex::new(());
@@ -189,45 +189,125 @@ fn segments_that_are_kept_or_have_no_gradient_leave_the_generator_alone() {
     assert_ne!(after(&|| drop(recompute(&layer, x.clone().require_grad(), forward))), untouched);
 }
 
-/// Gradients of 100 steps of a model with dropout.
-fn steps(layers: &[Noisy], x: &Tensor<2>, policy: &ResidencyPolicy, seed: u64) -> Vec<TensorData> {
+/// A layer of a model with dropout.
+type Layer = fn(&Noisy, Tensor<2>) -> Tensor<2>;
+
+fn with_burns_dropout(layer: &Noisy, x: Tensor<2>) -> Tensor<2> {
+    layer.dropout.forward(layer.linear.forward(x)).tanh()
+}
+
+fn with_our_dropout(layer: &Noisy, x: Tensor<2>) -> Tensor<2> {
+    dropout(layer.linear.forward(x), 0.4).tanh()
+}
+
+/// Gradients of some steps of a model.
+fn steps(
+    count: u64,
+    layers: &[Noisy],
+    x: &Tensor<2>,
+    forward: Layer,
+    policy: &ResidencyPolicy,
+    seed: u64,
+) -> Vec<TensorData> {
     let step = |step| {
         random::seed(&x.device(), random::derive(seed, &[step]));
-        let forward = |layer: &Noisy, x: Tensor<2>| layer.dropout.forward(layer.linear.forward(x)).tanh();
         let x = x.clone().require_grad();
         let y = layers.iter().fold(x.clone(), |x, layer| policy.run("layer", layer, x, forward));
         backward(y.powf_scalar(2.0).sum()).take(&x).unwrap().into_data()
     };
-    (0..100).map(step).collect()
+    (0..count).map(step).collect()
 }
 
-#[test]
-fn threads_that_recompute_dropout_at_once_draw_what_each_draws_alone() {
-    let _alone = alone();
+/// Steps of two threads that recompute, beside one that draws noise, are those that each takes alone and kept.
+fn assert_alone_and_beside(count: u64, depth: usize, forward: Layer, draw: impl Fn() + Send) {
     let device = device();
-    let layers: Vec<Noisy> = (0..3).map(|_| Noisy::new(&device)).collect();
+    let layers: Vec<Noisy> = (0..depth).map(|_| Noisy::new(&device)).collect();
     let x = Tensor::<2>::random([64, 6], Distribution::Normal(0.0, 1.0), &device);
-    let expected = [1, 2].map(|seed| steps(&layers, &x, &ResidencyPolicy::keep(), seed));
+    let expected = [1, 2].map(|seed| steps(count, &layers, &x, forward, &ResidencyPolicy::keep(), seed));
     let is_over = AtomicBool::new(false);
+    let is_over = &is_over;
     let found = thread::scope(|scope| {
-        let noise = scope.spawn(|| {
+        let noise = scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                drop(random::normal([64, 6], &Device::flex()));
+                draw();
             }
         });
         // a model of its own for each: threads that share weights share their graph
         let trainers = [1, 2].map(|seed| {
             let (layers, x) = (layers.clone().fork(&device), x.clone());
-            scope.spawn(move || steps(&layers, &x, &ResidencyPolicy::recompute_all(), seed))
+            scope.spawn(move || steps(count, &layers, &x, forward, &ResidencyPolicy::recompute_all(), seed))
         });
-        let found = trainers.map(|trainer| trainer.join().unwrap());
+        let found = trainers.map(thread::ScopedJoinHandle::join);
         is_over.store(true, Ordering::Relaxed);
         noise.join().unwrap();
-        found
+        found.map(Result::unwrap)
     });
     for (found, expected) in found.iter().zip(&expected) {
         let wrong = found.iter().zip(expected).filter(|(found, expected)| found != expected).count();
         assert_eq!(wrong, 0, "of {} steps", expected.len());
+    }
+}
+
+#[test]
+fn threads_that_recompute_dropout_at_once_draw_what_each_draws_alone() {
+    let _alone = alone();
+    assert_alone_and_beside(100, 3, with_burns_dropout, || drop(random::normal([64, 6], &Device::flex())));
+}
+
+/// The other thread draws by Burn's functions, which ask nobody.
+#[test]
+fn nobody_changes_our_dropout() {
+    let _alone = alone();
+    assert_alone_and_beside(300, 1, with_our_dropout, || {
+        drop(Tensor::<2>::random([64, 6], Distribution::Normal(0.0, 1.0), &Device::flex()));
+    });
+}
+
+#[test]
+fn the_mask_of_backward_is_that_of_forward() {
+    let _alone = alone();
+    fn check<const D: usize>(dims: [usize; D], operation: fn(Tensor<D>, f64) -> Tensor<D>) {
+        // the weights are one: what is left of them is also their gradient
+        let x = Tensor::<D>::ones(dims, &device()).require_grad();
+        let y = operation(x.clone(), 0.5);
+        let zeros = y.clone().equal_scalar(0.0).int().sum().into_scalar::<i32>();
+        assert!(zeros > 0 && (zeros as usize) < x.shape().num_elements(), "{zeros} zeros of {dims:?}");
+        assert_eq!(backward(y.clone().sum()).take(&x).unwrap().into_data(), y.into_data(), "{dims:?}");
+    }
+    check([64], dropout);
+    check([8, 8], dropout);
+    check([2, 3, 4, 5, 6], dropout);
+    check([2, 1, 3, 2, 2, 3], dropout);
+    check([4, 16, 2, 3, 1], dropout3d);
+}
+
+/// Both seeds reach our dropout: Burn's, and ours.
+#[test]
+fn one_seed_one_mask() {
+    let _alone = alone();
+    let device = device();
+    let nothing: Vec<Linear> = Vec::new();
+    let masks = |seed: &dyn Fn(), policy: &ResidencyPolicy| {
+        seed();
+        let forward = |_: &Vec<Linear>, x: Tensor<2>| dropout(x, 0.5);
+        let x = Tensor::<2>::ones([16, 16], &device).require_grad();
+        let first = policy.run("first", &nothing, x.clone(), forward);
+        let between = dropout(x.clone(), 0.5);
+        [first, between, policy.run("second", &nothing, x, forward)].map(Tensor::into_data)
+    };
+    let (kept, recomputed) = (ResidencyPolicy::keep(), ResidencyPolicy::recompute_all());
+    type Seed<'a> = &'a dyn Fn(u64);
+    let (ours, burns): (Seed, Seed) = (&|seed| random::seed(&device, seed), &|seed| device.seed(seed));
+    // Burn's first: the other has a stream for the rest of this thread
+    for (name, seed, policies) in [("Burn's", burns, vec![&kept]), ("ours", ours, vec![&kept, &recomputed])] {
+        let of = |number: u64, policy| masks(&|| seed(number), policy);
+        let base = of(1, &kept);
+        assert!(base[0] != base[1] && base[1] != base[2], "{name}: each operation has a mask of its own");
+        for policy in policies {
+            assert!(of(1, policy) == base, "{name}: one seed, one mask");
+        }
+        let other = of(2, &kept);
+        assert!(base.iter().zip(&other).all(|(base, other)| base != other), "{name}: another seed, other masks");
     }
 }
 

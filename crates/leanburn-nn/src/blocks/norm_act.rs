@@ -2,13 +2,14 @@
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::nn::{Dropout, DropoutConfig, Initializer};
+use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Convolution, activate, group_norm_act, norm_act_conv3d};
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
+use super::dropout::{Dropout, DropoutConfig};
 use super::norm::{Norm, NormConfig};
 use super::prelu::Prelu;
 use crate::validation::Rules;

@@ -8,6 +8,7 @@ pub(crate) mod attention3d;
 mod check;
 pub(crate) mod conv3d;
 pub(crate) mod conv_transpose3d;
+pub(crate) mod dropout;
 pub(crate) mod max_pool3d;
 pub(crate) mod norm_act;
 mod operation;

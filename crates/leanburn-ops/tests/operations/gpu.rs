@@ -4,8 +4,8 @@ use burn::prelude::*;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
     Activation, AvgPool3d, Convolution, Gpu, Interpolation, MaxPool3d, Norm, activate, adaptive_avg_pool3d,
-    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, group_norm_act, interpolate3d, max_pool3d,
-    norm_act_conv3d, upsample_conv3d,
+    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act,
+    interpolate3d, max_pool3d, norm_act_conv3d, random, upsample_conv3d,
 };
 
 use crate::case::{Case, Inputs, Operation};
@@ -211,4 +211,13 @@ fn max_pooling() {
         max_pool3d(x[0].clone(), windows)
     });
     check(of_volume(volume), |(x, _, _): Inputs| adaptive_max_pool3d(x[0].clone(), [2, 3, 5]));
+}
+
+/// The mask is that of the CPU, in every mode.
+#[test]
+fn dropout_of_values_and_channels() {
+    check(of_volume([2, 3, 5, 6, 7]), |(x, _, _): Inputs| {
+        random::seed(&x[0].device(), 7);
+        dropout3d(dropout(x[0].clone(), 0.3), 0.4)
+    });
 }

@@ -10,6 +10,7 @@ mod conv_transpose;
 #[cfg(feature = "cube")]
 #[path = "../common/gpu.rs"]
 mod device;
+mod dropout;
 mod geometry;
 #[cfg(feature = "cube")]
 mod gpu;

@@ -7,8 +7,8 @@ use burn::tensor::DType;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
     Activation, AvgPool3d, Convolution, Interpolation, MaxPool3d, Norm, activate, adaptive_avg_pool3d,
-    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, group_norm_act, interpolate3d, max_pool3d,
-    norm_act_conv3d, norm_prelu, norm_prelu_conv3d, upsample_conv3d,
+    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act,
+    interpolate3d, max_pool3d, norm_act_conv3d, norm_prelu, norm_prelu_conv3d, upsample_conv3d,
 };
 
 /// The message of an operation that panics.
@@ -204,4 +204,13 @@ fn a_stride_over_the_whole_volume() {
         x.grad(&y.sum().backward()).unwrap().into_data()
     };
     assert_eq!(gradient(usize::MAX), gradient(5));
+}
+
+#[test]
+fn a_probability_to_drop_everything() {
+    let message = "expected a number of at least 0 and below 1";
+    expect(&format!("dropout: the probability is 1, {message}"), || dropout(zeros(INPUT), 1.0));
+    expect(&format!("dropout3d: the probability is NaN, {message}"), || dropout3d(zeros(INPUT), f64::NAN));
+    let message = "dropout: the input is [1, 0, 4, 6, 9], expected at least 1 along each axis";
+    expect(message, || dropout(zeros([1, 0, 4, 6, 9]), 0.5));
 }

@@ -1,11 +1,11 @@
 //! One layer of a patch discriminator.
 
 use burn::module::Module;
-use burn::nn::{Dropout, DropoutConfig, Initializer};
+use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
 
 use super::config::PatchDiscriminatorConfig;
-use crate::blocks::{Activation, Conv3d, Conv3dConfig, Norm, NormConfig};
+use crate::blocks::{Activation, Conv3d, Conv3dConfig, Dropout, DropoutConfig, Norm, NormConfig};
 
 /// Deviation of the initial weights.
 const DEVIATION: f64 = 0.02;
