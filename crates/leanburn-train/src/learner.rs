@@ -153,7 +153,7 @@ impl<M: Module> AnyLearner for Learner<M> {
         LearnerMemory {
             weights,
             gradients: weights,
-            optimizer: self.config.optimizer.state_bytes(weights),
+            optimizer: self.config.optimizer.state_bytes(self.module()),
             average: if self.average.is_some() { weights } else { Bytes(0) },
         }
     }

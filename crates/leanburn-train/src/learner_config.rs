@@ -8,7 +8,6 @@ use crate::optimizer::OptimizerConfig;
 use crate::schedule::ScheduleConfig;
 
 const BELOW_ONE: &str = "a number of at least 0 and below 1";
-const CORRECT: &str = "correct this number";
 
 /// How a module is trained.
 ///
@@ -59,16 +58,7 @@ impl LearnerConfig {
     #[must_use]
     pub fn validate(&self) -> Vec<ValidationError> {
         let mut validation = Validation::default();
-        let optimizer = &self.optimizer;
-        for (index, beta) in optimizer.betas.into_iter().enumerate() {
-            let key = format!("optimizer.betas[{index}]");
-            let sound = beta >= 0.0 && (beta as f32) < 1.0; // Burn computes with float32
-            validation.check(sound, &key, BELOW_ONE, beta, "PyTorch's are 0.9 and 0.999");
-        }
-        for (key, value) in [("epsilon", optimizer.epsilon), ("weight_decay", optimizer.weight_decay)] {
-            let sound = value.is_finite() && value >= 0.0;
-            validation.check(sound, &format!("optimizer.{key}"), "a finite number of at least 0", value, CORRECT);
-        }
+        validation.extend_below("optimizer", self.optimizer.validate());
         validation.extend_below("loss_scale", self.loss_scale.validate());
         if let Some(norm) = self.max_grad_norm {
             let help = "use None for no clipping";

@@ -48,7 +48,7 @@ pub use learner::Learner;
 pub use learner_config::LearnerConfig;
 pub use loss_scale::{LossScale, LossScaler};
 pub use memory::{CountingAllocator, MemoryMonitor, MemoryUse, PhasePeaks};
-pub use optimizer::{OptimizerConfig, OptimizerKind};
+pub use optimizer::{OptimizerConfig, OptimizerConstants, OptimizerKind};
 pub use out_of_memory::{is_out_of_memory, or_out_of_memory};
 pub use perceptual::{Perceptual, PerceptualKind};
 pub use precision::Precision;

@@ -2,10 +2,12 @@
 
 mod common;
 
-use common::{Setup, alone, batches, device};
+use burn::tensor::{Device, Tensor};
+use common::{Setup, WeightsWorkload, alone, batches, device, factors, optimizers};
 use leanburn_common::Bytes;
 use leanburn_ops::ResidencyPolicy;
-use leanburn_train::{CountingAllocator, MemoryMonitor, MemoryUse};
+use leanburn_plan::{Cause, FlexMemory, Target};
+use leanburn_train::{CountingAllocator, MemoryMonitor, MemoryUse, record_step};
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;
@@ -58,4 +60,30 @@ fn what_a_learner_holds_is_counted() {
         [memory.weights, memory.gradients, memory.optimizer, memory.average],
         [bytes, bytes, bytes + bytes, bytes]
     );
+}
+
+/// What a plan says, what a learner says, and what is on the heap.
+#[test]
+fn the_states_of_every_optimizer_are_planned_and_counted() {
+    let _alone = alone();
+    /// What the planner adds to each tensor that lasts.
+    const HANDLE: Bytes = Bytes(940);
+    const METADATA: f64 = 6.0 * 1024.0;
+    for optimizer in optimizers() {
+        let build = |device: &Device| WeightsWorkload::trainer(&optimizer, device);
+        let recording = record_step(Target::Cpu, build, |device| Tensor::ones([1], device)).unwrap();
+        let timeline = recording.timeline(&FlexMemory);
+        let blocks = timeline.blocks_at(0).filter(|block| block.cause == Cause::Optimizer);
+        let planned = blocks.map(|block| block.bytes - HANDLE).sum::<Bytes>();
+
+        let mut trainer = build(&device()).unwrap();
+        let before = HEAP.current_usage() as f64;
+        let mut factors = factors(0);
+        (0..3).for_each(|_| drop(trainer.step(&mut factors).unwrap()));
+        let held = HEAP.current_usage() as f64 - before;
+        let states = trainer.memory()[0].1.optimizer;
+        println!("{}: planned {planned}, counted {states}, held {held} bytes", optimizer.kind);
+        assert_eq!(planned, states, "{optimizer:?}");
+        assert!((held - states.get() as f64).abs() < METADATA, "{optimizer:?}: {held} bytes held, {states} counted");
+    }
 }

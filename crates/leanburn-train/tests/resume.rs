@@ -5,8 +5,8 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{AutoencoderTrainer, Setup, alone, batches, state};
-use leanburn_train::{CheckpointStore, LossScale, Precision, StepReport, TrainError};
+use common::{AutoencoderTrainer, Setup, WeightsWorkload, alone, batches, bits, device, factors, optimizers, state};
+use leanburn_train::{CheckpointStore, LossScale, Precision, StepReport, TrainError, Trainer};
 
 /// Everything that has a state: two learners with averages, f16 with a scale that backs off and grows, batch norm,
 /// dropout, accumulation.
@@ -165,4 +165,27 @@ fn another_seed_or_accumulation_is_rejected() {
     }
     let error = setup().trainer().resume(&folder.path().join("nowhere")).unwrap_err();
     assert!(error.to_string().contains("nowhere"), "{error}");
+}
+
+#[test]
+fn every_optimizer_goes_on_as_if_it_had_not_stopped() {
+    let _alone = alone();
+    for optimizer in optimizers() {
+        let trainer = || WeightsWorkload::trainer(&optimizer, &device()).unwrap();
+        let steps = |trainer: &mut Trainer<WeightsWorkload>| {
+            let mut factors = factors(trainer.steps());
+            (0..3).for_each(|_| drop(trainer.step(&mut factors).unwrap()));
+            bits(trainer.workload().0.module())
+        };
+        let (mut straight, mut stopped, mut fresh) = (trainer(), trainer(), trainer());
+        let at_save = steps(&mut straight);
+        assert_eq!(steps(&mut stopped), at_save);
+        let expected = steps(&mut straight);
+        assert_ne!(expected, at_save, "{optimizer:?}");
+
+        let folder = tempfile::tempdir().unwrap();
+        let saved = stopped.save(&CheckpointStore::new(folder.path(), 1)).unwrap();
+        fresh.resume(&saved).unwrap();
+        assert_eq!(steps(&mut fresh), expected, "{optimizer:?}");
+    }
 }

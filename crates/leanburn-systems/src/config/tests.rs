@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use leanburn_train::Precision;
+use leanburn_train::{OptimizerConfig, OptimizerKind, Precision};
 
 use super::*;
 use crate::autoencoder::AutoencoderSection;
@@ -613,4 +613,29 @@ fn every_key_is_documented() {
         keys.map(|(key, _)| key).filter(|key| !documentation.contains(&format!("`{key}`"))).collect();
     assert!(missing.is_empty(), "{missing:?}");
     assert!(documentation.contains("`kernel_size`") && yaml.contains("kernel_size"));
+}
+
+#[test]
+fn each_optimizer_has_constants_of_its_own() {
+    let with = |training: &str| {
+        let text = "data: {paths: [a]}\nautoencoder:\n  num_channels: [32]\n  training:\n";
+        parse(&training.split(", ").fold(text.to_string(), |text, line| format!("{text}    {line}\n")))
+    };
+    let of = |training: &str| with(training).unwrap_or_else(|errors| panic!("{errors:#}"));
+    for kind in OptimizerKind::ALL {
+        let config = of(&format!("optimizer: {kind}"));
+        assert_eq!(config.training().optimizer_config(), OptimizerConfig::new(kind));
+        assert_eq!(parse(&config.to_yaml()).unwrap().training(), config.training());
+    }
+    let config = of("optimizer: sgd, momentum: 0.9, nesterov: true, weight_decay: 0.1");
+    let expected = OptimizerConfig::new(OptimizerKind::Sgd).with_momentum(0.9).with_nesterov(true);
+    assert_eq!(config.training().optimizer_config(), expected.with_weight_decay(0.1));
+    assert_eq!(parse(&config.to_yaml()).unwrap().training(), config.training());
+
+    let errors = with("optimizer: lion, momentum: 0.9, epsilon: 1e-3, lr_decay: -1").unwrap_err();
+    let found: Vec<_> = errors.errors().iter().map(|error| (error.position().unwrap().0, error.key.as_str())).collect();
+    let training = |key: &str| format!("autoencoder.training.{key}");
+    let expected = [(6, training("momentum")), (7, training("epsilon")), (8, training("lr_decay"))];
+    assert_eq!(found, expected.each_ref().map(|(line, key)| (*line, key.as_str())), "{errors:#}");
+    assert_eq!(errors.errors()[0].help, "remove `momentum`; the constants of lion are betas, weight_decay");
 }

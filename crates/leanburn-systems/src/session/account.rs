@@ -41,10 +41,11 @@ impl MemoryAccount {
             |part: fn(&LearnerMemory) -> Bytes| self.learners.iter().map(|(_, memory)| part(memory)).sum::<Bytes>();
         let learners = self.learners.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" and ");
         let in_memory = format!("{} in memory", self.source.noun());
+        let weights = sum(|memory| memory.weights);
         let causes = [
-            ("weights", sum(|memory| memory.weights), format!("f32 masters of {learners}")),
+            ("weights", weights, format!("f32 masters of {learners}")),
             ("gradients", sum(|memory| memory.gradients), "accumulated over the micro-batches".to_string()),
-            ("optimizer states", sum(|memory| memory.optimizer), "two moments a weight".to_string()),
+            ("optimizer states", sum(|memory| memory.optimizer), states_note(sum(|memory| memory.optimizer), weights)),
             ("average of weights", sum(|memory| memory.average), "for validation and export".to_string()),
             (&in_memory, self.data, format!("{} makes it smaller", self.source.cache_key())),
             ("batches in flight", self.batches, format!("{}.prefetch makes it smaller", self.source.section())),
@@ -62,6 +63,14 @@ impl MemoryAccount {
     /// The peak as it was planned: the step's, data in memory, and batches that wait.
     pub fn planned(&self) -> Bytes {
         self.planned_step + self.data + self.batches
+    }
+}
+
+/// What the states of optimizers are, of their size and that of the weights.
+fn states_note(states: Bytes, weights: Bytes) -> String {
+    match states == weights + weights {
+        true => "two moments a weight".to_string(),
+        false => format!("{:.2} times the weights", states.get() as f64 / weights.get().max(1) as f64),
     }
 }
 

@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
 use leanburn_nn::weights::moved;
 use leanburn_ops::{Residency, ResidencyPolicy, is_gpu};
-use leanburn_train::{LearnerConfig, LossScale, OptimizerConfig, Precision, ScheduleConfig, TrainerConfig};
+use leanburn_train::{LearnerConfig, LossScale, Precision, ScheduleConfig, TrainerConfig};
 
 use super::device_section::{self, DeviceSection};
 use super::recompute::Recompute;
@@ -102,12 +102,8 @@ pub(crate) fn learner(context: &Context<'_>, training: &TrainingSection, learnin
         Some(base) => schedule.scaled_to_batch(effective_batch, base),
         None => schedule,
     };
-    let optimizer = OptimizerConfig::new(training.optimizer)
-        .with_betas(training.betas)
-        .with_epsilon(training.epsilon)
-        .with_weight_decay(training.weight_decay);
     LearnerConfig::new(schedule)
-        .with_optimizer(optimizer)
+        .with_optimizer(training.optimizer_config())
         .with_loss_scale(loss_scale(context.device))
         .with_max_grad_norm(training.max_grad_norm)
         .with_average_decay(training.ema_decay)

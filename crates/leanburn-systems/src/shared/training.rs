@@ -1,7 +1,7 @@
 //! The `training` section of a system: what all systems share.
 
 use leanburn_common::{Validation, ValidationError};
-use leanburn_train::{OptimizerKind, ScheduleKind};
+use leanburn_train::{OptimizerConfig, OptimizerConstants, OptimizerKind, ScheduleKind};
 use serde::Serialize;
 
 use super::builders::with_methods;
@@ -41,12 +41,15 @@ pub struct TrainingSection {
     pub learning_rate: f64,
     /// Default: adam.
     pub optimizer: OptimizerKind,
-    /// Decay of the optimizer's first and second moments. Default: [0.9, 0.999].
+    /// Decay of the optimizer's first and second moments. Default: the optimizer's, [0.9, 0.999] for adam.
     pub betas: [f64; 2],
-    /// Added to the denominator of the optimizer's update. Default: 1e-8.
+    /// Added to the denominator of the optimizer's update. Default: the optimizer's, 1e-8 for adam.
     pub epsilon: f64,
-    /// Weight decay. Default: 0.
+    /// Weight decay. Default: the optimizer's, 0 for adam.
     pub weight_decay: f64,
+    /// Constants that only some optimizers have.
+    #[serde(flatten)]
+    pub constants: OptimizerConstants,
     /// The learning rate after the warm-up. Default: constant.
     pub lr_schedule: ScheduleKind,
     /// Steps over which the learning rate rises from zero. Default: 0.
@@ -75,15 +78,17 @@ pub struct TrainingSection {
 
 impl Default for TrainingSection {
     fn default() -> Self {
+        let optimizer = OptimizerConfig::default();
         Self {
             batch_size: 1,
             gradient_accumulation_steps: 1,
             recompute: Recompute::none(),
             learning_rate: 1e-4,
-            optimizer: OptimizerKind::Adam,
-            betas: [0.9, 0.999],
-            epsilon: 1e-8,
-            weight_decay: 0.0,
+            optimizer: optimizer.kind,
+            betas: optimizer.betas,
+            epsilon: optimizer.epsilon,
+            weight_decay: optimizer.weight_decay,
+            constants: optimizer.constants,
             lr_schedule: ScheduleKind::Constant,
             warmup_steps: 0,
             base_batch_size: None,
@@ -104,10 +109,10 @@ with_methods! { TrainingSection {
     with_gradient_accumulation_steps => gradient_accumulation_steps: usize,
     with_recompute => recompute: Recompute,
     with_learning_rate => learning_rate: f64,
-    with_optimizer => optimizer: OptimizerKind,
     with_betas => betas: [f64; 2],
     with_epsilon => epsilon: f64,
     with_weight_decay => weight_decay: f64,
+    with_constants => constants: OptimizerConstants,
     with_lr_schedule => lr_schedule: ScheduleKind,
     with_warmup_steps => warmup_steps: u64,
     with_base_batch_size => base_batch_size: Option<usize>,
@@ -122,8 +127,26 @@ with_methods! { TrainingSection {
 } }
 
 impl TrainingSection {
+    /// The same with another optimizer, and with its default constants.
+    #[must_use]
+    pub fn with_optimizer(self, kind: OptimizerKind) -> Self {
+        let OptimizerConfig { kind, betas, epsilon, weight_decay, constants, .. } = OptimizerConfig::new(kind);
+        Self { optimizer: kind, betas, epsilon, weight_decay, constants, ..self }
+    }
+
+    /// The optimizer with its constants.
+    pub(crate) fn optimizer_config(&self) -> OptimizerConfig {
+        OptimizerConfig::new(self.optimizer)
+            .with_betas(self.betas)
+            .with_epsilon(self.epsilon)
+            .with_weight_decay(self.weight_decay)
+            .with_constants(self.constants)
+    }
+
     fn read(section: &mut Section<'_>) -> Self {
         let default = Self::default();
+        let kind = section.choice("optimizer", default.optimizer);
+        let default = default.with_optimizer(kind);
         Self {
             batch_size: section.number("batch_size", default.batch_size, 1..=MANY),
             gradient_accumulation_steps: section.number(
@@ -133,10 +156,11 @@ impl TrainingSection {
             ),
             recompute: Recompute::read(section),
             learning_rate: section.number("learning_rate", default.learning_rate, POSITIVE),
-            optimizer: section.choice("optimizer", default.optimizer),
+            optimizer: default.optimizer,
             betas: section.number("betas", default.betas, 0..1),
             epsilon: section.number("epsilon", default.epsilon, POSITIVE),
             weight_decay: section.number("weight_decay", default.weight_decay, 0..),
+            constants: read_constants(section),
             lr_schedule: section.choice("lr_schedule", default.lr_schedule),
             warmup_steps: section.get("warmup_steps", default.warmup_steps),
             base_batch_size: section.number("base_batch_size", default.base_batch_size, 1..=MANY),
@@ -166,9 +190,9 @@ impl TrainingSection {
         for (key, count) in counts {
             validation.check(count > 0, key, "an integer of at least 1", count, "write at least 1");
         }
-        for (key, rate) in [("learning_rate", self.learning_rate), ("epsilon", self.epsilon)] {
-            validation.check(rate.is_finite() && rate > 0.0, key, "a number above 0", rate, "write a number above 0");
-        }
+        let rate = self.learning_rate;
+        let help = "write a number above 0";
+        validation.check(rate.is_finite() && rate > 0.0, "learning_rate", "a number above 0", rate, help);
         validation.check_together(
             self.warmup_steps <= self.max_steps,
             &[],
@@ -177,6 +201,16 @@ impl TrainingSection {
             format!("{} warm-up steps of {}", self.warmup_steps, self.max_steps),
             "lower `warmup_steps` or raise `max_steps`",
         );
-        validation.errors()
+        [validation.errors(), self.optimizer_config().validate()].concat()
     }
+}
+
+fn read_constants(section: &mut Section<'_>) -> OptimizerConstants {
+    let mut constants = OptimizerConstants::default();
+    constants.momentum = section.number("momentum", None, 0..1);
+    constants.nesterov = section.get("nesterov", None);
+    constants.alpha = section.number("alpha", None, 0..1);
+    constants.lr_decay = section.number("lr_decay", None, 0..);
+    constants.beta_3 = section.number("beta_3", None, 0..1);
+    constants
 }

@@ -14,8 +14,9 @@ use leanburn_nn::models::{
 };
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::{
-    AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, Precision, ReconstructionLoss,
-    ScheduleConfig, ScheduleKind, TrainError, Trainer, TrainerConfig,
+    AnyLearner, AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, Losses, OptimizerConfig,
+    OptimizerKind, Precision, ReconstructionLoss, ScheduleConfig, ScheduleKind, StepPosition, TrainError, Trainer,
+    TrainerConfig, Workload,
 };
 
 /// Voxels along each axis.
@@ -177,4 +178,54 @@ pub fn state(trainer: &AutoencoderTrainer) -> Vec<Vec<Vec<u32>>> {
     let autoencoder = [bits(workload.autoencoder().module()), bits(&workload.autoencoder().trained())];
     let discriminator = workload.discriminator().map(|learner| [bits(learner.module()), bits(&learner.trained())]);
     autoencoder.into_iter().chain(discriminator.into_iter().flatten()).collect()
+}
+
+/// Every optimizer with its default constants, and those that have more states with momentum.
+pub fn optimizers() -> Vec<OptimizerConfig> {
+    let mut all: Vec<_> = OptimizerKind::ALL.map(OptimizerConfig::new).into();
+    all.push(OptimizerConfig::new(OptimizerKind::Sgd).with_momentum(0.9).with_nesterov(true));
+    all.push(OptimizerConfig::new(OptimizerKind::RmsProp).with_momentum(0.9));
+    all
+}
+
+/// Weights of a convolution, to be trained by themselves: 108 KiB of a kernel, and a bias.
+#[derive(Module, Debug)]
+pub struct Weights {
+    kernel: Param<Tensor<5>>,
+    bias: Param<Tensor<1>>,
+}
+
+/// Their training: the loss is the sum of their squares, times the batch.
+pub struct WeightsWorkload(pub Learner<Weights>);
+
+impl WeightsWorkload {
+    pub fn trainer(optimizer: &OptimizerConfig, device: &Device) -> Result<Trainer<Self>, TrainError> {
+        let values =
+            |count: usize| (0..count).map(|index| ((index * 37 % 101) as f32 - 50.0) / 50.0).collect::<Vec<_>>();
+        let dims = [32, 32, 3, 3, 3];
+        let kernel = Tensor::from_data(TensorData::new(values(dims.iter().product()), dims), device);
+        let bias = Tensor::from_data(TensorData::new(values(32), [32]), device);
+        let module = Weights { kernel: Param::from_tensor(kernel), bias: Param::from_tensor(bias) };
+        let learner = Learner::new("weights", module, LearnerConfig::default().with_optimizer(optimizer.clone()))?;
+        Ok(Trainer::new(Self(learner), TrainerConfig::default(), device))
+    }
+}
+
+impl Workload for WeightsWorkload {
+    type Batch = Tensor<1>;
+
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
+        vec![&mut self.0]
+    }
+
+    fn loss(&mut self, _learner: usize, batch: &Tensor<1>, _position: StepPosition) -> Option<Losses> {
+        let Weights { kernel, bias } = self.0.module();
+        let total = kernel.val().powi_scalar(2).sum() + bias.val().powi_scalar(2).sum();
+        Some(Losses { total: total * batch.clone(), parts: Vec::new() })
+    }
+}
+
+/// Batches of it, from step `from` on, without end.
+pub fn factors(from: u64) -> impl Iterator<Item = Result<Tensor<1>, TrainError>> {
+    (from..).map(|step| Ok(Tensor::from_floats([1.0 + (step % 3) as f32], &device())))
 }

@@ -1,0 +1,13 @@
+//! Which of Burn's optimizers, its constants, and what its states cost.
+
+mod build;
+mod config;
+mod constants;
+mod kind;
+mod states;
+#[cfg(test)]
+mod tests;
+
+pub use config::OptimizerConfig;
+pub use constants::OptimizerConstants;
+pub use kind::OptimizerKind;

@@ -1,0 +1,42 @@
+//! What the states of an optimizer cost.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::Tensor;
+use leanburn_common::Bytes;
+
+use super::config::OptimizerConfig;
+use super::kind::OptimizerKind;
+
+impl OptimizerConfig {
+    /// Size of the states for the weights of a module that take a gradient.
+    pub fn state_bytes<M: Module>(&self, module: &M) -> Bytes {
+        struct Count<'a>(&'a OptimizerConfig, usize);
+        impl ModuleVisitor for Count<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                let weight = param.val();
+                if weight.is_require_grad() {
+                    self.1 += self.0.state_values(&weight.dims()) * weight.dtype().size();
+                }
+            }
+        }
+        let mut count = Count(self, 0);
+        module.visit(&mut count);
+        Bytes(count.1 as u64)
+    }
+
+    /// Values of the states for a weight of these dimensions.
+    fn state_values(&self, dims: &[usize]) -> usize {
+        let values: usize = dims.iter().product();
+        let has_momentum = usize::from(self.constants.momentum() > 0.0);
+        match (self.kind, dims) {
+            (OptimizerKind::Adam | OptimizerKind::AdamW | OptimizerKind::Lamb, _) => 2 * values,
+            (OptimizerKind::Sgd, _) => has_momentum * values,
+            (OptimizerKind::RmsProp, _) => (1 + has_momentum) * values,
+            (OptimizerKind::AdaGrad | OptimizerKind::Lion, _) => values,
+            // means over the rows and over the columns of each matrix
+            (OptimizerKind::Adafactor, [.., rows, columns]) => values / columns + values / rows,
+            (OptimizerKind::Adafactor, _) => values,
+            (OptimizerKind::Adan, _) => 4 * values,
+        }
+    }
+}
