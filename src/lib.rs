@@ -85,7 +85,8 @@ pub mod prelude {
         AdvectionConfig, Batch, DataConfig, Dataset, LabelsConfig, Loader, PhantomConfig, RadarConfig, SequenceConfig,
         Volume,
     };
-    pub use crate::nn::losses::{DiceCeLoss, DiceLoss, cross_entropy_loss};
+    pub use crate::nn::blocks::{Dropout, Dropout3d, DropoutConfig};
+    pub use crate::nn::losses::{DiceCeLoss, DiceLoss, FocalLoss, binary_cross_entropy_loss, cross_entropy_loss};
     pub use crate::nn::models::{
         AutoencoderKl, AutoencoderKlConfig, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig,
         PatchDiscriminator, PatchDiscriminatorConfig, UNet3d, UNet3dConfig,
@@ -104,8 +105,8 @@ pub mod prelude {
     pub use crate::train::planning::{Planner, StepPlan, StepSetup, measure};
     pub use crate::train::{
         AnyLearner, AutoencoderObjective, AutoencoderWorkload, CheckpointStore, CountingAllocator, Learner,
-        LearnerConfig, LossScale, Losses, MemoryMonitor, OptimizerConfig, Precision, ScheduleConfig, ScheduleKind,
-        StepPosition, StepReport, TrainError, Trainer, TrainerConfig, Workload, record_step, volumes,
+        LearnerConfig, LossScale, Losses, MemoryMonitor, OptimizerConfig, OptimizerKind, Precision, ScheduleConfig,
+        ScheduleKind, StepPosition, StepReport, TrainError, Trainer, TrainerConfig, Workload, record_step, volumes,
     };
 }
 

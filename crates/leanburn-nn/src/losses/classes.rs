@@ -19,12 +19,18 @@ impl Classes {
         Self { probabilities, one_hot }
     }
 
-    /// The same, and the mean of `-log p` of the voxels' classes. The logits are gone before a gradient is made.
-    pub(super) fn with_cross_entropy(logits: &Tensor<5>, labels: Tensor<4, Int>) -> (Self, Tensor<1>) {
+    /// The same, and `-log p` of each voxel's class, one channel. The logits are gone before a gradient is made.
+    pub(super) fn with_log_loss(logits: &Tensor<5>, labels: Tensor<4, Int>) -> (Self, Tensor<5>) {
         let (one_hot, logits) = one_hot_and_logits(logits, labels);
         let (probabilities, sums) = softmax(logits.clone());
         let of_class = (logits * one_hot.clone()).sum_dim(1);
-        (Self { probabilities, one_hot }, (sums.log() - of_class).mean())
+        (Self { probabilities, one_hot }, sums.log() - of_class)
+    }
+
+    /// The same, and the mean of `-log p`.
+    pub(super) fn with_cross_entropy(logits: &Tensor<5>, labels: Tensor<4, Int>) -> (Self, Tensor<1>) {
+        let (classes, log_loss) = Self::with_log_loss(logits, labels);
+        (classes, log_loss.mean())
     }
 
     /// The gradient of the cross-entropy with respect to the logits.

@@ -3,10 +3,12 @@
 //! The perceptual ones, [`Lpips`] on slices and [`FeatureLoss3d`] on volumes, hold networks and run as recomputed segments.
 
 mod adversarial;
+mod binary_cross_entropy;
 mod classes;
 mod cross_entropy;
 mod dice;
 mod feature3d;
+mod focal;
 mod kl;
 mod l1;
 mod l2;
@@ -16,9 +18,11 @@ mod shapes;
 mod vae;
 
 pub use adversarial::{AdversarialCriterion, PatchAdversarialLoss};
+pub use binary_cross_entropy::binary_cross_entropy_loss;
 pub use cross_entropy::cross_entropy_loss;
 pub use dice::{DiceCeLoss, DiceLoss};
 pub use feature3d::{FeatureLoss3d, FeatureLoss3dConfig, Scale};
+pub use focal::FocalLoss;
 pub use kl::{kl_divergence, kl_divergence_mean};
 pub use l1::l1_loss;
 pub use l2::l2_loss;
