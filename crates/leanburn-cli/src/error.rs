@@ -77,6 +77,7 @@ impl CommandError {
             | SystemError::OutOfMemory { .. }
             | SystemError::DoesNotFit { .. }
             | SystemError::Train(_)
+            | SystemError::DamagedCheckpoint { .. }
             | SystemError::Metrics(_)
             | SystemError::Picture(_)
             | SystemError::Write { .. } => 1,

@@ -367,8 +367,18 @@ fn run_folders() {
                 &["`data.patch_size`", "; `seed` is 7 in its run, and 8"],
             ),
             resume("strange", 2, &["strange", "config.yaml", "UTF-8"]),
-            resume("flipped", 1, &["flipped/checkpoints/step-00000002/autoencoder.weights.bpk", "--skip-damaged"]),
-            resume("lost", 1, &["lost/checkpoints/step-00000002/autoencoder.weights.bpk", "delete this checkpoint"]),
+            resume("flipped", 1, &["flipped/checkpoints/step-00000002/autoencoder.weights.bpk", "go on from another"]),
+            resume(
+                "lost",
+                1,
+                &["lost/checkpoints/step-00000002/autoencoder.weights.bpk", "no checkpoint before it is whole"],
+            ),
+            case("train tiny.yaml --out new --from none.pt", 2, &["none.pt: expected weights", "found nothing"]),
+            resume(
+                "run --resume-from none",
+                2,
+                &["none: expected a checkpoint of this run: run/checkpoints/step-00000002"],
+            ),
         ],
     );
     let ended = place.run(&["train", "tiny.yaml", "--resume", "--out", "torn"]);

@@ -162,6 +162,12 @@ fn training_goes_on_before_a_damaged_checkpoint_if_asked_to() {
     };
     let ended = damage("step-00000004");
     assert!(ended.code == Some(1) && ended.stderr.contains("--resume --skip-damaged"), "{ended:?}");
+    let offered = "--resume-from run/checkpoints/step-00000002";
+    assert!(ended.stderr.contains(offered), "{ended:?}");
+    place.copy("run", "from");
+    let printed = place.train("from", &["--resume-from", "from/checkpoints/step-00000002"]);
+    assert!(printed.contains("a later checkpoint is set aside: from/checkpoints/aside-step-00000004"), "{printed}");
+    assert_same_run(&place, "straight", "from");
     let printed = place.train("run", &["--resume", "--skip-damaged"]);
     assert!(printed.contains("going on from step 2"), "{printed}");
     assert_same_run(&place, "straight", "run");
@@ -190,6 +196,27 @@ fn a_resumed_run_may_become_longer() {
     place.train("run", &["--resume", "--set", "autoencoder.training.max_steps=6", "--set", "data.num_workers=0"]);
     assert_eq!(place.metrics("run").last().unwrap()["step"], 6);
     assert!(place.text("run/config.yaml").contains("max_steps: 6"), "the folder says what is computed");
+}
+
+#[test]
+fn a_run_is_refined_as_its_recipe_says_and_starts_from_weights() {
+    let place = Place::new();
+    place.train("run", &["--max-steps", "2"]);
+    let training = |setting: &str| format!("autoencoder.training.{setting}");
+    let [loss, rate] = ["use_perceptual_loss=true", "learning_rate=2e-5"].map(training);
+    let printed = place.train("run", &["--resume", "--max-steps", "3", "--set", &loss, "--set", &rate]);
+    for change in ["use_perceptual_loss: false -> true", "learning_rate: 0.01 -> 0.00002"] {
+        assert!(printed.contains(&format!("changed: autoencoder.training.{change}")), "{printed}");
+    }
+    let last = place.metrics("run").into_iter().rfind(|record| record["phase"] == "train").unwrap();
+    assert!(last["step"] == 3 && last["values"]["perceptual"].is_f64(), "{last}");
+
+    let wider = ["--set", "autoencoder.latent_channels=4", "--max-steps", "1"];
+    let printed = place.train("tuned", &[&["--from", "run"], &wider[..]].concat());
+    assert!(printed.contains("tensors from run/weights.safetensors"), "{printed}");
+    assert!(printed.contains("  quant_conv_mu.conv.weight starts as it was drawn"), "{printed}");
+    let discriminator = "discriminator: 9 of 9 tensors from run/discriminator.safetensors";
+    assert!(printed.contains(discriminator), "{printed}");
 }
 
 #[test]

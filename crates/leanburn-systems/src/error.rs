@@ -102,6 +102,14 @@ pub enum SystemError {
     /// Training cannot go on.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// The checkpoint that a run was to go on from is damaged.
+    #[error("{damage}")]
+    DamagedCheckpoint {
+        /// What is wrong with it.
+        damage: TrainError,
+        /// The newest one before it that is whole.
+        before: Option<PathBuf>,
+    },
     /// The metrics of a run cannot be read or written.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
@@ -145,8 +153,16 @@ impl SystemError {
             Self::DoesNotFit { .. } => {
                 Some("allow half precision or a smaller model (`Planner::allow`), or train on smaller patches".into())
             }
-            Self::Train(TrainError::Checkpoint { action: "read", .. }) => {
-                Some("`train --resume --skip-damaged` goes on from the newest checkpoint that is whole".into())
+            Self::DamagedCheckpoint { before: Some(before), .. } => Some(
+                format!(
+                    "`train --resume-from {}` goes on from the newest one before it that is whole; `--resume --skip-damaged` finds \
+                     that by itself",
+                    before.display()
+                )
+                .into(),
+            ),
+            Self::DamagedCheckpoint { before: None, .. } => {
+                Some("no checkpoint before it is whole: train anew in another folder with --out".into())
             }
             Self::NoBudget => Some("give one with `Planner::within`".into()),
             _ => None,

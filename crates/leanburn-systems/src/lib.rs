@@ -63,6 +63,7 @@ mod table;
 pub mod vae3d;
 pub mod volume;
 pub mod vq_vae;
+mod weight_source;
 pub mod yaml;
 
 pub use autoencoder::{AutoencoderObjectiveSection, AutoencoderSection, DiscriminatorSection};
@@ -73,7 +74,7 @@ pub use error::{Result, SystemError};
 pub use evaluation::{Curves, L1, Metrics, PictureLabel};
 pub use forecaster::{ForecastObjectiveSection, ForecasterSection, ModelType};
 pub use recipe::Recipe;
-pub use run_folder::RunFolder;
+pub use run_folder::{KeyChange, RunFolder};
 pub use segmentation::{SegmentationObjectiveSection, SegmentationSection};
 pub use session::{Observed, Observer, OnOutOfMemory, Outcome, Session};
 pub use shared::{
@@ -84,6 +85,7 @@ pub use system::{DataOf, FlatKey, ModelChange, NamedSize, System};
 pub use table::{SystemSection, guides, recipes};
 pub use vae3d::{Vae3dObjectiveSection, Vae3dSection, VaeType};
 pub use vq_vae::VqVaeSection;
+pub use weight_source::{Initialized, WeightSource};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -12,6 +12,7 @@ use crate::data::Data;
 use crate::error::Result;
 use crate::evaluation::Metrics;
 use crate::system::{DataOf, System};
+use crate::weight_source::{Initialized, WeightSource};
 
 /// A system in training, regardless of its types.
 pub(crate) trait AnyRun {
@@ -21,8 +22,11 @@ pub(crate) trait AnyRun {
     /// Takes a step.
     fn step(&mut self) -> std::result::Result<StepReport, TrainError>;
 
+    /// Starts from weights, those that fit.
+    fn initialize(&mut self, source: &WeightSource) -> Result<Vec<Initialized>>;
+
     /// Goes on from a checkpoint.
-    fn resume(&mut self, checkpoint: &Path) -> Result<()>;
+    fn resume(&mut self, checkpoint: &Path) -> std::result::Result<(), TrainError>;
 
     /// Saves a checkpoint, and the trained weights to a file of their own.
     fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()>;
@@ -78,8 +82,12 @@ impl<S: System> AnyRun for Run<S> {
         self.trainer.step(batches)
     }
 
-    fn resume(&mut self, checkpoint: &Path) -> Result<()> {
-        Ok(self.trainer.resume(checkpoint)?)
+    fn initialize(&mut self, source: &WeightSource) -> Result<Vec<Initialized>> {
+        S::initialize(self.trainer.workload_mut(), source)
+    }
+
+    fn resume(&mut self, checkpoint: &Path) -> std::result::Result<(), TrainError> {
+        self.trainer.resume(checkpoint)
     }
 
     fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()> {

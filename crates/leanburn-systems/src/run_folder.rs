@@ -1,12 +1,13 @@
 //! The folder of a run: what lies where, and whether a run may begin in it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use leanburn_common::atomic;
-use leanburn_train::CheckpointStore;
+use leanburn_train::{CheckpointStore, TrainError};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -22,16 +23,9 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
-/// Keys that may change when a run goes on, those of the system's `training` without the system: they do not touch what is
-/// computed, or only in the last digits on another device. What a step-down changes is among them.
-const MAY_CHANGE: [&str; 15] = [
-    "training.checkpoint_interval",
-    "training.keep_checkpoints",
-    "training.max_steps",
-    "training.recompute",
-    "training.use_gradient_checkpointing",
-    "training.val_interval",
-    "training.visualize_interval",
+/// Keys that may change when a run goes on, beside those of the system's section `training`: they do not touch what is computed, or
+/// only in the last digits on another device.
+const MAY_CHANGE: [&str; 8] = [
     "data.cache_rate",
     "data.num_workers",
     "data.prefetch",
@@ -41,6 +35,31 @@ const MAY_CHANGE: [&str; 15] = [
     "sequence.num_workers",
     "sequence.prefetch",
 ];
+
+/// Keys of the system's section `training` that may not: what a checkpoint holds depends on them, or its place in the data. The others
+/// say how the run learns from here on: rates and schedule, losses and their weights, intervals, what is recomputed.
+const FIXED_IN_TRAINING: [&str; 5] =
+    ["batch_size", "gradient_accumulation_steps", "optimizer", "ema_decay", "discriminator"];
+
+/// Keys below those that may change nevertheless.
+const MAY_CHANGE_BELOW: [&str; 1] = ["discriminator.learning_rate"];
+
+/// A key whose value changes when a run goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyChange {
+    /// The key, with its sections.
+    pub key: String,
+    /// The value until now, as text; `nothing` where the key was not there.
+    pub old: String,
+    /// The value from here on.
+    pub new: String,
+}
+
+impl fmt::Display for KeyChange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {} -> {}", self.key, self.old, self.new)
+    }
+}
 
 impl RunFolder {
     /// The folder at a path, which need not be there yet.
@@ -54,13 +73,13 @@ impl RunFolder {
         Self { path: out.map_or_else(|| Path::new("runs").join(name), Path::to_path_buf) }
     }
 
-    /// Checks that a run may begin here or, if `resume` is set, go on; writes nothing.
+    /// Checks that a run may begin here or, if `resume` is set, go on; writes nothing. Gives the keys that change as it goes on.
     ///
     /// # Errors
     ///
-    /// [`SystemError::RunFolder`] if there is a run that was not asked for, one of another configuration, or no run but a file
-    /// that a run would replace.
-    pub fn check(&self, config: &Config, resume: bool) -> Result<()> {
+    /// [`SystemError::RunFolder`] if there is a run that was not asked for, one with other values of keys that may not change, or no
+    /// run but a file that a run would replace.
+    pub fn check(&self, config: &Config, resume: bool) -> Result<Vec<KeyChange>> {
         let traces = [self.config(), self.metrics(), self.path.join(CHECKPOINTS)];
         let is_run = traces.iter().any(|path| path.exists());
         match fs::read_to_string(self.config()) {
@@ -69,8 +88,8 @@ impl RunFolder {
                 "go on with it by --resume, or choose another folder by --out",
             )),
             Ok(there) => self.compare(&there, config),
-            Err(error) if error.kind() == ErrorKind::NotFound && is_run => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => self.check_other_files(),
+            Err(error) if error.kind() == ErrorKind::NotFound && is_run => Ok(Vec::new()),
+            Err(error) if error.kind() == ErrorKind::NotFound => self.check_other_files().map(|()| Vec::new()),
             Err(error) => Err(self.reject(format!("config.yaml: {error}"), "choose another folder with --out")),
         }
     }
@@ -107,32 +126,34 @@ impl RunFolder {
     }
 
     /// Compares the configuration of the run, `there`, with the one it is to go on with.
-    fn compare(&self, there: &str, config: &Config) -> Result<()> {
-        let remedy = "resume with the configuration of the run, or start another with --out";
+    fn compare(&self, there: &str, config: &Config) -> Result<Vec<KeyChange>> {
         let [was, is] = match [there, &config.to_yaml()].map(settings) {
             [Ok(was), Ok(is)] => [was, is],
             [Err(error), _] | [_, Err(error)] => {
+                let remedy = "put back the configuration of the run, or start another with --out";
                 return Err(self.reject(format!("its config.yaml cannot be read: {error}"), remedy));
             }
         };
-        // the section `training` stands in that of the system
-        let is_knob = |key: &str| config.knob_names().iter().any(|knob| key.ends_with(&format!(".training.{knob}")));
-        let may =
-            |key: &str| is_knob(key) || MAY_CHANGE.iter().any(|may| key == *may || key.ends_with(&format!(".{may}")));
-        let differs = |key: &&String| was.get(*key) != is.get(*key) && !may(key);
-        let differences: Vec<String> = was
-            .keys()
-            .chain(is.keys().filter(|key| !was.contains_key(*key)))
-            .filter(differs)
-            .map(|key| {
-                let [was, is] = [&was, &is].map(|settings| settings.get(key).map_or("nothing", String::as_str));
-                format!("`{key}` is {was} in its run, and {is} in the configuration")
-            })
-            .collect();
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(self.reject(differences.join("; "), remedy)),
+        let value = |settings: &BTreeMap<String, String>, key: &String| {
+            settings.get(key).cloned().unwrap_or_else(|| "nothing".to_string())
+        };
+        let keys = was.keys().chain(is.keys().filter(|key| !was.contains_key(*key)));
+        let changes = keys.map(|key| KeyChange { key: key.clone(), old: value(&was, key), new: value(&is, key) });
+        let training = format!("{}.training.", config.system_name());
+        let (may, may_not): (Vec<_>, Vec<_>) =
+            changes.filter(|change| change.old != change.new).partition(|change| may_change(&change.key, &training));
+        if may_not.is_empty() {
+            return Ok(may);
         }
+        let reasons: Vec<String> = may_not
+            .iter()
+            .map(|KeyChange { key, old, new }| format!("`{key}` is {old} in its run, and {new} in the configuration"))
+            .collect();
+        let remedy = format!(
+            "resume with the run's values of these keys, or start another run from its weights with --from {} and --out",
+            self.path.display()
+        );
+        Err(self.reject(reasons.join("; "), &remedy))
     }
 
     fn reject(&self, reason: impl ToString, remedy: &str) -> SystemError {
@@ -199,9 +220,57 @@ impl RunFolder {
         }
     }
 
+    /// A checkpoint of this run at a path, and its step.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Input`] if it is none of this run's, which are then named.
+    pub fn checkpoint(&self, path: &Path) -> Result<(u64, PathBuf)> {
+        let all = self.checkpoints(1).all();
+        let is_it = |(_, there): &&(u64, PathBuf)| {
+            let [asked, there] = [path, there].map(|path| path.canonicalize().ok());
+            asked.is_some() && asked == there
+        };
+        if let Some(found) = all.iter().find(is_it) {
+            return Ok(found.clone());
+        }
+        let names: Vec<String> = all.iter().map(|(_, there)| there.display().to_string()).collect();
+        let folder = self.path.join(CHECKPOINTS);
+        Err(SystemError::Input {
+            subject: path.display().to_string(),
+            expected: match names.is_empty() {
+                true => format!("a checkpoint of this run, and there is none in {}", folder.display()),
+                false => format!("a checkpoint of this run: {}", names.join(", ")),
+            },
+            found: if path.exists() { "something else" } else { "nothing" }.into(),
+            remedy: "name one of this run, or start another run from its weights with --from".into(),
+        })
+    }
+
+    /// The error of a checkpoint of this run that could not be gone on from; of a damaged one it offers the one before.
+    pub(crate) fn not_resumed(&self, step: u64, error: TrainError) -> SystemError {
+        match error {
+            TrainError::Checkpoint { action: "read", .. } => {
+                let before = self.checkpoints(1).latest_whole_before(step).map(|(_, path)| path);
+                SystemError::DamagedCheckpoint { damage: error, before }
+            }
+            error => error.into(),
+        }
+    }
+
     /// The checkpoints, of which `keep` stay.
     pub fn checkpoints(&self, keep: usize) -> CheckpointStore {
         CheckpointStore::new(self.path.join(CHECKPOINTS), keep)
+    }
+}
+
+/// Whether a key may change when a run goes on; `training` is the section of its system's training, dot included.
+fn may_change(key: &str, training: &str) -> bool {
+    let is_below = |key: &str, section: &str| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
+    match key.strip_prefix(training) {
+        None => MAY_CHANGE.contains(&key),
+        Some(key) if MAY_CHANGE_BELOW.contains(&key) => true,
+        Some(key) => !FIXED_IN_TRAINING.iter().any(|fixed| key == *fixed || is_below(key, fixed)),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection};
+use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 /// Something that can be trained: a model with its data, its losses and its evaluation.
@@ -99,6 +100,13 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     ///
     /// As [`save_safetensors`](leanburn_nn::weights::save_safetensors).
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError>;
+
+    /// Puts the weights of a source into the models before the first step. What does not fit stays as it was drawn.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or has nothing of its model.
+    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>>;
 
     /// Checks that the models can take a sample, `[channels, depth, height, width]`; `name` is the sample's.
     ///

@@ -1,21 +1,25 @@
 //! Sessions from configurations that are written in code.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use leanburn_data::{AdvectionConfig, DataConfig, PhantomConfig, SequenceConfig};
 use leanburn_systems::metrics::{Phase, Record};
-use leanburn_systems::session::{Beginning, Snapshot};
+use leanburn_systems::session::{Beginning, Resumed, Snapshot};
 use leanburn_systems::{
-    AutoencoderSection, Config, DeviceSection, ForecasterSection, ModelType, Observed, Observer, Recompute, Session,
-    SystemError, SystemSection, TrainingSection,
+    AutoencoderSection, Config, DeviceSection, ForecasterSection, Initialized, ModelType, Observed, Observer, Outcome,
+    Recompute, Session, SystemError, SystemSection, TrainingSection,
 };
-use leanburn_train::StepReport;
+use leanburn_train::{OptimizerKind, StepReport};
 
 /// What was heard of a run.
 #[derive(Debug, Default)]
 struct Heard {
     resumed: Option<Option<u64>>,
+    changes: Vec<String>,
+    set_aside: usize,
+    initialized: Vec<String>,
     began_at: u64,
     losses: Vec<f64>,
     saved: Vec<u64>,
@@ -25,8 +29,15 @@ struct Heard {
 }
 
 impl Observer for Heard {
-    fn resumed(&mut self, step: Option<u64>) -> Observed {
-        self.resumed = Some(step);
+    fn resumed(&mut self, resumed: &Resumed<'_>) -> Observed {
+        self.resumed = Some(resumed.step);
+        self.changes = resumed.changes.iter().map(ToString::to_string).collect();
+        self.set_aside = resumed.set_aside.len();
+        Ok(())
+    }
+
+    fn initialized(&mut self, models: &[Initialized]) -> Observed {
+        self.initialized = models.iter().flat_map(Initialized::lines).collect();
         Ok(())
     }
 
@@ -131,6 +142,164 @@ fn a_run_that_is_asked_to_stop_saves_and_goes_on_bit_for_bit() {
     assert!(!ended.interrupted);
     assert_eq!(computed(&ended.records), computed(&straight.records));
     assert!(std::fs::read(ended.folder.weights()).unwrap() == std::fs::read(straight.folder.weights()).unwrap());
+}
+
+/// A run that is quick and saves each step, with keys of `training` changed.
+fn quick(change: impl FnOnce(&mut TrainingSection)) -> Config {
+    let mut config = autoencoder();
+    config.data.val_patches = 1;
+    let training = config.training_mut();
+    (training.visualize_interval, training.checkpoint_interval) = (0, 1);
+    change(training);
+    config
+}
+
+/// Two steps in a folder below.
+fn short_run(folder: &Path) -> Outcome {
+    Session::new(quick(|_| ())).unwrap().in_folder(folder.join("run")).stop_after(2).run().unwrap()
+}
+
+#[test]
+fn a_run_goes_on_with_other_keys_of_how_it_learns_and_names_them() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    short_run(folder.path());
+    let resume = |config: Config| Session::new(config).unwrap().in_folder(folder.path().join("run")).resume(true);
+    let changes: [(fn(&mut Config), &str); 4] = [
+        (|config| config.seed = 8, "`seed` is 42 in its run, and 8 in the configuration"),
+        (|config| config.training_mut().optimizer = OptimizerKind::AdamW, "training.optimizer` is \"adam\""),
+        (|config| config.training_mut().batch_size = 2, "`autoencoder.training.batch_size` is 1 in its run, and 2"),
+        (|config| config.data.val_fraction = 0.5, "`data.val_fraction`"),
+    ];
+    for (change, key) in changes {
+        let mut config = quick(|_| ());
+        change(&mut config);
+        let error = resume(config).run().unwrap_err();
+        let help = error.help().unwrap_or_default().into_owned();
+        assert!(error.to_string().contains(key) && help.contains("--from"), "{error}; {help}");
+    }
+
+    let mut config = quick(|training| (training.learning_rate, training.max_steps) = (5e-5, 3));
+    let SystemSection::Autoencoder(section) = &mut config.system else { unreachable!() };
+    section.training.objective.kl_weight = 0.5;
+    let mut heard = Heard::default();
+    let outcome = resume(config).with_observer(&mut heard).run().unwrap();
+    let expected = [
+        "autoencoder.training.kl_weight: 1e-6 -> 0.5",
+        "autoencoder.training.learning_rate: 0.0001 -> 0.00005",
+        "autoencoder.training.max_steps: 4 -> 3",
+    ];
+    let [mut changes, mut expected] = [heard.changes, expected.map(String::from).to_vec()];
+    changes.sort();
+    expected.sort();
+    assert_eq!(changes, expected);
+    let rates = outcome.records.iter().filter_map(|record| record.values.get("autoencoder.learning_rate").copied());
+    assert_eq!(rates.collect::<Vec<f64>>(), [1e-4, 1e-4, 5e-5]);
+}
+
+#[test]
+fn a_run_goes_on_from_a_certain_checkpoint_and_keeps_the_later_ones() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let first = short_run(folder.path());
+    let checkpoint = |step: u64| folder.path().join(format!("run/checkpoints/step-{step:08}"));
+    let before = std::fs::read(first.folder.weights()).unwrap();
+    let go_on = |rate: f64| {
+        let config = quick(|training| training.learning_rate = rate);
+        let session = Session::new(config).unwrap().in_folder(folder.path().join("run")).stop_after(2);
+        let mut heard = Heard::default();
+        let outcome = session.resume_from(checkpoint(1)).with_observer(&mut heard).run().unwrap();
+        assert_eq!((heard.resumed, heard.set_aside, outcome.steps), (Some(Some(1)), 1, 2));
+        std::fs::read(outcome.folder.weights()).unwrap()
+    };
+    assert!(go_on(1e-4) == before, "it is the run that did not stop");
+    assert!(go_on(1e-3) != before, "it learns anew from there");
+    let aside = folder.path().join("run/checkpoints/aside-step-00000002/trainer.json");
+    assert!(aside.is_file() && checkpoint(2).is_dir(), "the checkpoint of step 2 is the new one");
+
+    let resume_from = |path: &Path| {
+        let session = Session::new(quick(|_| ())).unwrap().in_folder(folder.path().join("run"));
+        session.resume_from(path).run().unwrap_err()
+    };
+    let error = resume_from(&checkpoint(7)).to_string();
+    assert!(
+        error.contains("step-00000007: expected a checkpoint of this run") && error.contains("step-00000001"),
+        "{error}"
+    );
+    std::fs::write(checkpoint(2).join("autoencoder.weights.bpk"), "").unwrap();
+    let error = resume_from(&checkpoint(2));
+    assert!(
+        matches!(&error, SystemError::DamagedCheckpoint { before: Some(path), .. } if *path == checkpoint(1)),
+        "{error}"
+    );
+    assert!(error.help().unwrap().contains(&format!("--resume-from {}", checkpoint(1).display())));
+}
+
+#[test]
+fn a_run_starts_from_the_weights_of_another() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let first = short_run(folder.path());
+    let start = |config: Config, from: &Path, name: &str| {
+        let mut heard = Heard::default();
+        let session = Session::new(config).unwrap().in_folder(folder.path().join(name)).stop_after(0);
+        let outcome = session.start_from(from).with_observer(&mut heard).run();
+        (outcome, heard)
+    };
+    let run = folder.path().join("run");
+    let l1 = |records: &[Record]| records.iter().rev().find_map(|record| record.values.get("l1").copied()).unwrap();
+    for (name, from) in [
+        ("of_run", run.clone()),
+        ("of_file", first.folder.weights()),
+        ("of_step", run.join("checkpoints/step-00000002")),
+    ] {
+        let (outcome, heard) = start(quick(|training| training.ema_decay = Some(0.9)), &from, name);
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.steps, heard.resumed), (0, None));
+        assert_eq!(l1(&outcome.records), l1(&first.records), "{name}: the weights are the same, their average too");
+        assert!(
+            heard.initialized.len() == 1 && heard.initialized[0].contains(" tensors from "),
+            "{:?}",
+            heard.initialized
+        );
+    }
+    let mut wider = quick(|_| ());
+    let SystemSection::Autoencoder(section) = &mut wider.system else { unreachable!() };
+    section.latent_channels = 5;
+    let (outcome, heard) = start(wider.clone(), &run, "wider");
+    outcome.unwrap();
+    let line = "  quant_conv_mu.conv.weight starts as it was drawn: [3, 3, 1, 1, 1] there, [5, 5, 1, 1, 1] here";
+    assert!(heard.initialized.iter().any(|said| said == line), "{:#?}", heard.initialized);
+
+    // who goes on need not name the weights again
+    let mut resumed = Heard::default();
+    let session = Session::new(wider).unwrap().in_folder(folder.path().join("wider")).resume(true).stop_after(1);
+    let outcome = session.with_observer(&mut resumed).run().unwrap();
+    assert_eq!((resumed.resumed, resumed.initialized.len(), outcome.steps), (Some(Some(0)), 0, 1));
+}
+
+#[test]
+fn weights_of_another_model_start_nothing() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let sequence = SequenceConfig {
+        advection: Some(AdvectionConfig { steps: 40, shape: [8, 10], ..Default::default() }),
+        ..Default::default()
+    };
+    let model = ForecasterSection::new(ModelType::Cnn3dLstmMicro).with_training(training());
+    let forecaster = Config::new(model).with_sequence(sequence).with_device(DeviceSection::new("flex"));
+    let other = Session::new(forecaster).unwrap().in_folder(folder.path().join("other")).stop_after(0).run().unwrap();
+    let start = |from: &Path| {
+        let session = Session::new(quick(|_| ())).unwrap().in_folder(folder.path().join("new")).start_from(from);
+        let error = session.run().unwrap_err();
+        assert!(!folder.path().join("new").exists(), "nothing is written");
+        error.to_string()
+    };
+    let error = start(&other.folder.weights());
+    assert!(
+        error.contains("expected tensors such as encoder.blocks.0") && error.contains("found features.0.bias [16]"),
+        "{error}"
+    );
+    let error = start(&folder.path().join("other/checkpoints/step-00000000"));
+    assert!(error.contains("with autoencoder.weights.bpk, found that of another"), "{error}");
+    let error = start(folder.path());
+    assert!(error.contains("expected weights") && error.contains("a folder without any"), "{error}");
 }
 
 #[test]

@@ -112,6 +112,16 @@ impl<D: Critic> AutoencoderWorkload<D> {
         &self.autoencoder
     }
 
+    /// The autoencoder's learner, to change.
+    pub fn autoencoder_mut(&mut self) -> &mut Learner<AutoencoderKl> {
+        &mut self.autoencoder
+    }
+
+    /// The discriminator's learner, to change.
+    pub fn discriminator_mut(&mut self) -> Option<&mut Learner<D>> {
+        self.discriminator.as_mut()
+    }
+
     /// The discriminator's learner.
     pub fn discriminator(&self) -> Option<&Learner<D>> {
         self.discriminator.as_ref()

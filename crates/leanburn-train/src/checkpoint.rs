@@ -55,7 +55,44 @@ impl CheckpointStore {
 
     /// The newest checkpoint that is whole, and its step. Reads every file of it.
     pub fn latest_whole(&self) -> Option<(u64, PathBuf)> {
-        self.all().into_iter().rev().find(|(_, path)| manifest::verify(path).is_ok())
+        self.latest_whole_before(u64::MAX)
+    }
+
+    /// The newest checkpoint before a step that is whole, and its step. Reads every file of it.
+    pub fn latest_whole_before(&self, step: u64) -> Option<(u64, PathBuf)> {
+        self.all().into_iter().rev().find(|(found, path)| *found < step && manifest::verify(path).is_ok())
+    }
+
+    /// Whether a checkpoint lies at `path`, whole or damaged.
+    pub fn is_checkpoint(path: &Path) -> bool {
+        manifest::is_in(path)
+    }
+
+    /// Checks that the checkpoint at `path` is whole. Reads every file of it.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Checkpoint`] with the first file that is not as it was written.
+    pub fn verify(path: &Path) -> Result<(), TrainError> {
+        manifest::verify(path)
+    }
+
+    /// Sets the checkpoints after `step` aside, of a run that goes on from an earlier one: they are renamed to `aside-step-...` and
+    /// are none of the run's any more. Gives their new paths.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::Checkpoint`].
+    pub fn set_aside_after(&self, step: u64) -> Result<Vec<PathBuf>, TrainError> {
+        let later = self.all().into_iter().filter(|(found, _)| *found > step);
+        let set_aside = |(found, path): (u64, PathBuf)| {
+            let names = std::iter::successors(Some(String::from("aside-")), |prefix| Some(format!("aside-{prefix}")));
+            let mut aside = names.map(|prefix| self.folder.join(format!("{prefix}{PREFIX}{found:08}")));
+            let aside = aside.find(|path| !path.exists()).expect("there are names without end");
+            fs::rename(&path, &aside).map_err(|error| TrainError::writing(&path, error))?;
+            Ok(aside)
+        };
+        later.map(set_aside).collect()
     }
 
     /// All checkpoints, oldest first.
@@ -176,6 +213,21 @@ mod tests {
             assert_eq!(store.latest_whole().map(|(step, _)| step), expected);
         }
         assert_eq!(store.latest().unwrap().0, 3);
+    }
+
+    #[test]
+    fn later_checkpoints_are_set_aside_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path(), 3);
+        let set_aside = || {
+            [10, 20, 30].map(|step| write_step(&store, step).unwrap());
+            let aside = store.set_aside_after(10).unwrap();
+            assert_eq!(store.latest().unwrap().0, 10);
+            assert!(aside.iter().all(|path| CheckpointStore::verify(path).is_ok()));
+            aside
+        };
+        let [first, second] = [set_aside(), set_aside()];
+        assert!(first[0].ends_with("aside-step-00000020") && first.iter().all(|path| !second.contains(path)));
     }
 
     #[test]

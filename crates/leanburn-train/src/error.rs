@@ -119,7 +119,7 @@ fn listed(errors: &[ValidationError]) -> String {
 fn remedy(action: &str) -> &'static str {
     match action {
         "write" => "give a folder on a disk with space that may be written to",
-        _ => "delete this checkpoint to go on from the one before it",
+        _ => "go on from another checkpoint",
     }
 }
 

@@ -64,6 +64,11 @@ impl<M: Forecaster> ForecastWorkload<M> {
         &self.forecaster
     }
 
+    /// The forecaster's learner, to change.
+    pub fn forecaster_mut(&mut self) -> &mut Learner<M> {
+        &mut self.forecaster
+    }
+
     /// The forecast by the trained weights, in f32.
     pub fn forecast(&self, fields: Tensor<5>) -> Tensor<4> {
         widen(self.forecaster.trained().forecast(self.precision.cast(without_autodiff(fields))))

@@ -79,6 +79,15 @@ impl<M: Module> Learner<M> {
         }
     }
 
+    /// Changes the module before its first step, as where its weights come from a file; their average starts there too.
+    pub fn initialize<R>(&mut self, change: impl FnOnce(&mut M) -> R) -> R {
+        let module = self.module.as_mut().expect("only absent during a step");
+        let result = change(module);
+        self.average = self.config.average_decay.map(|decay| WeightAverage::new(module, decay));
+        self.buffers = Buffers::of(module);
+        result
+    }
+
     fn update(&mut self, learning_rate: f64, gradients: GradientsParams) {
         let module = self.module.take().expect("only absent during a step");
         self.module = Some(match &mut self.recorded {

@@ -18,6 +18,12 @@ pub(crate) struct LearnerFiles<'a> {
     pub name: &'static str,
 }
 
+/// The file of a learner's weights in a checkpoint, if it has any: of their average where there is one, as it is what is used.
+pub fn trained_weights(checkpoint: &Path, learner: &'static str) -> Option<PathBuf> {
+    let files = LearnerFiles { folder: checkpoint, name: learner };
+    [AVERAGE, WEIGHTS].map(|what| files.path(what)).into_iter().find(|path| path.is_file())
+}
+
 /// The weights in training.
 pub(crate) const WEIGHTS: &str = "weights.bpk";
 /// Their average.

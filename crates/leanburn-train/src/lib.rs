@@ -46,6 +46,7 @@ pub use forecast::{ForecastBatch, ForecastWorkload, Forecaster, windows};
 pub use gradients::{Accumulator, Prepared, prepare_gradients};
 pub use learner::Learner;
 pub use learner_config::LearnerConfig;
+pub use learner_files::trained_weights;
 pub use loss_scale::{LossScale, LossScaler};
 pub use memory::{CountingAllocator, MemoryMonitor, MemoryUse, PhasePeaks};
 pub use optimizer::{OptimizerConfig, OptimizerConstants, OptimizerKind};

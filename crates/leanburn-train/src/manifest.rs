@@ -24,6 +24,11 @@ pub(crate) fn write(folder: &Path) -> Result<(), TrainError> {
     fs::write(&path, text).map_err(|error| TrainError::writing(&path, error))
 }
 
+/// Whether a folder has a manifest.
+pub(crate) fn is_in(folder: &Path) -> bool {
+    folder.join(MANIFEST).is_file()
+}
+
 /// Checks that the files of `folder` are those of its manifest, byte for byte.
 ///
 /// # Errors

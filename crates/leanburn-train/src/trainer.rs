@@ -82,6 +82,11 @@ impl<W: Workload> Trainer<W> {
         &self.workload
     }
 
+    /// The workload, to [change its weights](crate::Learner::initialize) before the first step.
+    pub fn workload_mut(&mut self) -> &mut W {
+        &mut self.workload
+    }
+
     /// How it is trained.
     pub fn config(&self) -> &TrainerConfig {
         &self.config

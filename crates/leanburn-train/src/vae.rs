@@ -32,6 +32,11 @@ impl VaeWorkload {
         &self.vae
     }
 
+    /// The autoencoder's learner, to change.
+    pub fn vae_mut(&mut self) -> &mut Learner<Vae3d> {
+        &mut self.vae
+    }
+
     /// The reconstruction of volumes by the trained weights, deterministic, in f32.
     pub fn reconstruct(&self, volumes: Tensor<5>) -> Tensor<5> {
         widen(self.vae.trained().reconstruct(self.precision.cast(without_autodiff(volumes))))

@@ -37,6 +37,11 @@ impl VqVaeWorkload {
         &self.vq_vae
     }
 
+    /// The autoencoder's learner, to change.
+    pub fn vq_vae_mut(&mut self) -> &mut Learner<VqVae3d> {
+        &mut self.vq_vae
+    }
+
     /// The reconstruction of volumes by the trained weights, deterministic, in f32.
     pub fn reconstruct(&self, volumes: Tensor<5>) -> Tensor<5> {
         widen(self.vq_vae.trained().forward(self.precision.cast(without_autodiff(volumes))).0)

@@ -104,7 +104,10 @@ fn each_damage_is_rejected(damage: impl Fn(&Path)) {
             "{error}"
         );
         let name = path.file_name().unwrap().to_str().unwrap();
-        assert!(error.to_string().contains(name) && error.to_string().contains("delete this checkpoint"), "{error}");
+        assert!(
+            error.to_string().contains(name) && error.to_string().contains("go on from another checkpoint"),
+            "{error}"
+        );
         assert_eq!(state(&trainer), before, "{name}");
         assert_eq!(trainer.steps(), 2);
         fs::write(&path, whole).unwrap();

@@ -2,8 +2,8 @@
 
 use leanburn_common::atomic;
 use leanburn_systems::metrics::{Phase, Record};
-use leanburn_systems::session::{Beginning, Snapshot, StepDown};
-use leanburn_systems::{L1, Metrics, Observed, Observer, PictureLabel};
+use leanburn_systems::session::{Beginning, Resumed, Snapshot, StepDown};
+use leanburn_systems::{Initialized, L1, Metrics, Observed, Observer, PictureLabel};
 use leanburn_train::StepReport;
 
 use super::outcome::{Outcome, memory_table};
@@ -18,6 +18,8 @@ pub(super) struct Terminal {
     reading: Option<Progress>,
     training: Option<Progress>,
     events: Option<EventFile>,
+    /// Keys of the configuration that have changed as the run goes on.
+    changes: Vec<String>,
 }
 
 impl Terminal {
@@ -31,6 +33,9 @@ impl Terminal {
         let mut events = EventFile::create(&run.folder.events(), run.continues.then_some(run.step))?;
         if run.step == 0 {
             events.text(0, "config", &format!("```yaml\n{}\n```", run.config.to_yaml()))?;
+        }
+        if !self.changes.is_empty() {
+            events.text(run.step, "changed", &self.changes.join("  \n"))?;
         }
         self.events = Some(events);
         self.training = Some(Progress::new("training", run.last_step, run.step));
@@ -77,12 +82,20 @@ impl Observer for Terminal {
         progress.step(|| state.name.to_string());
     }
 
-    fn resumed(&mut self, step: Option<u64>) -> Observed {
-        match step {
+    fn resumed(&mut self, resumed: &Resumed<'_>) -> Observed {
+        match resumed.step {
             Some(step) => print_line(format_args!("going on from step {step}"))?,
             None => print_line("no checkpoint yet: starting from the beginning")?,
         }
-        Ok(())
+        for path in resumed.set_aside {
+            print_line(format_args!("a later checkpoint is set aside: {}", path.display()))?;
+        }
+        self.changes = resumed.changes.iter().map(ToString::to_string).collect();
+        Ok(self.changes.iter().try_for_each(|change| print_line(format_args!("changed: {change}")))?)
+    }
+
+    fn initialized(&mut self, models: &[Initialized]) -> Observed {
+        Ok(models.iter().flat_map(Initialized::lines).try_for_each(print_line)?)
     }
 
     fn began(&mut self, beginning: &Beginning<'_>) -> Observed {

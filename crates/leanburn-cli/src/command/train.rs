@@ -23,9 +23,17 @@ pub struct Train {
     /// Folder of the run; by default runs/ and the configuration's name.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Go on from the newest checkpoint of the run folder.
+    /// Start from trained weights, to fine-tune: a weight file, a run's folder or a checkpoint. The run begins at step 0 with a new
+    /// optimizer; tensors of another shape start as they were drawn, and are named.
+    #[arg(long, value_name = "WEIGHTS")]
+    from: Option<PathBuf>,
+    /// Go on from the newest checkpoint of the run folder. Keys of the section `training` that say how it learns from here on may
+    /// change (learning rate, schedule, losses, intervals); each change is printed.
     #[arg(long)]
     resume: bool,
+    /// Go on from this checkpoint of the run folder instead of the newest; later ones are set aside.
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with_all = ["from", "skip_damaged"])]
+    resume_from: Option<PathBuf>,
     /// Where the newest checkpoint is damaged, go on from the newest one that is whole.
     #[arg(long, requires = "resume")]
     skip_damaged: bool,
@@ -58,6 +66,14 @@ impl Train {
         let folder = self.out.unwrap_or_else(|| Path::new("runs").join(name));
         let session = Session::new(config)?.named(self.config.display().to_string()).in_folder(folder);
         let session = session.resume(self.resume).skip_damaged(self.skip_damaged);
+        let session = match self.from {
+            Some(weights) => session.start_from(weights),
+            None => session,
+        };
+        let session = match self.resume_from {
+            Some(checkpoint) => session.resume_from(checkpoint),
+            None => session,
+        };
         let session = session.stop_after(self.max_steps.unwrap_or(u64::MAX)).on_out_of_memory(on_out_of_memory);
         let signals = Signals::listen().map_err(CommandError::Signals)?;
         let session = session.stop_when(|| signals.first().is_some());

@@ -1,7 +1,7 @@
 //! What can go wrong with a weight file.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -59,6 +59,20 @@ pub enum WeightsError {
         /// All that differs.
         differences: Box<Differences>,
     },
+    /// No name and shape of the file is the model's.
+    #[error(
+        "{path}: no weights of this model in it: expected tensors such as {expected}, found {found}; give the weights of such a \
+         model, or set the model's configuration to that of the file",
+        path = path.display()
+    )]
+    NothingMatches {
+        /// The file.
+        path: PathBuf,
+        /// Some of the model's names and shapes.
+        expected: String,
+        /// Some of those of the file.
+        found: String,
+    },
     /// The file could not be written; what was there before is still there.
     #[error("{path}: could not be written: {reason}; check the folder and its free space", path = path.display())]
     NotWritten {
@@ -72,8 +86,22 @@ pub enum WeightsError {
 impl WeightsError {
     /// Whether the file is fine but belongs to another model or configuration.
     pub fn is_different(&self) -> bool {
-        matches!(self, Self::Different { .. })
+        matches!(self, Self::Different { .. } | Self::NothingMatches { .. })
     }
+
+    /// The error of a file that has nothing of a model, with the first names and shapes of both.
+    pub(super) fn nothing_matches<'a>(
+        path: &Path,
+        expected: impl Iterator<Item = (&'a str, &'a [usize])>,
+        found: impl Iterator<Item = (&'a str, &'a [usize])>,
+    ) -> Self {
+        Self::NothingMatches { path: path.to_path_buf(), expected: first_of(expected), found: first_of(found) }
+    }
+}
+
+/// The first few of many tensors.
+fn first_of<'a>(tensors: impl Iterator<Item = (&'a str, &'a [usize])>) -> String {
+    tensors.take(3).map(|(name, shape)| format!("{name} {shape:?}")).collect::<Vec<_>>().join(", ")
 }
 
 /// How a file differs from a model.

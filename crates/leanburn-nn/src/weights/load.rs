@@ -8,7 +8,7 @@ use burn::store::burn_pack::Tensor as Stored;
 use burn::tensor::{DType, TensorData};
 
 use super::prefix::prefixes;
-use super::read::read;
+use super::read::{is_record, read};
 use super::{Differences, MonaiWeights, ShapeDifference, WeightsError};
 
 /// Loads weights into `model`, wherever in the file they lie.
@@ -40,14 +40,9 @@ use super::{Differences, MonaiWeights, ShapeDifference, WeightsError};
 /// ```
 pub fn load<M: MonaiWeights>(model: &mut M, path: &Path) -> Result<(), WeightsError> {
     let stored = read(path)?;
-    let targets = targets(model);
-    let names = targets.iter().flat_map(|target| target.names.clone()).collect::<HashSet<_>>();
-    let mut prefixes = prefixes(stored.keys().map(String::as_str), &names);
-    if prefixes.len() > 1 {
-        return Err(WeightsError::Ambiguous { path: path.to_path_buf(), prefixes });
-    }
-    let prefix = prefixes.pop().unwrap_or_default();
-    apply(model, path, &prefix, stored, targets)
+    let targets = targets(model, path);
+    let prefix = prefix_of(path, &stored, &targets)?;
+    load_all(model, path, &prefix, stored, targets)
 }
 
 /// Loads the weights whose names begin with `prefix`, dot included: `"state_dict.ema_model."`.
@@ -56,53 +51,126 @@ pub fn load<M: MonaiWeights>(model: &mut M, path: &Path) -> Result<(), WeightsEr
 ///
 /// As [`load`].
 pub fn load_under<M: MonaiWeights>(model: &mut M, path: &Path, prefix: &str) -> Result<(), WeightsError> {
-    let (stored, targets) = (read(path)?, targets(model));
-    apply(model, path, prefix, stored, targets)
+    let (stored, targets) = (read(path)?, targets(model, path));
+    load_all(model, path, prefix, stored, targets)
+}
+
+/// Loads those weights that fit, wherever in the file they lie, as to train on from another model's. The others stay as they are.
+///
+/// # Errors
+///
+/// [`WeightsError::NothingMatches`] if no name and shape of the file is the model's, and what [`load`] says of a file. The model is
+/// then as it was.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::Device;
+/// use leanburn_nn::{models::AutoencoderKlConfig, weights};
+///
+/// let config = AutoencoderKlConfig::new(vec![8], vec![1], vec![false]).with_norm_num_groups(4);
+/// let (trained, mut wider) = (config.init(&Device::flex()), config.with_latent_channels(4).init(&Device::flex()));
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("autoencoder.safetensors");
+/// weights::save_safetensors(&trained, &path)?;
+/// let matched = weights::load_matching(&mut wider, &path)?;
+/// assert!(matched.left.shapes.iter().any(|shape| shape.name == "quant_conv_mu.conv.weight"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn load_matching<M: MonaiWeights>(model: &mut M, path: &Path) -> Result<Matched, WeightsError> {
+    let stored = read(path)?;
+    let targets = targets(model, path);
+    let prefix = prefix_of(path, &stored, &targets)?;
+    let nothing = WeightsError::nothing_matches(
+        path,
+        targets.iter().map(|target| (target.names[0].as_str(), &target.shape[..])),
+        stored.iter().map(|(name, tensor)| (name.as_str(), &tensor.shape[..])),
+    );
+    let (matched, left) = match_names::<M>(&prefix, stored, targets);
+    if matched.is_empty() {
+        return Err(nothing);
+    }
+    let loaded = matched.len();
+    apply(model, path, matched)?;
+    Ok(Matched { loaded, left })
+}
+
+/// What of a file has gone into a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matched {
+    /// Tensors of the model that were loaded.
+    pub loaded: usize,
+    /// What was left: of the model what is `missing` in the file or has another of `shapes`, and of the file what is `unexpected`.
+    pub left: Differences,
+}
+
+/// The prefix of the model's names in the file; empty where it has none of them.
+fn prefix_of(path: &Path, stored: &BTreeMap<String, Stored>, targets: &[Target]) -> Result<String, WeightsError> {
+    let names = targets.iter().flat_map(|target| target.names.clone()).collect::<HashSet<_>>();
+    let mut prefixes = prefixes(stored.keys().map(String::as_str), &names);
+    match prefixes.len() {
+        0 | 1 => Ok(prefixes.pop().unwrap_or_default()),
+        _ => Err(WeightsError::Ambiguous { path: path.to_path_buf(), prefixes }),
+    }
 }
 
 /// A parameter or buffer of the model.
 struct Target {
     path: String,
-    /// MONAI's name, and the older one if there is another.
+    /// Its names in the file: MONAI's, and the older one if there is another; in a record of Burn's its path.
     names: Vec<String>,
     shape: Vec<usize>,
 }
 
-fn targets<M: MonaiWeights>(model: &M) -> Vec<Target> {
+fn targets<M: MonaiWeights>(model: &M, file: &Path) -> Vec<Target> {
     let tensors = model.collect(None, None, true).into_iter();
     let target = |tensor: Stored| {
         let name = M::monai_name(&tensor.name);
         let legacy = M::legacy_name(&name);
         Target { names: [name].into_iter().chain(legacy).collect(), shape: tensor.shape.to_vec(), path: tensor.name }
     };
-    tensors.map(target).collect()
+    let mut targets: Vec<Target> = tensors.map(target).collect();
+    if is_record(file) {
+        // a record's paths have the names of enums' variants
+        let recorded = model.collect(None, None, false).into_iter();
+        targets.iter_mut().zip(recorded).for_each(|(target, tensor)| target.names = vec![tensor.name]);
+    }
+    targets
 }
 
-/// Matches, reads and only then touches the model.
-fn apply<M: MonaiWeights>(
+/// Matches and reads everything, and only then touches the model.
+fn load_all<M: MonaiWeights>(
     model: &mut M,
     path: &Path,
     prefix: &str,
     stored: BTreeMap<String, Stored>,
     targets: Vec<Target>,
 ) -> Result<(), WeightsError> {
-    let matched = match_names::<M>(path, prefix, stored, targets)?;
+    let (matched, differences) = match_names::<M>(prefix, stored, targets);
+    match differences.is_empty() {
+        true => apply(model, path, matched),
+        false => Err(WeightsError::Different { path: path.to_path_buf(), differences: Box::new(differences) }),
+    }
+}
+
+/// Puts tensors at their paths in the model.
+fn apply<M: MonaiWeights>(model: &mut M, path: &Path, matched: Vec<(String, Stored)>) -> Result<(), WeightsError> {
     let failed = |reason| WeightsError::NotAStateDict { path: path.to_path_buf(), reason };
+    let expected = matched.len();
     let tensors: Result<Vec<_>, _> = matched.into_iter().map(|(path, tensor)| in_float32(path, tensor)).collect();
     let result = model.apply(tensors.map_err(failed)?, None, None, true);
-    match result.errors.is_empty() && result.missing.is_empty() {
+    match result.errors.is_empty() && result.applied.len() == expected {
         true => Ok(()),
         false => Err(failed(format!("tensors that do not load: {result}"))),
     }
 }
 
-/// Pairs each of the model's paths with the tensor of the file that belongs there.
+/// Pairs the model's paths with the tensors of the file that belong there, and says what differs.
 fn match_names<M: MonaiWeights>(
-    path: &Path,
     prefix: &str,
     mut stored: BTreeMap<String, Stored>,
     targets: Vec<Target>,
-) -> Result<Vec<(String, Stored)>, WeightsError> {
+) -> (Vec<(String, Stored)>, Differences) {
     let is_spare = |name: &str| name.ends_with(".num_batches_tracked") || M::is_spare(name);
     stored.retain(|key, _| key.strip_prefix(prefix).is_some_and(|name| !is_spare(name)));
     let mut matched = Vec::with_capacity(targets.len());
@@ -119,10 +187,7 @@ fn match_names<M: MonaiWeights>(
         }
     }
     differences.unexpected = stored.into_keys().collect();
-    match differences.is_empty() {
-        true => Ok(matched),
-        false => Err(WeightsError::Different { path: path.to_path_buf(), differences: Box::new(differences) }),
-    }
+    (matched, differences)
 }
 
 /// Reads a tensor and gives it its path in the model.

@@ -1,10 +1,11 @@
 //! The tensors of a weight file, by name, not yet read from disk where the format allows that.
 
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use burn::store::burn_pack::Tensor as Stored;
-use burn::store::{ModuleStore, PytorchStore, SafetensorsStore};
+use burn::store::{BurnpackStore, ModuleStore, PytorchStore, SafetensorsStore};
 
 use super::WeightsError;
 
@@ -17,6 +18,7 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Stored>, WeightsError
     let tensors = match extension.as_str() {
         "safetensors" => all(&mut SafetensorsStore::from_file(path)),
         "pt" | "pth" | "ckpt" | "bin" => all(&mut PytorchStore::from_file(path).map_indices_contiguous(false)),
+        _ if is_record(path) => record(path),
         _ => return Err(WeightsError::UnknownFormat { path: path.to_path_buf(), found: extension }),
     };
     let failed = |reason| WeightsError::NotAStateDict { path: path.to_path_buf(), reason };
@@ -25,6 +27,16 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Stored>, WeightsError
         Ok(tensors) => Ok(tensors),
         Err(reason) => Err(failed(reason)),
     }
+}
+
+/// Whether the file is a record of Burn's, as checkpoints have them, whose names are paths in the model.
+pub(super) fn is_record(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "bpk")
+}
+
+/// Burn panics on files that are no records.
+fn record(path: &Path) -> Result<BTreeMap<String, Stored>, String> {
+    catch_unwind(|| all(&mut BurnpackStore::from_file(path))).unwrap_or_else(|_| Err("no record of a module".into()))
 }
 
 fn all<S: ModuleStore>(store: &mut S) -> Result<BTreeMap<String, Stored>, String> {

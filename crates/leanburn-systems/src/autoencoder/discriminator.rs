@@ -8,7 +8,7 @@ use leanburn_common::ValidationError;
 use leanburn_nn::models::{
     MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig,
 };
-use leanburn_nn::weights::{self, WeightsError};
+use leanburn_nn::weights::{self, Matched, WeightsError};
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::Critic;
 use serde::Serialize;
@@ -160,6 +160,18 @@ impl Discriminator {
         match self {
             Self::Patch(model) => model.segments(),
             Self::MultiScale(model) => model.segments(),
+        }
+    }
+
+    /// Loads the weights that fit.
+    ///
+    /// # Errors
+    ///
+    /// As [`weights::load_matching`].
+    pub fn load_matching(&mut self, path: &Path) -> std::result::Result<Matched, WeightsError> {
+        match self {
+            Self::Patch(model) => weights::load_matching(model, path),
+            Self::MultiScale(model) => weights::load_matching(model, path),
         }
     }
 

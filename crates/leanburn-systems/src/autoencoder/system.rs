@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{Dataset, SequenceConfig};
-use leanburn_nn::weights::{WeightsError, save_safetensors};
+use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_ops::largest_attention_block;
 use leanburn_plan::Knob;
 use leanburn_train::AutoencoderWorkload;
@@ -24,6 +24,7 @@ use crate::shared::{
     trained_parameters, validate_volumes,
 };
 use crate::system::{ModelChange, System};
+use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 impl System for AutoencoderSection {
@@ -125,9 +126,18 @@ impl System for AutoencoderSection {
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
         save_safetensors(&workload.autoencoder().trained(), path)?;
         match workload.discriminator() {
-            Some(discriminator) => discriminator.trained().save(&path.with_file_name("discriminator.safetensors")),
+            Some(discriminator) => discriminator.trained().save(&path.with_file_name(DISCRIMINATOR)),
             None => Ok(()),
         }
+    }
+
+    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
+        let mut initialized = vec![source.initialize(workload.autoencoder_mut(), load_matching)?];
+        if let Some(discriminator) = workload.discriminator_mut() {
+            let (name, load) = (Path::new(DISCRIMINATOR), Discriminator::load_matching);
+            initialized.push(source.initialize_beside(discriminator, name, load)?);
+        }
+        Ok(initialized)
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
@@ -186,6 +196,9 @@ fn attention_block(section: &AutoencoderSection, micro_batch: usize, extent: [us
     let values = halves.take_while(|block| *block >= SMALLEST).collect();
     Some(Knob { name: ATTENTION_BLOCK, values, segment: "attention" })
 }
+
+/// The file of the discriminator's weights, beside those of the autoencoder.
+const DISCRIMINATOR: &str = "discriminator.safetensors";
 
 /// The knob of the most positions that attention takes at a time.
 const ATTENTION_BLOCK: &str = "attention_block";

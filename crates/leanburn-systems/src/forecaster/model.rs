@@ -1,10 +1,12 @@
 //! The model of a forecaster, from its section.
 
+use std::path::Path;
+
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
 use leanburn_nn::models::{Cnn3dLstm, Cnn3dLstmConfig, ConvLstm, ConvLstmConfig};
-use leanburn_nn::weights::{self, WeightsError};
+use leanburn_nn::weights::{self, Matched, WeightsError};
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::Forecaster;
 
@@ -47,12 +49,24 @@ impl AnyForecaster {
         }
     }
 
+    /// Loads the weights that fit.
+    ///
+    /// # Errors
+    ///
+    /// As [`weights::load_matching`].
+    pub fn load_matching(&mut self, path: &Path) -> std::result::Result<Matched, WeightsError> {
+        match self {
+            Self::ConvLstm(model) => weights::load_matching(model, path),
+            Self::Cnn3dLstm(model) => weights::load_matching(model, path),
+        }
+    }
+
     /// Saves the weights in PyTorch's names.
     ///
     /// # Errors
     ///
     /// As [`weights::save_safetensors`].
-    pub fn save(&self, path: &std::path::Path) -> std::result::Result<(), WeightsError> {
+    pub fn save(&self, path: &Path) -> std::result::Result<(), WeightsError> {
         match self {
             Self::ConvLstm(model) => weights::save_safetensors(model, path),
             Self::Cnn3dLstm(model) => weights::save_safetensors(model, path),

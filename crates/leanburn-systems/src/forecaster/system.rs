@@ -19,6 +19,7 @@ use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy_and_seed, trained_parameters};
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
+use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 /// A key of the climate guide's file.
@@ -113,6 +114,10 @@ device: {name: flex}
 
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
         workload.forecaster().trained().save(path)
+    }
+
+    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
+        Ok(vec![source.initialize(workload.forecaster_mut(), AnyForecaster::load_matching)?])
     }
 
     fn check_sample(&self, name: &str, [channels, ..]: [usize; 4]) -> Result<()> {

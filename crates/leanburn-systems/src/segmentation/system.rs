@@ -8,7 +8,7 @@ use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::metrics::{DiceCounts, best_two_thresholds, mean_dice};
 use leanburn_data::{DataError, Dataset, LabelMap, SequenceConfig, Volume};
-use leanburn_nn::weights::{WeightsError, save_safetensors};
+use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::Learner;
 
 use super::inference::{predict_logits, window};
@@ -22,6 +22,7 @@ use crate::shared::{
     Context, TrainingSection, check_shape, drawn, learner, of_section, policy_and_seed, trained_parameters,
 };
 use crate::system::{ModelChange, System};
+use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 /// Names of the Dice scores of the classes from 1 on; further classes are in the mean alone.
@@ -107,6 +108,10 @@ impl System for SegmentationSection {
 
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
         save_safetensors(&workload.unet().trained(), path)
+    }
+
+    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
+        Ok(vec![source.initialize(workload.unet_mut(), load_matching)?])
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {

@@ -26,6 +26,11 @@ impl SegmentationWorkload {
         &self.unet
     }
 
+    /// The U-Net's learner, to change.
+    pub fn unet_mut(&mut self) -> &mut Learner<UNet3d> {
+        &mut self.unet
+    }
+
     /// The logits of volumes by the trained weights, deterministic, in f32.
     ///
     /// # Shapes

@@ -207,7 +207,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// A checkpoint to go on from, and weights to use.
-    fn save(&mut self) -> Result<()> {
+    pub fn save(&mut self) -> Result<()> {
         self.run.save(&self.store, &self.folder.weights())?;
         self.notify(|observer, snapshot| observer.saved(snapshot))
     }

@@ -11,7 +11,7 @@ mod start;
 mod step_down;
 
 pub use account::{MemoryAccount, MemoryCause};
-pub use observer::{Beginning, Observed, Observer, Snapshot};
+pub use observer::{Beginning, Observed, Observer, Resumed, Snapshot};
 pub use planned::Planned;
 pub use start::{OnOutOfMemory, Outcome, Session};
 pub use step_down::StepDown;

@@ -1,5 +1,7 @@
 //! Who wants to hear how a run goes.
 
+use std::path::PathBuf;
+
 use leanburn_common::Bytes;
 use leanburn_data::Progress;
 use leanburn_train::StepReport;
@@ -9,7 +11,8 @@ use super::step_down::StepDown;
 use crate::config::Config;
 use crate::evaluation::{Metrics, PictureLabel};
 use crate::metrics::Record;
-use crate::run_folder::RunFolder;
+use crate::run_folder::{KeyChange, RunFolder};
+use crate::weight_source::Initialized;
 
 /// What an observer gives back; an error ends the run, as [`SystemError::Observer`](crate::SystemError::Observer).
 pub type Observed = std::result::Result<(), Box<dyn std::error::Error + Send + Sync>>;
@@ -19,8 +22,13 @@ pub trait Observer {
     /// Another sample of the data was read.
     fn reading(&mut self, _progress: Progress<'_>) {}
 
-    /// A run goes on from the checkpoint of this step; none, if there is no checkpoint yet.
-    fn resumed(&mut self, _step: Option<u64>) -> Observed {
+    /// A run goes on where it stopped, or where it was asked to.
+    fn resumed(&mut self, _resumed: &Resumed<'_>) -> Observed {
+        Ok(())
+    }
+
+    /// The models have started from [weights](crate::Session::start_from); empty where they were drawn.
+    fn initialized(&mut self, _models: &[Initialized]) -> Observed {
         Ok(())
     }
 
@@ -75,6 +83,18 @@ pub trait Observer {
     }
 }
 
+/// Where a run goes on, and with what changes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Resumed<'a> {
+    /// The step of its checkpoint; none, if there is no checkpoint yet.
+    pub step: Option<u64>,
+    /// Keys of the configuration that are others than before.
+    pub changes: &'a [KeyChange],
+    /// Later checkpoints, where they are now: the run goes on from before them.
+    pub set_aside: &'a [PathBuf],
+}
+
 /// What is known of a run before its first step.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -122,8 +142,12 @@ impl<O: Observer + ?Sized> Observer for &mut O {
         (**self).reading(progress);
     }
 
-    fn resumed(&mut self, step: Option<u64>) -> Observed {
-        (**self).resumed(step)
+    fn resumed(&mut self, resumed: &Resumed<'_>) -> Observed {
+        (**self).resumed(resumed)
+    }
+
+    fn initialized(&mut self, models: &[Initialized]) -> Observed {
+        (**self).initialized(models)
     }
 
     fn began(&mut self, beginning: &Beginning<'_>) -> Observed {

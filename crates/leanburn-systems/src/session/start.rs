@@ -6,7 +6,7 @@ use leanburn_train::TrainError;
 
 use super::account::MemoryAccount;
 use super::attempt::Attempt;
-use super::observer::Observer;
+use super::observer::{Observer, Resumed};
 use super::planned::Planned;
 use super::step_down::StepDown;
 use crate::config::Config;
@@ -14,6 +14,7 @@ use crate::device::device_of;
 use crate::error::{Result, SystemError};
 use crate::metrics::{Record, read_metrics};
 use crate::run_folder::RunFolder;
+use crate::weight_source::WeightSource;
 
 /// A training run.
 ///
@@ -31,7 +32,9 @@ pub struct Session<'a> {
     config: Config,
     name: String,
     folder: RunFolder,
+    from: Option<PathBuf>,
     resume: bool,
+    resume_from: Option<PathBuf>,
     skip_damaged: bool,
     stop_after: Option<u64>,
     stop: Box<dyn Fn() -> bool + 'a>,
@@ -82,7 +85,9 @@ impl<'a> Session<'a> {
             folder: RunFolder::new(PathBuf::from("runs").join(config.system_name())),
             config,
             name,
+            from: None,
             resume: false,
+            resume_from: None,
             skip_damaged: false,
             stop_after: None,
             stop: Box::new(|| false),
@@ -103,10 +108,27 @@ impl<'a> Session<'a> {
         Self { folder: RunFolder::new(folder), ..self }
     }
 
+    /// Starts from trained weights, as to fine-tune: those of a file, of a run's folder or of a checkpoint, at step 0 and with a new
+    /// optimizer. Tensors that the models do not have in that shape stay as they were drawn. A run that goes on from a checkpoint of
+    /// its own has its weights already.
+    #[must_use]
+    pub fn start_from(self, weights: impl Into<PathBuf>) -> Self {
+        Self { from: Some(weights.into()), ..self }
+    }
+
     /// Whether to go on from the newest checkpoint of the folder; bit for bit as if the run had not stopped.
+    ///
+    /// Keys that say how it learns from here on may have changed (learning rate, schedule, losses, intervals, what is recomputed):
+    /// the [observer](Observer::resumed) hears of each.
     #[must_use]
     pub fn resume(self, resume: bool) -> Self {
         Self { resume, ..self }
+    }
+
+    /// Goes on from a certain checkpoint of the folder instead of the newest. Those after it are set aside: renamed, not removed.
+    #[must_use]
+    pub fn resume_from(self, checkpoint: impl Into<PathBuf>) -> Self {
+        Self { resume: true, resume_from: Some(checkpoint.into()), ..self }
     }
 
     /// Whether a resumed run passes over damaged checkpoints; if not, a damaged newest one is an error.
@@ -144,7 +166,8 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     ///
-    /// Before anything is written: what keeps models, data or device from being used, and a folder that has another run. Later:
+    /// Before anything is written: what keeps models, data, weights or device from being used, a folder that has another run, and
+    /// [`SystemError::DamagedCheckpoint`]. Later:
     /// [`SystemError::OutOfMemory`], [`SystemError::Train`], [`SystemError::Write`], [`SystemError::Observer`].
     pub fn run(mut self) -> Result<Outcome> {
         self.config.resolve_device();
@@ -162,22 +185,40 @@ impl<'a> Session<'a> {
     fn attempt(&mut self) -> Result<Outcome> {
         let Self { config, name, folder, observer, .. } = self;
         let device = device_of(&config.device)?;
-        folder.check(config, self.resume)?;
+        let changes = folder.check(config, self.resume)?;
+        let checkpoint = match &self.resume_from {
+            Some(path) => Some(folder.checkpoint(path)?),
+            None if self.resume => folder.newest_checkpoint(self.skip_damaged)?,
+            None => None,
+        };
+        let from = match (&self.from, &checkpoint) {
+            (Some(path), None) => Some(WeightSource::open(path)?),
+            _ => None,
+        };
         let training_device = device.clone().autodiff();
         let context = config.context(name);
         let mut run =
             config.system.any().open(&context, &training_device, &mut |progress| observer.reading(progress))?;
         let planned = Planned::of(config, name, || run.extent())?;
-        if self.resume {
-            let checkpoint = folder.newest_checkpoint(self.skip_damaged)?;
-            if let Some((_, path)) = &checkpoint {
-                run.resume(path)?;
-            }
-            observer.resumed(checkpoint.map(|(step, _)| step)).map_err(SystemError::Observer)?;
+        if let Some((step, path)) = &checkpoint {
+            run.resume(path).map_err(|error| folder.not_resumed(*step, error))?;
         }
+        let initialized = from.map_or(Ok(Vec::new()), |source| run.initialize(&source))?;
         let _lock = folder.begin(config)?;
+        let aside = match self.resume_from.take().and(checkpoint.as_ref()) {
+            Some((step, _)) => folder.checkpoints(1).set_aside_after(*step)?,
+            None => Vec::new(),
+        };
+        if self.resume {
+            let start = Resumed { step: checkpoint.map(|(step, _)| step), changes: &changes, set_aside: &aside };
+            observer.resumed(&start).map_err(SystemError::Observer)?;
+        }
+        observer.initialized(&initialized).map_err(SystemError::Observer)?;
         let last_step = self.stop_after.unwrap_or(u64::MAX).min(config.training().max_steps);
-        let attempt = Attempt::open(config, folder, run, &device, planned, observer.as_mut(), last_step)?;
+        let mut attempt = Attempt::open(config, folder, run, &device, planned, observer.as_mut(), last_step)?;
+        if !initialized.is_empty() {
+            attempt.save()?; // who goes on from here need not name the weights again
+        }
         let finished = attempt.run(&self.stop);
         // what the step has left in the pool is of no use to the next attempt
         training_device.memory_cleanup();
@@ -206,10 +247,14 @@ impl<'a> Session<'a> {
 
 impl std::fmt::Debug for Session<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { config, name, folder, resume, skip_damaged, stop_after, on_out_of_memory, .. } = self;
+        let Self {
+            config, name, folder, from, resume, resume_from, skip_damaged, stop_after, on_out_of_memory, ..
+        } = self;
         let mut debug = out.debug_struct("Session");
-        debug.field("config", config).field("name", name).field("folder", folder).field("resume", resume);
+        debug.field("config", config).field("name", name).field("folder", folder).field("from", from);
         debug
+            .field("resume", resume)
+            .field("resume_from", resume_from)
             .field("skip_damaged", skip_damaged)
             .field("stop_after", stop_after)
             .field("on_out_of_memory", on_out_of_memory)

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::{Dataset, SequenceConfig};
-use leanburn_nn::weights::{WeightsError, save_safetensors};
+use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::{Learner, Precision, VaeWorkload};
 
 use super::section::{Vae3dSection, VaeType};
@@ -21,6 +21,7 @@ use crate::shared::{
     validate_volumes,
 };
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
+use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 impl System for Vae3dSection {
@@ -89,6 +90,10 @@ device: {name: flex}
 
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
         save_safetensors(&workload.vae().trained(), path)
+    }
+
+    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
+        Ok(vec![source.initialize(workload.vae_mut(), load_matching)?])
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {

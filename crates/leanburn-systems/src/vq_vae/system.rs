@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::{Dataset, SequenceConfig};
-use leanburn_nn::weights::{WeightsError, save_safetensors};
+use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::{Learner, VqVaeWorkload};
 
 use super::section::VqVaeSection;
@@ -19,6 +19,7 @@ use crate::shared::{
     compared, drawn, learner, of_section, policy_and_seed, trained_parameters, validate_volumes,
 };
 use crate::system::{ModelChange, System, half};
+use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 impl System for VqVaeSection {
@@ -73,6 +74,10 @@ impl System for VqVaeSection {
 
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
         save_safetensors(&workload.vq_vae().trained(), path)
+    }
+
+    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
+        Ok(vec![source.initialize(workload.vq_vae_mut(), load_matching)?])
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
