@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 
 use common::Place;
+use leanburn_data::Volume;
 use serde_json::Value;
 
 const TRAINING: &str = "batch_size: 1, gradient_accumulation_steps: 2, max_steps: 4, learning_rate: 0.01, val_interval: 2, \
@@ -155,11 +156,55 @@ fn what_does_not_fit_together_is_rejected_before_a_run() {
 }
 
 #[test]
-fn volumes_go_through_autoencoders_alone() {
-    let (place, file) = place("vqvae", &systems()[2].1);
+fn volumes_go_through_every_codec_and_its_latent() {
+    let extents = [("vae3d", [4, 9, 8, 10]), ("vae3d_codebook", [4, 9, 8, 10]), ("vqvae", [1, 7, 8, 10])];
+    for (name, shape) in extents {
+        let config = systems().into_iter().find(|system| system.0 == name).unwrap().1;
+        let (place, file) = place(
+            name,
+            &config.replace("data: {", "data: {normalize: none, ").replace(", normalize: none, num", ", num"),
+        );
+        place.succeed(&["train", &file, "--out", "run", "--max-steps", "1"]);
+        let affine = [[1.0, 0.0, 0.0, 3.0], [0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.5, 0.0], [0.0, 0.0, 0.0, 1.0]];
+        common::placed(shape, 0.0, 1.0, affine).write(place.path("in.safetensors")).unwrap();
+        let run = |command: &str, input: &str, out: &str, more: &[&str]| {
+            let arguments = [&[command, "run/weights.safetensors", input, out, "--force"], more].concat();
+            place.succeed(&arguments);
+            place.volume(out)
+        };
+        let direct = run("reconstruct", "in.safetensors", "direct.safetensors", &[]);
+        assert_eq!((direct.shape(), direct.affine()), (shape, &affine), "{name}");
+        let latent = run("encode", "in.safetensors", "latent.safetensors", &[]);
+        let decoded = run("decode", "latent.safetensors", "decoded.safetensors", &[]);
+        assert_eq!(decoded.affine(), &affine, "{name}");
+        let last = |volume: &Volume| volume.data()[..10].to_vec(); // a row that padding does not touch
+        let largest = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(largest(&last(&direct), &last(&decoded)) < 1e-5, "{name}");
+        if name != "vqvae" {
+            continue;
+        }
+        // one patch that holds all is the whole; several give other values near their borders, on the same grids
+        for (command, input, whole) in [
+            ("encode", "in.safetensors", &latent),
+            ("decode", "latent.safetensors", &decoded),
+            ("reconstruct", "in.safetensors", &direct),
+        ] {
+            let one = run(command, input, "one.safetensors", &["--patch", "64"]);
+            assert!(largest(one.data(), whole.data()) < 1e-5, "{name}: {command}");
+            let several = run(command, input, "several.safetensors", &["--patch", "4"]);
+            assert_eq!((several.shape(), several.affine()), (whole.shape(), whole.affine()), "{name}: {command}");
+            assert!(several.data() != whole.data(), "{name}: {command}");
+        }
+    }
+}
+
+#[test]
+fn a_forecaster_is_no_codec() {
+    let (place, file) = place("convlstm", &forecaster("convlstm"));
     place.succeed(&["train", &file, "--out", "run", "--max-steps", "1"]);
     common::smooth([1, 8, 8, 12], 0.0, 1.0).write(place.path("in.nii")).unwrap();
     let ended = place.run(&["reconstruct", "run/weights.safetensors", "in.nii", "out.nii"]);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.stderr.contains("section `autoencoder`") && ended.stderr.contains("`vqvae`"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("`vae3d` or `vqvae`") && ended.stderr.contains("`forecaster`"), "{}", ended.stderr);
+    assert!(!place.path("out.nii").exists());
 }

@@ -1,5 +1,7 @@
 //! A system behind a pointer: what planner and session ask of it, regardless of its types.
 
+use std::path::Path;
+
 use burn::tensor::Device;
 use leanburn_common::{Bytes, ValidationError};
 use leanburn_data::Progress;
@@ -8,6 +10,7 @@ use leanburn_train::planning::{Measured, measure};
 use leanburn_train::{RecordStepError, Trainer, record_step};
 
 use crate::batch::Batch;
+use crate::codec::Codec;
 use crate::data::Data;
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
@@ -37,6 +40,7 @@ pub(crate) trait AnySystem {
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()>;
     /// The extent of a sample, read from the data.
     fn extent(&self, context: &Context<'_>) -> Result<[usize; 3]>;
+    fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>>;
     /// Numbers that are trained.
     fn parameters(&self, context: &Context<'_>) -> Result<usize>;
     /// A step of micro-batches of an extent, recorded.
@@ -133,6 +137,10 @@ impl<S: System> AnySystem for S {
 
     fn extent(&self, context: &Context<'_>) -> Result<[usize; 3]> {
         DataOf::<S>::open(context, &mut |_| {})?.extent()
+    }
+
+    fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>> {
+        System::codec(self, context, weights, device)
     }
 
     fn parameters(&self, context: &Context<'_>) -> Result<usize> {

@@ -41,6 +41,7 @@
 mod any_system;
 pub mod autoencoder;
 mod batch;
+mod codec;
 mod config;
 mod data;
 pub mod device;
@@ -68,6 +69,7 @@ pub mod yaml;
 
 pub use autoencoder::{AutoencoderObjectiveSection, AutoencoderSection, DiscriminatorSection};
 pub use batch::{Batch, Batches};
+pub use codec::{Codec, CodecShape, LatentModel};
 pub use config::Config;
 pub use data::Data;
 pub use error::{Result, SystemError};

@@ -13,6 +13,7 @@ use leanburn_train::{Precision, Workload};
 use serde::Serialize;
 
 use crate::batch::Batch;
+use crate::codec::Codec;
 use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::recipe::Recipe;
@@ -107,6 +108,15 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     ///
     /// If a file cannot be read or has nothing of its model.
     fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>>;
+
+    /// The trained model as a codec of volumes, with weights from a file, on a device without autodiff; none if it is no codec.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](leanburn_nn::weights::load).
+    fn codec(&self, _context: &Context<'_>, _weights: &Path, _device: &Device) -> Result<Option<Codec>> {
+        Ok(None)
+    }
 
     /// Checks that the models can take a sample, `[channels, depth, height, width]`; `name` is the sample's.
     ///

@@ -1,6 +1,7 @@
 //! Values of a whole volume, as a model takes them and gives them.
 
 use burn::tensor::{Device, Tensor, TensorData};
+use leanburn_data::Affine;
 
 /// Values `[channels, depth, height, width]` as a batch of one.
 pub fn tensor(data: &[f32], shape: [usize; 4], device: &Device) -> Tensor<5> {
@@ -48,6 +49,17 @@ pub fn pad(data: &[f32], shape: [usize; 4], multiples: [usize; 3]) -> (Vec<f32>,
     (padded, [channels, to[0], to[1], to[2]])
 }
 
+/// The affine of a grid whose voxels are `factors` times as large along the axes: its first voxel's centre moves with them.
+pub fn scale_affine(affine: &Affine, factors: [f64; 3]) -> Affine {
+    let mut scaled = *affine;
+    for row in scaled.iter_mut().take(3) {
+        let shift: f64 = row[..3].iter().zip(factors).map(|(step, factor)| step * (factor - 1.0) / 2.0).sum();
+        row[3] += shift;
+        row[..3].iter_mut().zip(factors).for_each(|(step, factor)| *step *= factor);
+    }
+    scaled
+}
+
 /// The first `to` voxels of each axis.
 fn crop(data: &[f32], shape: [usize; 4], to: [usize; 3]) -> Vec<f32> {
     let [channels, from @ ..] = shape;
@@ -66,6 +78,18 @@ fn crop(data: &[f32], shape: [usize; 4], to: [usize; 3]) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_coarser_grid_covers_the_same_space() {
+        let affine = [[2.0, 0.0, 0.0, -9.0], [0.0, 1.0, 0.0, 5.0], [0.0, 0.0, 3.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+        let coarse = scale_affine(&affine, [4.0, 1.0, 2.0]);
+        // the corner before the first voxel stays: centre minus half a voxel
+        for axis in 0..3 {
+            let corner = |affine: &Affine| affine[axis][3] - affine[axis][axis] / 2.0;
+            assert_eq!(corner(&coarse), corner(&affine));
+        }
+        assert_eq!(scale_affine(&coarse, [0.25, 1.0, 0.5]), affine);
+    }
 
     #[test]
     fn padding_repeats_the_edge_and_cropping_undoes_it() {

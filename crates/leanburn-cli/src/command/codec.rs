@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use leanburn_data::{Volume, prepare};
-use leanburn_systems::volume::{pad, values};
 
 use super::output::Force;
-use super::trained::{ModelArguments, check_channels, scale_affine};
+use super::trained::{ModelArguments, check_channels};
+use super::window::{WindowArguments, with_progress};
 use crate::console::print_line;
 use crate::error::Result;
 
@@ -18,26 +18,25 @@ pub struct Encode {
     model: ModelArguments,
     /// Volume to encode: .nii, .nii.gz, .npy or .safetensors.
     volume: PathBuf,
-    /// File for the mean of the latent, a channel a latent channel; .safetensors keeps the grid and exact values.
+    /// File for the latent (its mean, or vectors of the codebook), a channel a latent channel; .safetensors keeps the grid and exact values.
     out: PathBuf,
     #[command(flatten)]
     force: Force,
+    #[command(flatten)]
+    window: WindowArguments,
 }
 
 impl Encode {
     pub(super) fn run(self) -> Result<()> {
+        let window = self.window.window()?;
         let output = self.model.output(&self.out, &self.volume, self.force)?;
-        let loaded = self.model.load()?;
+        let (config, codec) = self.model.codec()?;
         let volume = Volume::read(&self.volume)?;
-        check_channels(&self.volume, &volume, loaded.model.config().in_channels)?;
-        let volume = prepare(volume, &loaded.config.data)?.volume;
-        let factor = loaded.downsampling();
-        let (data, shape) = pad(volume.data(), volume.shape(), [factor; 3]);
-        let (mean, _) = loaded.model.encode(loaded.tensor(&data, shape));
-        let [_, channels, depth, height, width] = mean.dims();
-        let affine = scale_affine(volume.affine(), factor as f64);
-        let latent = Volume::new(values(mean), [channels, depth, height, width], affine)?;
+        check_channels(&self.volume, &volume, codec.shape().in_channels)?;
+        let volume = prepare(volume, &config.data)?.volume;
+        let latent = with_progress(|progress| codec.encode(&volume, window.as_ref(), progress))?;
         output.write_with(|path| latent.write(path))?;
+        let [channels, depth, height, width] = latent.shape();
         print_line(format_args!("{}: latent {channels} x {depth} x {height} x {width}", self.out.display()))
     }
 }
@@ -53,19 +52,20 @@ pub struct Decode {
     out: PathBuf,
     #[command(flatten)]
     force: Force,
+    #[command(flatten)]
+    window: WindowArguments,
 }
 
 impl Decode {
     pub(super) fn run(self) -> Result<()> {
+        let window = self.window.window()?;
         let output = self.model.output(&self.out, &self.latent, self.force)?;
-        let loaded = self.model.load()?;
+        let (_, codec) = self.model.codec()?;
         let latent = Volume::read(&self.latent)?;
-        check_channels(&self.latent, &latent, loaded.model.config().latent_channels)?;
-        let volume = loaded.model.decode(loaded.tensor(latent.data(), latent.shape()));
-        let [_, channels, depth, height, width] = volume.dims();
-        let affine = scale_affine(latent.affine(), 1.0 / loaded.downsampling() as f64);
-        let volume = Volume::new(values(volume), [channels, depth, height, width], affine)?;
+        check_channels(&self.latent, &latent, codec.shape().latent_channels)?;
+        let volume = with_progress(|progress| codec.decode(&latent, window.as_ref(), progress))?;
         output.write_with(|path| volume.write(path))?;
+        let [channels, depth, height, width] = volume.shape();
         print_line(format_args!("{}: {channels} x {depth} x {height} x {width}", self.out.display()))
     }
 }

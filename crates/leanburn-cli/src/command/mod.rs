@@ -44,7 +44,7 @@ pub enum Command {
     Measure(measure::Measure),
     /// Measure this processor's rates, for the plans' times.
     Calibrate,
-    /// Reconstruct a volume with a trained autoencoder.
+    /// Reconstruct a volume with a trained autoencoder (KL, voxel or discrete).
     Reconstruct(reconstruct::Reconstruct),
     /// Label a volume with a trained segmentation model.
     Segment(segment::Segment),

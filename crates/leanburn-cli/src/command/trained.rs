@@ -2,14 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use clap::Args;
-use leanburn_data::{Affine, Format, Volume};
-use leanburn_nn::models::AutoencoderKl;
-use leanburn_systems::autoencoder::trained_model;
+use leanburn_data::{Format, Volume};
 use leanburn_systems::device::device_for;
-use leanburn_systems::volume::tensor;
-use leanburn_systems::{Config, SystemError, SystemSection};
+use leanburn_systems::{Codec, Config, SystemError};
 
 use super::output::{Force, Output};
 use crate::error::{CommandError, Result};
@@ -25,13 +22,6 @@ pub(super) struct ModelArguments {
     /// Device, as `leanburn devices` names it.
     #[arg(long, default_value = "flex")]
     pub device: String,
-}
-
-/// A model ready to use.
-pub(super) struct Loaded {
-    pub config: Config,
-    pub model: AutoencoderKl,
-    pub device: Device,
 }
 
 impl ModelArguments {
@@ -62,16 +52,17 @@ impl ModelArguments {
         Output::new(path, &[volume.to_path_buf(), self.weights.clone(), self.config_path()], force)
     }
 
-    /// The autoencoder.
-    pub fn load(&self) -> Result<Loaded> {
+    /// The model as a codec, with its configuration.
+    pub fn codec(&self) -> Result<(Config, Codec)> {
         let (config, name, device) = self.config()?;
-        let SystemSection::Autoencoder(section) = &config.system else {
-            let remedy =
-                "volumes go through autoencoders alone so far; a run's pictures show what other models make of them";
-            return Err(other_system(&config, name, "autoencoder", remedy));
-        };
-        let model = trained_model(section, &config.context(&name), &self.weights, &device)?;
-        Ok(Loaded { config, model, device })
+        match config.codec(&name, &self.weights, &device)? {
+            Some(codec) => Ok((config, codec)),
+            None => {
+                let remedy =
+                    "`leanburn segment` labels volumes; a forecaster's pictures show what it makes of its fields";
+                Err(other_system(&config, name, "autoencoder`, `vae3d` or `vqvae", remedy))
+            }
+        }
     }
 }
 
@@ -86,17 +77,6 @@ pub(super) fn other_system(config: &Config, name: String, needed: &str, remedy: 
     error.into()
 }
 
-impl Loaded {
-    /// By how much the latent is smaller than the volume, on each axis.
-    pub fn downsampling(&self) -> usize {
-        self.model.config().downsampling()
-    }
-
-    pub fn tensor(&self, data: &[f32], shape: [usize; 4]) -> Tensor<5> {
-        self.config.device.resolved_precision().cast(tensor(data, shape, &self.device))
-    }
-}
-
 /// Rejects a volume of other channels than the model takes.
 pub(super) fn check_channels(path: &Path, volume: &Volume, expected: usize) -> Result<()> {
     match volume.channels() == expected {
@@ -108,33 +88,5 @@ pub(super) fn check_channels(path: &Path, volume: &Volume, expected: usize) -> R
             remedy: "give the volume that the model was trained on, or the model that goes with it".into(),
         }
         .into()),
-    }
-}
-
-/// The affine of a grid whose voxels are `factor` times as large: its first voxel's centre moves with them.
-pub(super) fn scale_affine(affine: &Affine, factor: f64) -> Affine {
-    let mut scaled = *affine;
-    for row in scaled.iter_mut().take(3) {
-        let shift: f64 = row[..3].iter().map(|step| step * (factor - 1.0) / 2.0).sum();
-        row[3] += shift;
-        row[..3].iter_mut().for_each(|step| *step *= factor);
-    }
-    scaled
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_coarser_grid_covers_the_same_space() {
-        let affine = [[2.0, 0.0, 0.0, -9.0], [0.0, 1.0, 0.0, 5.0], [0.0, 0.0, 3.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
-        let coarse = scale_affine(&affine, 4.0);
-        // the corner before the first voxel stays: centre minus half a voxel
-        for axis in 0..3 {
-            let corner = |affine: &Affine| affine[axis][3] - affine[axis][axis] / 2.0;
-            assert_eq!(corner(&coarse), corner(&affine));
-        }
-        assert_eq!(scale_affine(&coarse, 0.25), affine);
     }
 }

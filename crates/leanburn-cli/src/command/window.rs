@@ -1,16 +1,17 @@
-//! How a model slides over a volume: arguments shared by `reconstruct` and `segment`.
+//! How a model slides over a volume: arguments shared by `reconstruct`, `encode`, `decode` and `segment`.
 
 use clap::Args;
 use leanburn_data::SlidingWindow;
 use leanburn_systems::SystemError;
 
 use crate::error::Result;
+use crate::progress::Progress;
 
 /// Size and overlap of patches.
 #[derive(Debug, Args)]
 pub(super) struct WindowArguments {
-    /// Go through the volume in overlapping patches of this size: --patch 64,64,64. Without, `reconstruct` takes the whole
-    /// volume at once, `segment` patches of the size that the model was trained on.
+    /// Go through the volume in overlapping patches of so many of its voxels: --patch 64,64,64. Without, `segment` takes patches
+    /// of the size that the model was trained on, the others the whole volume at once.
     #[arg(long, value_delimiter = ',')]
     patch: Option<Vec<usize>>,
     /// How much neighbouring patches overlap, as a share of their size.
@@ -40,4 +41,14 @@ impl WindowArguments {
             None => Err(reject("sizes of at least 1 and an overlap of at least 0 and below 1").into()),
         }
     }
+}
+
+/// Lets `work` call what it is given after each patch, with how many there are, and shows how far it is.
+pub(super) fn with_progress<T>(work: impl FnOnce(&mut dyn FnMut(usize)) -> T) -> T {
+    let mut progress: Option<Progress> = None;
+    let result = work(&mut |patches| {
+        progress.get_or_insert_with(|| Progress::new("patches", patches as u64, 0)).step(String::new);
+    });
+    progress.iter().for_each(Progress::finish);
+    result
 }

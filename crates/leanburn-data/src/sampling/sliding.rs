@@ -21,6 +21,12 @@ impl SlidingWindow {
         is_valid.then_some(Self { patch, overlap })
     }
 
+    /// The same patches on a grid whose voxels are `factors` as large along each axis; at least one voxel.
+    #[must_use]
+    pub fn coarser(&self, factors: [usize; 3]) -> Self {
+        Self { patch: [0, 1, 2].map(|axis| self.patch[axis].div_ceil(factors[axis])), overlap: self.overlap }
+    }
+
     /// How many patches cover a volume of this extent.
     pub fn count(&self, extent: [usize; 3]) -> usize {
         (0..3).map(|axis| self.starts(axis, extent[axis]).len()).product()
@@ -43,24 +49,48 @@ impl SlidingWindow {
         &self,
         volume: &Volume,
         channels: usize,
+        model: impl FnMut(&[f32], [usize; 4]) -> Vec<f32>,
+    ) -> Result<Vec<f32>, DataError> {
+        self.run_scaled(volume, channels, [1; 3], [1; 3], model)
+    }
+
+    /// The same for a model that changes the resolution, such as an encoder: patches are sizes on a coarse grid, whose voxels are
+    /// `input` voxels of the volume along each axis and become `output` of what `model` gives.
+    ///
+    /// # Memory, Errors
+    /// As [`run`](Self::run), of the output.
+    ///
+    /// # Panics
+    /// If `model` gives another number of values, or the volume's axes are no multiples of `input`.
+    pub fn run_scaled(
+        &self,
+        volume: &Volume,
+        channels: usize,
+        input: [usize; 3],
+        output: [usize; 3],
         mut model: impl FnMut(&[f32], [usize; 4]) -> Vec<f32>,
     ) -> Result<Vec<f32>, DataError> {
-        let extent = volume.extent();
-        let size: [usize; 3] = std::array::from_fn(|axis| self.patch[axis].min(extent[axis]));
+        let times = |sizes: [usize; 3], factors: [usize; 3]| [0, 1, 2].map(|axis| sizes[axis] * factors[axis]);
+        let coarse = [0, 1, 2].map(|axis| volume.extent()[axis] / input[axis]);
+        assert_eq!(times(coarse, input), volume.extent(), "axes that are multiples of {input:?}");
+        let patch: [usize; 3] = std::array::from_fn(|axis| self.patch[axis].min(coarse[axis]));
+        let (taken, size, extent) = (times(patch, input), times(patch, output), times(coarse, output));
         let voxels: usize = extent.iter().product();
         let mut sums = zeros(&[channels, voxels])?;
         let mut weights = zeros(&[voxels])?;
         let ramp = size.map(ramp);
-        for start in self.corners(extent) {
-            let output = model(&cut(volume, start, size), [volume.channels(), size[0], size[1], size[2]]);
-            assert_eq!(output.len(), channels * size.iter().product::<usize>(), "as many voxels as the patch has");
-            for (row, (at, from)) in rows(extent, start, size).enumerate() {
+        for corner in self.corners(coarse) {
+            let values = cut(volume, times(corner, input), taken);
+            let output_values = model(&values, [volume.channels(), taken[0], taken[1], taken[2]]);
+            let expected = channels * size.iter().product::<usize>();
+            assert_eq!(output_values.len(), expected, "as many voxels as the patch has");
+            for (row, (at, from)) in rows(extent, times(corner, output), size).enumerate() {
                 let (x, y) = (row / size[1], row % size[1]);
                 let edge = ramp[0][x] * ramp[1][y];
                 for (z, ramp) in ramp[2].iter().enumerate() {
                     weights[at + z] += edge * ramp;
                     for channel in 0..channels {
-                        let value = output[channel * size.iter().product::<usize>() + from + z];
+                        let value = output_values[channel * size.iter().product::<usize>() + from + z];
                         sums[channel * voxels + at + z] += edge * ramp * value;
                     }
                 }
@@ -140,6 +170,28 @@ mod tests {
             assert!(largest < 1e-4, "{largest} off for {extent:?} in {patch:?}");
             assert_eq!(patches, window.count(extent));
         }
+    }
+
+    #[test]
+    fn models_change_the_resolution() {
+        let volume = volume([4, 6, 8]);
+        let window = SlidingWindow::new([4, 4, 4], 0.5).unwrap().coarser([2, 1, 4]);
+        // every other voxel along the first axis, every fourth along the last, and back by repetition
+        let pick = |patch: &[f32], [channels, x, y, z]: [usize; 4]| -> Vec<f32> {
+            let rows =
+                (0..channels * x).filter(|row| row % x % 2 == 0).flat_map(|row| (0..y).map(move |at| row * y + at));
+            rows.flat_map(|row| patch[row * z..(row + 1) * z].iter().step_by(4).copied()).collect()
+        };
+        let coarse = window.run_scaled(&volume, 2, [2, 1, 4], [1; 3], pick).unwrap();
+        assert_eq!(coarse, pick(volume.data(), volume.shape()));
+        let coarse = Volume::new(coarse, [2, 2, 6, 2], IDENTITY).unwrap();
+        let repeat = |patch: &[f32], [channels, x, y, z]: [usize; 4]| -> Vec<f32> {
+            let rows = (0..channels * x * 2).flat_map(|row| (0..y).map(move |at| row / 2 * y + at));
+            rows.flat_map(|row| patch[row * z..(row + 1) * z].iter().flat_map(|value| [*value; 4])).collect()
+        };
+        let fine = window.run_scaled(&coarse, 2, [1; 3], [2, 1, 4], repeat).unwrap();
+        let expected = repeat(coarse.data(), coarse.shape());
+        assert!(fine.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-4));
     }
 
     #[test]

@@ -6,9 +6,7 @@ mod objective;
 mod section;
 mod smaller;
 mod system;
-mod trained;
 
 pub use discriminator::{Discriminator, DiscriminatorSection};
 pub use objective::AutoencoderObjectiveSection;
 pub use section::AutoencoderSection;
-pub use trained::trained_model;

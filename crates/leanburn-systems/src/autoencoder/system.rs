@@ -16,6 +16,7 @@ use super::build::build;
 use super::discriminator::Discriminator;
 use super::section::AutoencoderSection;
 use super::smaller::smaller;
+use crate::codec::{Codec, CodecShape};
 use crate::error::Result;
 use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::recipe::Recipe;
@@ -138,6 +139,17 @@ impl System for AutoencoderSection {
             initialized.push(source.initialize_beside(discriminator, name, load)?);
         }
         Ok(initialized)
+    }
+
+    fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>> {
+        let shape = CodecShape {
+            in_channels: self.in_channels,
+            out_channels: self.out_channels,
+            latent_channels: self.latent_channels,
+            multiples: self.multiples(),
+        };
+        let precision = context.device.resolved_precision();
+        Codec::load(self.model().init(device), weights, shape, precision, device).map(Some)
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {

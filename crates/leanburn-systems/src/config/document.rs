@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use burn::tensor::Device;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{DataConfig, SequenceConfig, find_volumes};
 use serde::Serialize;
 
 use super::flat;
+use crate::codec::Codec;
 use crate::error::Result;
 use crate::evaluation::{Curves, PictureLabel};
 use crate::shared::{Context, DeviceSection, Source, TrainingSection, read_data, read_sequence, reject};
@@ -243,6 +245,17 @@ impl Config {
     /// If the first sample cannot be read.
     pub fn extent_of_data(&self, name: &str) -> Result<[usize; 3]> {
         self.system.any().extent(&self.context(name))
+    }
+
+    /// The trained model as a codec of volumes, with weights from a file, ours or MONAI's; `name` is what messages call the
+    /// configuration. None if the model of its system is no codec.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Config`](crate::SystemError::Config), [`SystemError::Weights`](crate::SystemError::Weights).
+    pub fn codec(&self, name: &str, weights: &Path, device: &Device) -> Result<Option<Codec>> {
+        self.check(name)?;
+        self.system.any().codec(&self.context(name), weights, device)
     }
 
     /// The files that the system is trained on, those in folders among them; a path that leads to none is left out.

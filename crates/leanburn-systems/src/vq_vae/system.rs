@@ -11,6 +11,7 @@ use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::{Learner, VqVaeWorkload};
 
 use super::section::VqVaeSection;
+use crate::codec::{Codec, CodecShape};
 use crate::error::Result;
 use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::recipe::Recipe;
@@ -78,6 +79,17 @@ impl System for VqVaeSection {
 
     fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
         Ok(vec![source.initialize(workload.vq_vae_mut(), load_matching)?])
+    }
+
+    fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>> {
+        let shape = CodecShape {
+            in_channels: self.in_channels,
+            out_channels: self.in_channels,
+            latent_channels: self.embedding_dim,
+            multiples: self.multiples(),
+        };
+        let precision = context.device.resolved_precision();
+        Codec::load(self.model().init(device), weights, shape, precision, device).map(Some)
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
