@@ -369,6 +369,54 @@ fn volume_of(data: Vec<f32>, side: usize) -> leanburn_data::Volume {
 }
 
 #[test]
+fn folders_go_in_and_out_and_a_batch_that_stopped_goes_on() {
+    let place = Place::new();
+    place.train("run", &["--max-steps", "1", "--set", "data.normalize=none"]);
+    fs::create_dir_all(place.path("scans/inner")).unwrap();
+    let volume = smooth([1, 8, 8, 8], 0.0, 1.0);
+    for name in ["scans/a.nii", "scans/inner/b.npy", "scans/0.nii", "a.npy"] {
+        volume.write(place.path(name)).unwrap();
+    }
+    let whole = place.bytes("scans/0.nii");
+    fs::write(place.path("scans/0.nii"), &whole[..500]).unwrap();
+    fs::write(place.path("scans/notes.txt"), "mine").unwrap();
+    let run =
+        |command: &str, arguments: &[&str]| place.run(&[&[command, "run/weights.safetensors"], arguments].concat());
+
+    let rejected = [
+        (&["scans/a.nii", "a.npy", "new/inner"][..], "found scans/a.nii and a.npy", "encode"),
+        (&["scans", "scans", "--skip-existing"], "found an input", "reconstruct"),
+        (&["scans", "run/config.yaml"], "a folder that may be written to", "reconstruct"),
+        (&["scans", "none", "new"], "none", "reconstruct"),
+        (&["scans"], "expected WEIGHTS INPUT... OUT", "decode"),
+    ];
+    let before = place.contents();
+    for (arguments, says, command) in rejected {
+        let ended = run(command, arguments);
+        assert!(ended.code == Some(2) && ended.stderr.contains(says), "{arguments:?}: {ended:?}");
+        assert!(place.contents() == before, "{arguments:?} left something behind");
+    }
+
+    let ended = run("reconstruct", &["scans", "out/first"]);
+    assert!(ended.code != Some(0) && ended.stderr.contains("scans/0.nii"), "one that is damaged: {ended:?}");
+    place.succeed(&["reconstruct", "run/weights.safetensors", "scans/a.nii", "alone.nii"]);
+    assert!(
+        place.bytes("out/first/a.nii") == place.bytes("alone.nii") && place.path("out/first/inner/b.npy").is_file()
+    );
+    fs::write(place.path("scans/0.nii"), whole).unwrap();
+    let ended = run("reconstruct", &["scans", "out/first"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("a.nii: expected a new file"), "{ended:?}");
+    assert!(!place.path("out/first/0.nii").exists(), "checked before anything is computed");
+    let ended = run("reconstruct", &["scans", "out/first", "--skip-existing"]);
+    assert!(ended.code == Some(0) && ended.stdout.contains("2 of 3 outputs are there already"), "{ended:?}");
+    assert!(ended.stdout.contains("out/first/0.nii: mean") && !ended.stdout.contains("a.nii:"), "{ended:?}");
+
+    place.succeed(&["encode", "run/weights.safetensors", "scans/a.nii", "scans/inner/b.npy", "latents"]);
+    place.succeed(&["decode", "run/weights.safetensors", "latents", "decoded/"]);
+    assert_eq!(place.volume("decoded/b.nii.gz").shape(), [1, 8, 8, 8]);
+}
+
+#[test]
 fn a_model_computes_in_half_precision() {
     let place = Place::new();
     place.train("run", &["--set", "device.precision=bf16"]);

@@ -1,27 +1,21 @@
 //! `leanburn encode` and `leanburn decode`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use leanburn_data::{Volume, prepare};
 
-use super::output::Force;
+use super::files::{Files, run_all};
 use super::trained::{ModelArguments, check_channels};
 use super::window::{WindowArguments, with_progress};
-use crate::console::print_line;
 use crate::error::Result;
 
-/// `leanburn encode`
+/// `leanburn encode`: the mean of the latent, or vectors of the codebook, a channel a latent channel. `.safetensors` keeps the grid and
+/// exact values.
 #[derive(Debug, Args)]
 pub struct Encode {
     #[command(flatten)]
     model: ModelArguments,
-    /// Volume to encode: .nii, .nii.gz, .npy or .safetensors.
-    volume: PathBuf,
-    /// File for the latent (its mean, or vectors of the codebook), a channel a latent channel; .safetensors keeps the grid and exact values.
-    out: PathBuf,
     #[command(flatten)]
-    force: Force,
+    files: Files,
     #[command(flatten)]
     window: WindowArguments,
 }
@@ -29,29 +23,27 @@ pub struct Encode {
 impl Encode {
     pub(super) fn run(self) -> Result<()> {
         let window = self.window.window()?;
-        let output = self.model.output(&self.out, &self.volume, self.force)?;
+        let jobs = self.files.jobs(&self.model, Some(".safetensors"))?;
         let (config, codec) = self.model.codec()?;
-        let volume = Volume::read(&self.volume)?;
-        check_channels(&self.volume, &volume, codec.shape().in_channels)?;
-        let volume = prepare(volume, &config.data)?.volume;
-        let latent = with_progress(|progress| codec.encode(&volume, window.as_ref(), progress))?;
-        output.write_with(|path| latent.write(path))?;
-        let [channels, depth, height, width] = latent.shape();
-        print_line(format_args!("{}: latent {channels} x {depth} x {height} x {width}", self.out.display()))
+        run_all(jobs, |job| {
+            let volume = Volume::read(&job.input)?;
+            check_channels(&job.input, &volume, codec.shape().in_channels)?;
+            let volume = prepare(volume, &config.data)?.volume;
+            let latent = with_progress(|progress| codec.encode(&volume, window.as_ref(), progress))?;
+            job.output.write_with(|path| latent.write(path))?;
+            let [channels, depth, height, width] = latent.shape();
+            Ok(format!("latent {channels} x {depth} x {height} x {width}"))
+        })
     }
 }
 
-/// `leanburn decode`
+/// `leanburn decode`: volumes of latents, in the normalized units that the model was trained in.
 #[derive(Debug, Args)]
 pub struct Decode {
     #[command(flatten)]
     model: ModelArguments,
-    /// Latent to decode, as `leanburn encode` writes it.
-    latent: PathBuf,
-    /// File for the volume, in the normalized units that the model was trained in.
-    out: PathBuf,
     #[command(flatten)]
-    force: Force,
+    files: Files,
     #[command(flatten)]
     window: WindowArguments,
 }
@@ -59,13 +51,15 @@ pub struct Decode {
 impl Decode {
     pub(super) fn run(self) -> Result<()> {
         let window = self.window.window()?;
-        let output = self.model.output(&self.out, &self.latent, self.force)?;
+        let jobs = self.files.jobs(&self.model, Some(".nii.gz"))?;
         let (_, codec) = self.model.codec()?;
-        let latent = Volume::read(&self.latent)?;
-        check_channels(&self.latent, &latent, codec.shape().latent_channels)?;
-        let volume = with_progress(|progress| codec.decode(&latent, window.as_ref(), progress))?;
-        output.write_with(|path| volume.write(path))?;
-        let [channels, depth, height, width] = volume.shape();
-        print_line(format_args!("{}: {channels} x {depth} x {height} x {width}", self.out.display()))
+        run_all(jobs, |job| {
+            let latent = Volume::read(&job.input)?;
+            check_channels(&job.input, &latent, codec.shape().latent_channels)?;
+            let volume = with_progress(|progress| codec.decode(&latent, window.as_ref(), progress))?;
+            job.output.write_with(|path| volume.write(path))?;
+            let [channels, depth, height, width] = volume.shape();
+            Ok(format!("{channels} x {depth} x {height} x {width}"))
+        })
     }
 }

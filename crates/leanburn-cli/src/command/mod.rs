@@ -9,6 +9,7 @@ mod cards;
 mod codec;
 mod compare;
 mod devices;
+mod files;
 mod fit;
 mod load;
 mod measure;
@@ -44,13 +45,13 @@ pub enum Command {
     Measure(measure::Measure),
     /// Measure this processor's rates, for the plans' times.
     Calibrate,
-    /// Reconstruct a volume with a trained autoencoder (KL, voxel or discrete).
+    /// Reconstruct volumes with a trained autoencoder (KL, voxel or discrete).
     Reconstruct(reconstruct::Reconstruct),
-    /// Label a volume with a trained segmentation model.
+    /// Label volumes with a trained segmentation model.
     Segment(segment::Segment),
-    /// Encode a volume into its latent.
+    /// Encode volumes into their latents: the mean, or vectors of the codebook. A .safetensors file keeps grid and exact values.
     Encode(codec::Encode),
-    /// Decode a latent into a volume.
+    /// Decode latents into volumes, in the normalized units that the model was trained in.
     Decode(codec::Decode),
     /// Estimate a network's memory by the classic rule of thumb.
     Calc(calc::Calc),

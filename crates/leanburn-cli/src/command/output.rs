@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use clap::Args;
 use leanburn_common::atomic;
@@ -17,6 +18,11 @@ pub(super) struct Force {
     force: bool,
 }
 
+impl Force {
+    /// What is there may be replaced.
+    pub const FORCE: Self = Self { force: true };
+}
+
 /// A file that a command will write.
 ///
 /// It is a new file, or with `--force` one that is replaced and keeps its permissions. It is never a folder, a device or a
@@ -24,8 +30,9 @@ pub(super) struct Force {
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
-    inputs: Vec<PathBuf>,
+    inputs: Rc<[PathBuf]>,
     force: bool,
+    makes_folder: bool,
 }
 
 impl Output {
@@ -35,10 +42,34 @@ impl Output {
     ///
     /// [`SystemError::Input`] if there may be no such output, or its folder may not be written to.
     pub fn new(path: &Path, inputs: &[PathBuf], Force { force }: Force) -> Result<Self> {
-        let output = Self { path: path.to_path_buf(), inputs: inputs.to_vec(), force };
+        Self::in_folder(path, &inputs.into(), Force { force })
+    }
+
+    /// The same with inputs that several outputs have.
+    fn in_folder(path: &Path, inputs: &Rc<[PathBuf]>, Force { force }: Force) -> Result<Self> {
+        let output = Self { path: path.to_path_buf(), inputs: Rc::clone(inputs), force, makes_folder: false };
         let destination = output.check()?;
         let folder = destination.parent().unwrap_or(Path::new("."));
         tempfile::tempfile_in(folder).map_err(|error| output.reject_place(&error))?;
+        Ok(output)
+    }
+
+    /// The same in a folder that need not be there yet: it is made when the file is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn in_new_folder(path: &Path, inputs: &Rc<[PathBuf]>, Force { force }: Force) -> Result<Self> {
+        let folders = path.ancestors().skip(1).map(|folder| match folder.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => folder,
+        });
+        let (missing, there): (Vec<_>, Vec<_>) = folders.partition(|folder| !folder.exists());
+        let Some(existing) = there.first().filter(|_| !missing.is_empty()) else {
+            return Self::in_folder(path, inputs, Force { force });
+        };
+        let output = Self { path: path.to_path_buf(), inputs: Rc::clone(inputs), force, makes_folder: true };
+        tempfile::tempfile_in(existing).map_err(|error| output.reject_place(&error))?;
         Ok(output)
     }
 
@@ -60,6 +91,9 @@ impl Output {
     where
         CommandError: From<E>,
     {
+        if let Some(folder) = self.path.parent().filter(|_| self.makes_folder) {
+            fs::create_dir_all(folder).map_err(CommandError::writing(folder))?;
+        }
         self.check()?;
         Ok(write(&self.path)?)
     }

@@ -1,30 +1,24 @@
 //! `leanburn segment`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use leanburn_data::{Format, LabelMap, Volume, prepare};
 use leanburn_systems::segmentation::Segmenter;
 use leanburn_systems::{SystemError, SystemSection};
 
-use super::output::Force;
+use super::files::{Files, run_all};
 use super::trained::{ModelArguments, check_channels, other_system};
-use super::window::WindowArguments;
-use crate::console::print_line;
+use super::window::{WindowArguments, with_progress};
 use crate::error::Result;
-use crate::progress::Progress;
 
 /// `leanburn segment`
 #[derive(Debug, Args)]
 pub struct Segment {
     #[command(flatten)]
     model: ModelArguments,
-    /// Volume to segment: .nii, .nii.gz, .npy or .safetensors.
-    volume: PathBuf,
-    /// File for the label map, on the volume's own grid: .nii or .nii.gz.
-    out: PathBuf,
     #[command(flatten)]
-    force: Force,
+    files: Files,
     #[command(flatten)]
     window: WindowArguments,
 }
@@ -32,23 +26,24 @@ pub struct Segment {
 impl Segment {
     pub(super) fn run(self) -> Result<()> {
         let window = self.window.window()?;
-        let output = self.model.output(&self.out, &self.volume, self.force)?;
-        check_format(&self.out)?;
+        let jobs = self.files.jobs(&self.model, Some(".nii.gz"))?;
+        jobs.iter().try_for_each(|job| check_format(&job.out))?;
         let (config, name, device) = self.model.config()?;
         let SystemSection::Segmentation(section) = &config.system else {
             return Err(other_system(&config, name, "segmentation", "only models of segmentation give label maps"));
         };
         let segmenter = Segmenter::load(section, &config.context(&name), &self.model.weights, &device)?;
-        let volume = Volume::read(&self.volume)?;
-        check_channels(&self.volume, &volume, section.in_channels)?;
-        let prepared = prepare(volume, &config.data)?.volume;
-        let window = window.unwrap_or_else(|| segmenter.window(&config.data, prepared.extent()));
-        let mut progress = Progress::new("patches", window.count(prepared.extent()) as u64, 0);
-        let logits = segmenter.logits(&prepared, &window, || progress.step(String::new))?;
-        progress.finish();
-        let labels = LabelMap::argmax(&logits.to_original_grid()?)?;
-        output.write_with(|path| labels.write(path))?;
-        print_line(format_args!("{}: {}", self.out.display(), shares(&labels, section.num_classes)))
+        run_all(jobs, |job| {
+            let volume = Volume::read(&job.input)?;
+            check_channels(&job.input, &volume, section.in_channels)?;
+            let prepared = prepare(volume, &config.data)?.volume;
+            let window = window.clone().unwrap_or_else(|| segmenter.window(&config.data, prepared.extent()));
+            let patches = window.count(prepared.extent());
+            let logits = with_progress(|done| segmenter.logits(&prepared, &window, || done(patches)))?;
+            let labels = LabelMap::argmax(&logits.to_original_grid()?)?;
+            job.output.write_with(|path| labels.write(path))?;
+            Ok(shares(&labels, section.num_classes))
+        })
     }
 }
 

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use clap::Args;
-use leanburn_data::{Format, Volume};
+use leanburn_data::Volume;
 use leanburn_systems::device::device_for;
 use leanburn_systems::{Codec, Config, SystemError};
 
-use super::output::{Force, Output};
 use crate::error::{CommandError, Result};
 
 /// A trained model and where it runs.
@@ -46,10 +45,9 @@ impl ModelArguments {
         self.config.clone().unwrap_or_else(|| self.weights.with_file_name("config.yaml"))
     }
 
-    /// The file for what the model makes of `volume`; its name must be that of a volume.
-    pub fn output(&self, path: &Path, volume: &Path, force: Force) -> Result<Output> {
-        Format::of(path)?;
-        Output::new(path, &[volume.to_path_buf(), self.weights.clone(), self.config_path()], force)
+    /// The files that the model is read from.
+    pub fn files(&self) -> [PathBuf; 2] {
+        [self.weights.clone(), self.config_path()]
     }
 
     /// The model as a codec, with its configuration.

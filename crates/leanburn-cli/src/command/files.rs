@@ -1,0 +1,147 @@
+//! The files that a command goes through, and those that it makes of them: shared by `reconstruct`, `encode`, `decode` and `segment`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use clap::Args;
+use leanburn_data::{Format, find_volumes};
+use leanburn_systems::SystemError;
+
+use super::output::{Force, Output};
+use super::trained::ModelArguments;
+use crate::console::print_line;
+use crate::error::{CommandError, Result};
+
+/// What goes in, and where what is made of it goes.
+#[derive(Debug, Args)]
+pub(super) struct Files {
+    /// What goes in, and last the file for what is made of it. Inputs are files (.nii, .nii.gz, .npy, .npz or .safetensors) or folders,
+    /// which are searched to the bottom. Of several inputs or a folder, OUT is the folder for the files, made if need be: they have
+    /// the names of the inputs, and lie as these do in their folder.
+    #[arg(required = true, value_name = "INPUT... OUT")]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    force: Force,
+    /// Pass over inputs whose output is there already, as to go on where a batch stopped. Outputs are whole or not there.
+    #[arg(long, conflicts_with = "force")]
+    skip_existing: bool,
+}
+
+/// An input and what is made of it.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub input: PathBuf,
+    pub out: PathBuf,
+    pub output: Output,
+}
+
+impl Files {
+    /// What there is to do, checked before anything is computed. Files in a folder end in `ending`, or as their inputs.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Input`] if an output may not be written or two are one, and if an input is missing.
+    pub fn jobs(&self, model: &ModelArguments, ending: Option<&str>) -> Result<Vec<Job>> {
+        let (named, out) = self.split()?;
+        let is_folder = named.len() > 1 || named.iter().any(|input| input.is_dir()) || names_folder(out);
+        let pairs = match is_folder {
+            true => pairs(named, out, ending)?,
+            false => named.iter().map(|input| (input.clone(), out.to_path_buf())).collect(),
+        };
+        let mut inputs: Vec<PathBuf> = pairs.iter().map(|(input, _)| input.clone()).collect();
+        inputs.extend(model.files());
+        let inputs: Rc<[PathBuf]> = inputs.into();
+        let (mut jobs, all) = (Vec::new(), pairs.len());
+        for (input, out) in pairs {
+            Format::of(&out)?;
+            if self.skip_existing && out.is_file() {
+                Output::new(&out, &inputs, Force::FORCE)?; // it may not be an input
+                continue;
+            }
+            let output = match is_folder {
+                true => Output::in_new_folder(&out, &inputs, self.force)?,
+                false => Output::new(&out, &inputs, self.force)?,
+            };
+            jobs.push(Job { input, out, output });
+        }
+        if jobs.len() < all {
+            print_line(format_args!("{} of {all} outputs are there already", all - jobs.len()))?;
+        }
+        Ok(jobs)
+    }
+
+    /// The inputs and the output.
+    fn split(&self) -> Result<(&[PathBuf], &Path)> {
+        match &self.paths[..] {
+            [inputs @ .., out] if !inputs.is_empty() => Ok((inputs, out)),
+            paths => Err(SystemError::Input {
+                subject: "arguments".into(),
+                expected: "WEIGHTS INPUT... OUT".into(),
+                found: format!(
+                    "WEIGHTS and {}",
+                    paths.iter().map(|path| path.display().to_string()).collect::<String>()
+                ),
+                remedy: "name the output after the inputs: a file, or a folder for several".into(),
+            }
+            .into()),
+        }
+    }
+}
+
+/// Each input with its output in the folder `out`.
+fn pairs(inputs: &[PathBuf], out: &Path, ending: Option<&str>) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let mut outputs: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+    for named in inputs {
+        for input in find_volumes(std::slice::from_ref(named))? {
+            let inside = input.strip_prefix(named).ok().filter(|inside| !inside.as_os_str().is_empty());
+            let inside = inside.or_else(|| input.file_name().map(Path::new)).unwrap_or(&input);
+            let made = out.join(ending.map_or_else(|| inside.to_path_buf(), |ending| renamed(inside, ending)));
+            if let Some(other) = outputs.insert(made.clone(), input.clone()).filter(|other| *other != input) {
+                return Err(SystemError::Input {
+                    subject: made.display().to_string(),
+                    expected: "one input that becomes this file".into(),
+                    found: format!("{} and {}", other.display(), input.display()),
+                    remedy: "run the command once for each, with other folders for the outputs".into(),
+                }
+                .into());
+            }
+        }
+    }
+    Ok(outputs.into_iter().map(|(out, input)| (input, out)).collect())
+}
+
+/// Whether an output is named as a folder.
+fn names_folder(out: &Path) -> bool {
+    let ends_in_separator = out.as_os_str().to_string_lossy().ends_with(std::path::is_separator);
+    ends_in_separator || (out.is_dir() && Format::of(out).is_err())
+}
+
+/// Does `work` for each job and prints the line that it gives. One that fails does not keep the others from being done.
+///
+/// # Errors
+///
+/// Those of all jobs that failed.
+pub(super) fn run_all(jobs: Vec<Job>, mut work: impl FnMut(&Job) -> Result<String>) -> Result<()> {
+    let mut errors = Vec::new();
+    for job in jobs {
+        match work(&job) {
+            Ok(line) => print_line(format_args!("{}: {line}", job.out.display()))?,
+            Err(error) => errors.push(error),
+        }
+    }
+    match errors.len() {
+        0 => Ok(()),
+        1 => Err(errors.remove(0)),
+        _ => Err(CommandError::Several(errors)),
+    }
+}
+
+/// A path with another ending of a volume's file.
+fn renamed(path: &Path, ending: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let lower = name.to_lowercase();
+    let known = [".nii.gz", ".nii", ".npy", ".npz", ".safetensors"];
+    let length = known.iter().find(|known| lower.ends_with(**known)).map_or(0, |known| known.len());
+    path.with_file_name(format!("{}{ending}", &name[..name.len() - length]))
+}
