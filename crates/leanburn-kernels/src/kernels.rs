@@ -12,7 +12,7 @@ use crate::attention::{Attended, AttentionShape, Gradients};
 use crate::axis_map::AxisMap;
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::{ConvShape, Input, Prologue};
-use crate::dropout::DropoutMask;
+use crate::dropout::mask::{DropoutMask, dropout_on};
 use crate::element::Stored;
 use crate::max_pool::PoolWindows;
 use crate::norm::backward::Norm;
@@ -56,7 +56,7 @@ impl<E: Stored> Kernels<E> {
             conv_data_gradient: crate::conv::data_gradient::data_gradient_on,
             conv_weight_gradient: crate::conv::weight_gradient::run::weight_gradient_on,
             conv_bias_gradient: crate::conv::bias_gradient::bias_gradient_on,
-            dropout: crate::dropout::dropout_on,
+            dropout: dropout_on,
             max_pool: crate::max_pool::forward::max_pool_on,
             max_pool_backward: crate::max_pool::gradient::max_pool_backward_on,
             group_statistics: crate::norm::statistics::group_statistics_on,

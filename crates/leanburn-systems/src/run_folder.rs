@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::error::{Result, SystemError};
+use crate::weight_source::WEIGHTS;
 
 const CHECKPOINTS: &str = "checkpoints";
 /// Held by the process that trains.
@@ -192,7 +193,7 @@ impl RunFolder {
 
     /// The trained weights in MONAI's names.
     pub fn weights(&self) -> PathBuf {
-        self.path.join("weights.safetensors")
+        self.path.join(WEIGHTS)
     }
 
     /// The discriminator's weights in MONAI's names.

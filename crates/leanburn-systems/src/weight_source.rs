@@ -7,7 +7,9 @@ use leanburn_nn::weights::{Matched, WeightsError};
 use leanburn_train::{AnyLearner, CheckpointStore, Learner, trained_weights};
 
 use crate::error::{Result, SystemError};
-use crate::run_folder::RunFolder;
+
+/// The weights in a run's folder.
+pub(crate) const WEIGHTS: &str = "weights.safetensors";
 
 /// Weights to start a run from: a file of one model, the folder of a run, or one of its checkpoints.
 #[derive(Debug, Clone)]
@@ -45,7 +47,7 @@ impl WeightSource {
         } else if CheckpointStore::is_checkpoint(path) {
             CheckpointStore::verify(path)?;
             Kind::Checkpoint
-        } else if RunFolder::new(path).weights().is_file() {
+        } else if path.join(WEIGHTS).is_file() {
             Kind::Run
         } else {
             return Err(SystemError::Input {
@@ -71,7 +73,7 @@ impl WeightSource {
         let model = learner.name();
         let file = match self.kind {
             Kind::File => self.path.clone(),
-            Kind::Run => RunFolder::new(&self.path).weights(),
+            Kind::Run => self.path.join(WEIGHTS),
             Kind::Checkpoint => trained_weights(&self.path, model).ok_or_else(|| SystemError::Input {
                 subject: self.path.display().to_string(),
                 expected: format!("a checkpoint of this system, with {model}.weights.bpk"),
