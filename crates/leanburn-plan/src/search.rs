@@ -15,7 +15,7 @@ use crate::timeline::Timeline;
 ///
 /// For each variant and micro-batch: every choice of segments where they are few, else those that dynamic programming
 /// finds for a series of budgets; each of them also with [knobs](Space::knobs) as low as helps. A choice that a plan beats by
-/// what is [estimated](Estimate) of it is not recorded.
+/// what is estimated of it is not recorded.
 ///
 /// # Errors
 ///

@@ -164,7 +164,8 @@ fn a_run_goes_on_with_other_keys_of_how_it_learns_and_names_them() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     short_run(folder.path());
     let resume = |config: Config| Session::new(config).unwrap().in_folder(folder.path().join("run")).resume(true);
-    let changes: [(fn(&mut Config), &str); 4] = [
+    type Change = (fn(&mut Config), &'static str);
+    let changes: [Change; 4] = [
         (|config| config.seed = 8, "`seed` is 42 in its run, and 8 in the configuration"),
         (|config| config.training_mut().optimizer = OptimizerKind::AdamW, "training.optimizer` is \"adam\""),
         (|config| config.training_mut().batch_size = 2, "`autoencoder.training.batch_size` is 1 in its run, and 2"),

@@ -220,7 +220,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = CheckpointStore::new(folder.path(), 3);
         let set_aside = || {
-            [10, 20, 30].map(|step| write_step(&store, step).unwrap());
+            for step in [10, 20, 30] {
+                write_step(&store, step).unwrap();
+            }
             let aside = store.set_aside_after(10).unwrap();
             assert_eq!(store.latest().unwrap().0, 10);
             assert!(aside.iter().all(|path| CheckpointStore::verify(path).is_ok()));

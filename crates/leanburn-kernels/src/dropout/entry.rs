@@ -30,7 +30,7 @@ use crate::kernels::Element;
 /// assert_eq!(values, gradient);
 /// ```
 pub fn dropout<E: Element>(mask: &DropoutMask, values: &mut [E]) {
-    let (count, run) = (values.len(), mask.run);
+    let (count, run) = (values.len(), mask.run());
     assert!(count.is_multiple_of(run), "{count} values are not a whole number of runs of {run}");
     (E::kernels().dropout)(mask, values);
 }
