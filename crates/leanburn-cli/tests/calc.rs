@@ -137,13 +137,20 @@ fn a_configuration_gives_the_numbers() {
     let (answer, code) = ask(&place, &["--config", "fno.yaml", "--gpu_memory", "2"]);
     assert_eq!((answer["advice"]["batch"]["batch"].as_u64(), code), (Some(358), 1));
     assert_eq!(answer["configuration"]["figures"]["num_layers"], "assumed: the default of an FNO");
-    // what the file does not say, a flag may; what it says, none
+    // a flag goes before what the file says or does not
     let (answer, _) = ask(&place, &["--config", "fno.yaml", "--num_layers", "8"]);
     assert_eq!(answer["total_bytes"].as_u64(), Some(4 << 30));
     assert_eq!(answer["configuration"]["figures"]["num_layers"], "the flag");
-    let rejected = reject(&place, &["--config", "fno.yaml", "--batch", "512"]);
-    assert!(rejected.contains("--batch: expected one source"), "{rejected}");
-    assert!(rejected.contains("data.train_batchsize = 512"), "{rejected}");
+    let (answer, _) = ask(&place, &["--config", "fno.yaml", "--batch", "256"]);
+    assert_eq!(answer["total_bytes"].as_u64(), Some(1 << 30));
+    assert_eq!(answer["configuration"]["figures"]["batch"], "the flag");
+    let (answer, code) = ask(&place, &["--config", "fno.yaml", "--gpu_memory", "3", "--threshold", "60"]);
+    assert_eq!((&answer["is_safe"], code), (&serde_json::json!(false), 1), "2 GiB are 67 % of 3");
+    let rejected = reject(&place, &["--config", "fno.yaml", "--threshold", "0"]);
+    assert!(
+        rejected.contains("--threshold: expected a share of the card from 1 to 100 percent, found 0"),
+        "{rejected}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The classic calculator: a rule of thumb for the memory of activations, as guides for two-dimensional models give it.
 //!
 //! One layer is `batch x seq_len x height x width x hidden_dim` values of 4 bytes, a network is its number of layers times
-//! that, and it is safe where that is below 70 % of the card. The rule counts one f32 volume a layer, each at full
+//! that, and it is safe where that is below 70 % of the card, or another share. The rule counts one f32 volume a layer, each at full
 //! resolution, and nothing else: see [`NOT_COUNTED`].
 
 use serde::Serialize;
@@ -19,8 +19,8 @@ pub const NOT_COUNTED: [&str; 6] = [
 /// Bytes of a value in f32.
 const VALUE_BYTES: u64 = 4;
 
-/// The share of a card that is safe to fill, 7 of 10.
-const SAFE: (u128, u128) = (7, 10);
+/// The share of a card that the rule takes for safe to fill, in percent.
+pub const SAFE_PERCENT: u32 = 70;
 
 /// The largest card that the rule is asked about, in GB: a pebibyte.
 const LARGEST_CARD: f64 = 1_048_576.0;
@@ -42,6 +42,8 @@ pub struct Calc {
     pub num_layers: u32,
     /// Memory of the card in GB as it is sold, each counted as a GiB.
     pub gpu_memory: f64,
+    /// The share of the card that is safe to fill, in percent, from 1 to 100: [`SAFE_PERCENT`], or less to be careful.
+    pub threshold: u32,
 }
 
 /// What the rule answers; all sizes in bytes.
@@ -53,7 +55,7 @@ pub struct Estimate {
     pub total_bytes: u64,
     /// The card.
     pub gpu_bytes: u64,
-    /// What the total must stay below: 70 % of the card, rounded down.
+    /// What the total must stay below: the threshold's share of the card, rounded down.
     pub available_bytes: u64,
     /// Whether it does.
     pub is_safe: bool,
@@ -132,6 +134,12 @@ pub enum CalcError {
         /// What was given, in GB.
         found: f64,
     },
+    /// A share of the card that is none.
+    #[error("expected a share of the card from 1 to 100 percent, found {found}")]
+    Threshold {
+        /// What was given, in percent.
+        found: u32,
+    },
     /// A product past what 64 bits hold.
     #[error("expected less than 2^64 bytes in all, found more")]
     TooLarge,
@@ -143,6 +151,7 @@ impl CalcError {
         match self {
             Self::Zero { field } => Some(field),
             Self::GpuMemory { .. } => Some("gpu_memory"),
+            Self::Threshold { .. } => Some("threshold"),
             Self::TooLarge => None,
         }
     }
@@ -153,14 +162,15 @@ impl Calc {
     ///
     /// # Errors
     ///
-    /// Every number that is zero, a card of no size, and a total past 2^64 bytes.
+    /// Every number that is zero, a card of no size, a share that is none, and a total past 2^64 bytes.
     ///
     /// # Example
     ///
     /// ```
-    /// use leanburn_plan::calc::Calc;
+    /// use leanburn_plan::calc::{Calc, SAFE_PERCENT};
     ///
-    /// let calc = Calc { batch: 16, seq_len: 1, height: 256, width: 256, hidden_dim: 512, num_layers: 10, gpu_memory: 24.0 };
+    /// let (height, width, hidden_dim, threshold) = (256, 256, 512, SAFE_PERCENT);
+    /// let calc = Calc { batch: 16, seq_len: 1, height, width, hidden_dim, num_layers: 10, gpu_memory: 24.0, threshold };
     /// let estimate = calc.estimate().unwrap();
     /// assert_eq!(estimate.total_bytes, 20 << 30);
     /// assert_eq!(estimate.advice.unwrap().batch.batch, 13);
@@ -170,6 +180,9 @@ impl Calc {
         if !(self.gpu_memory > 0.0 && self.gpu_memory <= LARGEST_CARD) {
             errors.push(CalcError::GpuMemory { found: self.gpu_memory });
         }
+        if !(1..=100).contains(&self.threshold) {
+            errors.push(CalcError::Threshold { found: self.threshold });
+        }
         let sizes = self.sizes();
         if sizes.is_none() {
             errors.push(CalcError::TooLarge);
@@ -178,7 +191,7 @@ impl Calc {
             return Err(errors);
         };
         let gpu_bytes = self.gpu_bytes();
-        let available_bytes = (u128::from(gpu_bytes) * SAFE.0 / SAFE.1) as u64;
+        let available_bytes = (self.percents_of_card() / 100) as u64;
         let is_safe = self.outcome(total_bytes).is_safe;
         let advice = (!is_safe).then(|| self.advice(total_bytes));
         Ok(Estimate { layer_bytes, total_bytes, gpu_bytes, available_bytes, is_safe, advice })
@@ -200,6 +213,11 @@ impl Calc {
         (self.gpu_memory * f64::from(1 << 30)).round() as u64
     }
 
+    /// Hundred times the bytes that are safe to fill.
+    fn percents_of_card(&self) -> u128 {
+        u128::from(self.gpu_bytes()) * u128::from(self.threshold)
+    }
+
     /// Bytes of a layer and of all, unless they are past 2^64.
     fn sizes(&self) -> Option<(u64, u64)> {
         let factors = [self.batch, self.seq_len, self.height, self.width, self.hidden_dim];
@@ -208,7 +226,7 @@ impl Calc {
     }
 
     fn outcome(&self, total_bytes: u64) -> Outcome {
-        let is_safe = u128::from(total_bytes) * SAFE.1 < u128::from(self.gpu_bytes()) * SAFE.0;
+        let is_safe = u128::from(total_bytes) * 100 < self.percents_of_card();
         Outcome { total_bytes, is_safe }
     }
 
@@ -220,9 +238,9 @@ impl Calc {
     }
 
     fn advice(&self, total_bytes: u64) -> Advice {
-        // whole numbers only, at most 2^64 x 2^50 x 7: no rounding but the one at the end, and no overflow
-        let available = u128::from(self.gpu_bytes()) * SAFE.0;
-        let total = u128::from(total_bytes) * SAFE.1;
+        // whole numbers only, at most 2^64 x 2^50 x 100: no rounding but the one at the end, and no overflow
+        let available = self.percents_of_card();
+        let total = u128::from(total_bytes) * 100;
         let batch = (u128::from(self.batch) * available / total).max(1) as u32;
         let side = |side: u32| (u128::from(side).pow(2) * available / total).isqrt().max(1) as u32;
         let (height, width) = (side(self.height), side(self.width));
@@ -248,7 +266,16 @@ mod tests {
     use super::*;
 
     fn image(batch: u32, side: u32, hidden_dim: u32, num_layers: u32, gpu_memory: f64) -> Calc {
-        Calc { batch, seq_len: 1, height: side, width: side, hidden_dim, num_layers, gpu_memory }
+        Calc {
+            batch,
+            seq_len: 1,
+            height: side,
+            width: side,
+            hidden_dim,
+            num_layers,
+            gpu_memory,
+            threshold: SAFE_PERCENT,
+        }
     }
 
     #[test]
@@ -297,6 +324,13 @@ mod tests {
     }
 
     #[test]
+    fn a_careful_threshold_leaves_less() {
+        let of = |threshold| Calc { threshold, ..image(11, 256, 512, 10, 24.0) }.estimate().unwrap();
+        assert_eq!((of(70).is_safe, of(60).is_safe, of(57).is_safe), (true, true, false)); // 13.75 of 24 GiB
+        assert_eq!(of(57).advice.unwrap().batch.batch, 10);
+    }
+
+    #[test]
     fn nothing_goes_below_one() {
         let advice = image(1, 1, 1 << 20, 1 << 20, 0.001).estimate().unwrap().advice.unwrap();
         assert_eq!(advice.batch.batch, 1);
@@ -307,12 +341,12 @@ mod tests {
 
     #[test]
     fn all_errors_at_once() {
-        let nothing = Calc { batch: 0, seq_len: 0, height: 0, width: 0, hidden_dim: 0, num_layers: 0, gpu_memory: 1.0 };
+        let nothing = Calc { batch: 0, seq_len: 0, num_layers: 0, ..image(1, 0, 0, 1, 1.0) };
         let fields: Vec<_> = nothing.estimate().unwrap_err().iter().filter_map(CalcError::field).collect();
         assert_eq!(fields, ["batch", "seq_len", "height", "width", "hidden_dim", "num_layers"]);
-        let calc = Calc { height: 0, hidden_dim: 0, gpu_memory: -1.0, ..image(1, 1, 1, 1, 1.0) };
+        let calc = Calc { height: 0, hidden_dim: 0, gpu_memory: -1.0, threshold: 101, ..image(1, 1, 1, 1, 1.0) };
         let fields: Vec<_> = calc.estimate().unwrap_err().iter().map(CalcError::field).collect();
-        assert_eq!(fields, [Some("height"), Some("hidden_dim"), Some("gpu_memory")]);
+        assert_eq!(fields, [Some("height"), Some("hidden_dim"), Some("gpu_memory"), Some("threshold")]);
         for gpu_memory in [0.0, f64::NAN, f64::INFINITY, 2e6] {
             let errors = image(1, 1, 1, 1, gpu_memory).estimate().unwrap_err();
             assert!(matches!(errors[..], [CalcError::GpuMemory { .. }]), "{gpu_memory}");
@@ -325,9 +359,9 @@ mod tests {
         #[test]
         fn advice_keeps_its_word(
             (batch, seq_len, height, width) in (1u32..5000, 1u32..50, 1u32..5000, 1u32..5000),
-            (hidden_dim, num_layers, gpu_memory) in (1u32..2000, 1u32..100, 0.01f64..100.0),
+            (hidden_dim, num_layers, gpu_memory, threshold) in (1u32..2000, 1u32..100, 0.01f64..100.0, 1u32..=100),
         ) {
-            let calc = Calc { batch, seq_len, height, width, hidden_dim, num_layers, gpu_memory };
+            let calc = Calc { batch, seq_len, height, width, hidden_dim, num_layers, gpu_memory, threshold };
             let estimate = calc.estimate().unwrap();
             prop_assert_eq!(estimate.is_safe, estimate.advice.is_none());
             let Some(advice) = estimate.advice else { return Ok(()) };
@@ -348,7 +382,8 @@ mod tests {
             numbers in any::<[u32; 6]>(), small in any::<[u8; 6]>(), gpu_memory in any::<f64>(), card in 1e-9f64..1e6,
         ) {
             let ask = |[batch, seq_len, height, width, hidden_dim, num_layers]: [u32; 6], gpu_memory| {
-                Calc { batch, seq_len, height, width, hidden_dim, num_layers, gpu_memory }.estimate()
+                let threshold = SAFE_PERCENT;
+                Calc { batch, seq_len, height, width, hidden_dim, num_layers, gpu_memory, threshold }.estimate()
             };
             let _ = ask(numbers, gpu_memory);
             prop_assert!(ask(small.map(u32::from), card).is_ok() || small.contains(&0));

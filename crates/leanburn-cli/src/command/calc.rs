@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use leanburn_plan::calc::{Calc as Rule, CalcError};
+use leanburn_plan::calc::{Calc as Rule, CalcError, SAFE_PERCENT};
 use leanburn_systems::guide_config::{Figure, Figures, GuideConfig, GuideError};
 
 use super::calc_report::CalcReport;
@@ -22,7 +22,7 @@ const REMEDY: &str = "give --batch, --height, --width, --hidden_dim, --num_layer
 /// `leanburn calc`
 #[derive(Debug, Args)]
 pub struct Calc {
-    /// Configuration to take the numbers from; a flag adds what it does not say.
+    /// Configuration to take the numbers from; a flag goes before what it says.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Samples in a batch.
@@ -46,6 +46,9 @@ pub struct Calc {
     /// Memory of the card in GB, each counted as a GiB [default with --config: 24].
     #[arg(long = "gpu_memory", alias = "gpu-memory", value_name = "GB", allow_negative_numbers = true)]
     gpu_memory: Option<String>,
+    /// Share of the card that is safe to fill, in percent; careful people take 60.
+    #[arg(long, value_name = "PERCENT", default_value_t = SAFE_PERCENT)]
+    threshold: u32,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -98,6 +101,7 @@ impl Calc {
                 errors.push(("--gpu_memory".into(), error));
                 1.0
             }),
+            threshold: self.threshold,
         }
     }
 
@@ -120,9 +124,6 @@ fn resolve(
     default: Option<u32>,
 ) -> std::result::Result<u32, String> {
     match (flag, figure) {
-        (Some(_), Some(Figure::Given { value, source })) => {
-            Err(format!("expected one source, found this flag and {source} = {value} in the configuration"))
-        }
         (Some(flag), _) => flag,
         (None, Some(Figure::Given { value, .. } | Figure::Assumed { value, .. })) => Ok(*value),
         (None, Some(Figure::Wrong { key, found })) => {

@@ -77,9 +77,9 @@ impl<'a> Source<'a> {
 /// Where a number is from: the file, its program's default, or a flag.
 fn origin(figure: &Figure, value: u32) -> String {
     match figure {
-        Figure::Given { source, .. } => source.clone(),
+        Figure::Given { value: given, source } if *given == value => source.clone(),
         Figure::Assumed { value: assumed, reason } if *assumed == value => format!("assumed: {reason}"),
-        Figure::Assumed { .. } | Figure::Wrong { .. } | Figure::Missing => "the flag".into(),
+        Figure::Given { .. } | Figure::Assumed { .. } | Figure::Wrong { .. } | Figure::Missing => "the flag".into(),
     }
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for CalcReport<'_> {
         if let Some(source) = &self.configuration {
             writeln!(out, "{source}")?;
         }
-        let Calc { batch, seq_len, height, width, hidden_dim, num_layers, gpu_memory } = calc;
+        let Calc { batch, seq_len, height, width, hidden_dim, num_layers, gpu_memory, threshold } = calc;
         let layers = if *num_layers == 1 { "layer" } else { "layers" };
         writeln!(
             out,
@@ -112,7 +112,7 @@ impl fmt::Display for CalcReport<'_> {
         )?;
         writeln!(out, "{num_layers} {layers}: {}", Gib(estimate.total_bytes))?;
         let (card, safe) = (Gib(estimate.gpu_bytes), Gib(estimate.available_bytes));
-        writeln!(out, "card: {gpu_memory} GB, counted as {card}; safe below 70 % = {safe}")?;
+        writeln!(out, "card: {gpu_memory} GB, counted as {card}; safe below {threshold} % = {safe}")?;
         match &estimate.advice {
             None => writeln!(out, "safe: {} is below {safe}", Gib(estimate.total_bytes))?,
             Some(advice) => {

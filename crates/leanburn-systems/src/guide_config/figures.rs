@@ -105,7 +105,9 @@ impl Figures {
                 Architecture::UNet | Architecture::Diffusion => {
                     number(document, &blocks).or(2, "the default of a U-Net").times(4, "x 4 stages")
                 }
-                Architecture::Transformer | Architecture::Other => number(document, &["model.num_layers", layers[0]]),
+                Architecture::Transformer | Architecture::Other => {
+                    number(document, &["model.num_encoder_layers", "model.num_layers", layers[0]])
+                }
             },
         }
     }

@@ -131,6 +131,7 @@ fn layers_of_other_networks() {
         ("which_model_G: sr3\nunet: {inner_channel: 16, res_blocks: 1}", Architecture::Diffusion, 16, 4),
         ("name: Galerkin_Transformer\nn_hidden: 96\nn_layers: 6", Architecture::Transformer, 96, 6),
         ("name: transformer\nhidden_dim: 128\nnum_layers: 12", Architecture::Transformer, 128, 12),
+        ("name: transformer\nhidden_dim: 128\nnum_encoder_layers: 6", Architecture::Transformer, 128, 6),
         ("name: transformer", Architecture::Transformer, 0, 0),
         ("name: EDSR\nhidden_dim: 8", Architecture::Other, 8, 0),
     ];
