@@ -27,6 +27,20 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     LARGE.iter().copied().chain(more.iter().copied()).collect()
 }
 
+/// Twice of what there is: nothing is begun that would be killed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_that_the_machine_cannot_hold_is_rejected_before_it_begins() {
+    let place = Place::new();
+    let arguments = ["train", "tiny.yaml", "--out", "run", "--set", "autoencoder.training.batch_size=512"];
+    let ended = place.run_within(2 << 20, &[&arguments[..], &LARGE].concat());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for words in ["is planned to need", "this machine has 2.0 GiB", "leanburn fit CONFIG --budget 2.0GiB"] {
+        assert!(ended.stderr.contains(words), "{words} in {ended:?}");
+    }
+    assert!(!place.path("run").exists() && !ended.stderr.contains("panicked"), "{ended:?}");
+}
+
 #[test]
 fn a_run_that_does_not_fit_steps_down_and_computes_the_same() {
     let place = Place::new();

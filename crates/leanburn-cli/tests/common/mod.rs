@@ -39,6 +39,14 @@ pub struct Ended {
     pub stderr: String,
 }
 
+impl Ended {
+    fn of(command: &mut Command) -> Self {
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
 /// A folder with `tiny.yaml`, in which commands run.
 pub struct Place(tempfile::TempDir);
 
@@ -62,9 +70,17 @@ impl Place {
     }
 
     pub fn run(&self, arguments: &[&str]) -> Ended {
-        let output = self.command(arguments).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        Ended::of(&mut self.command(arguments))
+    }
+
+    /// The same in so many KiB of address space.
+    #[cfg(target_os = "linux")]
+    pub fn run_within(&self, kib: u64, arguments: &[&str]) -> Ended {
+        let command = self.command(arguments);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\"")]).arg(command.get_program());
+        shell.args(command.get_args()).current_dir(self.0.path()).stdin(Stdio::null());
+        Ended::of(&mut shell)
     }
 
     /// Runs a command that must succeed; gives its standard output.

@@ -12,6 +12,7 @@ use super::observer::{Beginning, Observed, Observer, Snapshot};
 use super::planned::Planned;
 use crate::config::Config;
 use crate::error::{Result, SystemError};
+use crate::machine::machine_memory;
 use crate::metrics::{MetricsLog, PEAK, Phase, Record, read_metrics};
 use crate::picture::encode_png;
 use crate::run::AnyRun;
@@ -236,6 +237,21 @@ impl<'a> Attempt<'a> {
         let path = self.folder.plan();
         atomic::write(&path, format!("{plan:#}\n").as_bytes()).map_err(SystemError::writing(&path))
     }
+}
+
+/// That the memory of this machine can hold what a run on the CPU is planned to need. Where the configuration has a limit, the run
+/// steps down to it.
+pub(super) fn check_machine(config: &Config, run: &dyn AnyRun, device: &Device, planned: &Planned) -> Result<()> {
+    let needed = at_rest(config, run, device, planned).planned();
+    let is_unlimited = !is_gpu(device) && config.device.memory_limit.is_none();
+    let Some(machine) = machine_memory().filter(|machine| is_unlimited && needed > *machine) else { return Ok(()) };
+    let budget = machine.to_string().replace(' ', "");
+    Err(SystemError::OutOfMemory {
+        reason: format!("the run is planned to need {needed}, and this machine has {machine} for it"),
+        remedy: format!(
+            "`leanburn fit CONFIG --budget {budget}` finds what fits; with device.memory_limit={budget} the run starts and steps down"
+        ),
+    })
 }
 
 /// Memory of a run other than that of its learners. Of a GPU's memory the data takes nothing.

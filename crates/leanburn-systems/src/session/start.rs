@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use leanburn_train::TrainError;
 
 use super::account::MemoryAccount;
-use super::attempt::Attempt;
+use super::attempt::{Attempt, check_machine};
 use super::observer::{Observer, Resumed};
 use super::planned::Planned;
 use super::step_down::StepDown;
@@ -166,8 +166,9 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     ///
-    /// Before anything is written: what keeps models, data, weights or device from being used, a folder that has another run, and
-    /// [`SystemError::DamagedCheckpoint`]. Later:
+    /// Before anything is written: what keeps models, data, weights or device from being used, a folder that has another run,
+    /// [`SystemError::DamagedCheckpoint`], and [`SystemError::OutOfMemory`] where a run on the CPU without a memory limit is planned to
+    /// need more than [the machine has](crate::machine_memory). Later:
     /// [`SystemError::OutOfMemory`], [`SystemError::Train`], [`SystemError::Write`], [`SystemError::Observer`].
     pub fn run(mut self) -> Result<Outcome> {
         self.config.resolve_device();
@@ -200,6 +201,7 @@ impl<'a> Session<'a> {
         let mut run =
             config.system.any().open(&context, &training_device, &mut |progress| observer.reading(progress))?;
         let planned = Planned::of(config, name, || run.extent())?;
+        check_machine(config, &*run, &device, &planned)?;
         if let Some((step, path)) = &checkpoint {
             run.resume(path).map_err(|error| folder.not_resumed(*step, error))?;
         }
