@@ -432,11 +432,14 @@ fn a_model_computes_in_half_precision() {
 fn the_command_explains_itself() {
     let place = Place::new();
     let recipes = place.succeed(&["recipes"]);
+    let listed: Vec<serde_json::Value> = serde_json::from_str(&place.succeed(&["recipes", "--json"])).unwrap();
+    assert_eq!(listed.len(), leanburn_systems::recipes().len());
     for name in ["mni152-autoencoder", "autoencoder-24gb", "autoencoder-32gb", "autoencoder-40gb"] {
         assert!(recipes.contains(name));
         let printed = place.succeed(&["init", name]);
         assert!(printed.contains(&format!("leanburn train {name}.yaml")), "{printed}");
         let text = place.text(&format!("{name}.yaml"));
+        assert!(listed.iter().any(|recipe| recipe["name"] == name && recipe["yaml"] == text));
         leanburn_systems::Config::parse(&text, name, &[]).unwrap();
         place.succeed(&["init", name, "--out", &format!("other-{name}.yaml")]);
         assert_eq!(place.text(&format!("other-{name}.yaml")), text);

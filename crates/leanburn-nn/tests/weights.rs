@@ -161,6 +161,23 @@ fn files_that_are_no_state_dict_are_rejected() {
 }
 
 #[test]
+fn weights_that_are_not_finite_are_rejected_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("diverged.safetensors");
+    let mut bytes = std::fs::read(fixture_path("tiny.safetensors")).unwrap();
+    let last = bytes.len() - size_of::<f32>();
+    bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let error = rejected(tiny(), &path);
+    let WeightsError::NotFinite { tensors, .. } = &error else { panic!("{error}") };
+    assert!(tensors.len() == 1 && names(&path).contains(&tensors[0]), "{error}");
+    assert!(
+        error.to_string().contains("in 1 tensors, such as ") && error.to_string().contains("earlier checkpoint"),
+        "{error}"
+    );
+}
+
+#[test]
 fn two_models_in_one_file_ask_for_a_choice() {
     let path = Fixture::read("autoencoder_kl_convtranspose").path;
     let model = Fixture::read("autoencoder_kl_convtranspose").autoencoder_config().init(&Device::flex());

@@ -58,7 +58,7 @@ pub enum Command {
     /// List the devices that can compute.
     Devices(devices::Devices),
     /// List the configurations that come with the command.
-    Recipes,
+    Recipes(recipes::Recipes),
     /// Write a recipe's configuration into a file to edit.
     Init(recipes::Init),
 }
@@ -90,7 +90,7 @@ impl Command {
             Self::Decode(decode) => decode.run(),
             Self::Calc(calc) => calc.run(),
             Self::Devices(devices) => devices.run(),
-            Self::Recipes => recipes::run(),
+            Self::Recipes(recipes) => recipes.run(),
             Self::Init(init) => init.run(),
         }
     }

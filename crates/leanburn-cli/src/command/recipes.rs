@@ -4,19 +4,36 @@ use std::path::PathBuf;
 
 use clap::Args;
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
-use leanburn_systems::{SystemError, recipes};
+use leanburn_systems::{Recipe, SystemError, recipes};
+use serde_json::{Value, json};
 
 use super::output::{Force, Output};
 use crate::console::print_line;
 use crate::error::Result;
 
-pub(super) fn run() -> Result<()> {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(["recipe", "for"]);
-    for recipe in recipes() {
-        table.add_row([recipe.name, recipe.about]);
+/// `leanburn recipes`
+#[derive(Debug, Args)]
+pub struct Recipes {
+    /// Print them as JSON, with their YAML.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Recipes {
+    pub(super) fn run(self) -> Result<()> {
+        if self.json {
+            let listed = recipes()
+                .into_iter()
+                .map(|Recipe { name, about, text }| json!({ "name": name, "about": about, "yaml": text }));
+            return print_line(Value::Array(listed.collect()));
+        }
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED).set_header(["recipe", "for"]);
+        for recipe in recipes() {
+            table.add_row([recipe.name, recipe.about]);
+        }
+        print_line(format_args!("{table}\n`leanburn init RECIPE` writes one into a file to edit."))
     }
-    print_line(format_args!("{table}\n`leanburn init RECIPE` writes one into a file to edit."))
 }
 
 /// `leanburn init`

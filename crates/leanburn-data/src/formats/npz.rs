@@ -11,7 +11,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
-use zip::{ZipArchive, ZipWriter};
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 const SAVE_AGAIN: &str = "Save the arrays again with numpy.savez_compressed.";
 
@@ -39,6 +39,10 @@ impl Npz {
     pub(crate) fn read<T: Clone>(&mut self, name: &str, cast: fn(f64) -> T) -> Result<Array<T>, DataError> {
         let Self { path, archive, length } = self;
         let mut entry = archive.by_name(&file_name_from_array_name(name)).map_err(|error| damaged(path, error))?;
+        if !matches!(entry.compression(), CompressionMethod::Stored | CompressionMethod::Deflated) {
+            let found = format!("one packed by {}", entry.compression());
+            return Err(DataError::malformed("arrays packed by deflate or not at all", found, SAVE_AGAIN));
+        }
         // The archive may lie about a size; the file on the disk cannot.
         let packed = entry.compressed_size().min(*length);
         let at_most = entry.size().min(packed.saturating_mul(LARGEST_EXPANSION));
@@ -145,11 +149,28 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_method_that_is_not_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("scene.npz");
+        write_npz(&path, &[("volume", (&[1, 1, 1, 1], &[1.0]))]);
+        let mut bytes = std::fs::read(&path).unwrap();
+        // LZMA, in the header of the entry and in that of the archive's table.
+        for (header, method) in [(b"PK\x03\x04", 8), (b"PK\x01\x02", 10)] {
+            let start = bytes.windows(4).position(|bytes| bytes == header).unwrap();
+            bytes[start + method] = 14;
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let error = Volume::read(&path).unwrap_err();
+        assert!(error.is_malformed() && error.to_string().contains("packed by Lzma"), "{error}");
+        assert!(error.to_string().contains("savez_compressed"), "{error}");
+    }
+
+    #[test]
     fn a_changed_value_does_not_pass_the_checksum() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("scene.npz");
         let mut archive = ZipWriter::new(File::create(&path).unwrap());
-        let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         archive.start_file("volume.npy", options).unwrap();
         archive.write_all(&array("(1, 1, 2)", 8)).unwrap();
         archive.finish().unwrap();

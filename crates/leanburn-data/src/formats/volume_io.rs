@@ -124,6 +124,24 @@ mod tests {
         }
     }
 
+    /// Noise, as a reconstruction has: the last bits of floats cannot be packed, their exponents can.
+    #[test]
+    fn a_packed_file_is_smaller() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut state = 1u32;
+        let mut noise = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 24) as f32
+        };
+        let volume = Volume::new((0..32 * 32 * 32).map(|_| noise()).collect(), [1, 32, 32, 32], IDENTITY).unwrap();
+        let [raw, packed] = ["a.nii", "a.nii.gz"].map(|name| {
+            volume.write(path(name)).unwrap();
+            fs::metadata(path(name)).unwrap().len()
+        });
+        assert!(packed < raw, "{packed} of {raw} bytes");
+    }
+
     #[test]
     fn missing_and_unknown_files() {
         for name in NAMES {

@@ -73,6 +73,18 @@ pub enum WeightsError {
         /// Some of those of the file.
         found: String,
     },
+    /// Some values are infinite or not a number.
+    #[error(
+        "{path}: expected finite weights, found others in {count} tensors, such as {first}; the training that made them has \
+         diverged: take an earlier checkpoint",
+        path = path.display(), count = tensors.len(), first = tensors.first().map_or("", String::as_str)
+    )]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The names of the tensors in the file.
+        tensors: Vec<String>,
+    },
     /// The file could not be written; what was there before is still there.
     #[error("{path}: could not be written: {reason}; check the folder and its free space", path = path.display())]
     NotWritten {

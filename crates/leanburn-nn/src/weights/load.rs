@@ -157,8 +157,19 @@ fn load_all<M: MonaiWeights>(
 fn apply<M: MonaiWeights>(model: &mut M, path: &Path, matched: Vec<(String, Stored)>) -> Result<(), WeightsError> {
     let failed = |reason| WeightsError::NotAStateDict { path: path.to_path_buf(), reason };
     let expected = matched.len();
-    let tensors: Result<Vec<_>, _> = matched.into_iter().map(|(path, tensor)| in_float32(path, tensor)).collect();
-    let result = model.apply(tensors.map_err(failed)?, None, None, true);
+    let (mut tensors, mut not_finite) = (Vec::with_capacity(expected), Vec::new());
+    for (at, tensor) in matched {
+        let name = tensor.name.clone();
+        let (tensor, is_finite) = in_float32(at, tensor).map_err(failed)?;
+        tensors.push(tensor);
+        if !is_finite {
+            not_finite.push(name);
+        }
+    }
+    if !not_finite.is_empty() {
+        return Err(WeightsError::NotFinite { path: path.to_path_buf(), tensors: not_finite });
+    }
+    let result = model.apply(tensors, None, None, true);
     match result.errors.is_empty() && result.applied.len() == expected {
         true => Ok(()),
         false => Err(failed(format!("tensors that do not load: {result}"))),
@@ -190,8 +201,8 @@ fn match_names<M: MonaiWeights>(
     (matched, differences)
 }
 
-/// Reads a tensor and gives it its path in the model.
-fn in_float32(path: String, tensor: Stored) -> Result<Stored, String> {
+/// Reads a tensor and gives it its path in the model; and says whether its values are all finite.
+fn in_float32(path: String, tensor: Stored) -> Result<(Stored, bool), String> {
     let (name, dtype, shape) = (tensor.name.clone(), tensor.dtype, tensor.shape.clone());
     if !matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64) {
         return Err(format!("{name} in {dtype:?}, expected floats"));
@@ -199,5 +210,6 @@ fn in_float32(path: String, tensor: Stored) -> Result<Stored, String> {
     let bytes = tensor.into_bytes().map_err(|error| format!("{name} cannot be read: {error:?}"))?;
     let data = TensorData::try_from_bytes(bytes, shape.clone(), dtype).map_err(|error| format!("{name}: {error}"))?;
     let data = data.convert::<f32>();
-    Ok(Stored::new(path, DType::F32, shape, None, data.into_bytes()))
+    let is_finite = data.iter::<f32>().all(f32::is_finite);
+    Ok((Stored::new(path, DType::F32, shape, None, data.into_bytes()), is_finite))
 }

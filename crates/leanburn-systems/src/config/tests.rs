@@ -229,6 +229,14 @@ fn contradictions_are_found_and_located() {
 }
 
 #[test]
+fn a_second_document_is_named() {
+    let errors = parse(&format!("{MINIMAL}---\nb: 2\n")).unwrap_err();
+    let [error] = errors.errors() else { panic!("{errors:#}") };
+    assert_eq!((error.found.as_str(), error.position()), ("a second one", Some((3, 1))), "{errors:#}");
+    assert!(error.help.contains("a file of its own"), "{errors:#}");
+}
+
+#[test]
 fn a_wrong_value_causes_no_second_error() {
     assert_eq!(error_of("autoencoder.num_channels=[x, 32, 64]").kind, ConfigErrorKind::WrongValue);
     assert_eq!(error_of("autoencoder.attention_levels=[1]").kind, ConfigErrorKind::WrongValue);

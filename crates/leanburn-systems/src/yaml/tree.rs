@@ -3,9 +3,11 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{
-    Location, MergeKeyPolicy, MessageFormatter, NonFiniteFloatPolicy, Options, Spanned, UserMessageFormatter,
+    Error as YamlError, Location, MergeKeyPolicy, MessageFormatter, NonFiniteFloatPolicy, Options, Spanned,
+    UserMessageFormatter,
 };
 
 use super::config_error::{ConfigError, ConfigErrorKind, Place};
@@ -61,6 +63,7 @@ impl Node {
     pub(crate) fn parse(text: &str) -> Result<Self, Box<ConfigError>> {
         const HELP: &str = "correct the YAML here: indent with spaces, close brackets and quotes, \
             and quote text that holds special characters";
+        const ONE: &str = "remove this line and what is below it, or move it into a file of its own";
         if text.len() > MAX_BYTES {
             return Err(too_large(format!("{} bytes", text.len())));
         }
@@ -72,14 +75,12 @@ impl Node {
         }
         serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
             let place = error.location().map_or(Place::Document, |location| place_in(text, location));
-            let found = one_line(&UserMessageFormatter.format_message(error.without_snippet()));
-            ConfigError::without_key(
-                ConfigErrorKind::Syntax,
-                place,
-                found,
-                "one YAML document of keys and values",
-                HELP,
-            )
+            let (found, help) = match error.without_snippet() {
+                YamlError::Budget { breach: BudgetBreach::Documents { .. }, .. } => ("a second one".into(), ONE),
+                other => (one_line(&UserMessageFormatter.format_message(other)), HELP),
+            };
+            let expected = "one YAML document of keys and values";
+            ConfigError::without_key(ConfigErrorKind::Syntax, place, found, expected, help)
         })
     }
 

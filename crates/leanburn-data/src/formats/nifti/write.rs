@@ -39,6 +39,9 @@ fn write_values<T: Copy, const BYTES: usize>(
     values.permuted_axes([0, 3, 2, 1]).iter().try_for_each(|value| output.write_all(&bytes(*value)))
 }
 
+/// The fastest level that fits its codes to the values: those below make floats larger than they are.
+const PACKED: Compression = Compression::new(3);
+
 /// Replaces `path` by a header and what `values` writes after it.
 fn write_file(
     path: &Path,
@@ -57,7 +60,7 @@ fn write_file(
     file::replace(path, suffix, |file, _| {
         let mut file = BufWriter::new(file);
         if gzip {
-            let mut packer = BufWriter::new(GzEncoder::new(&mut file, Compression::fast()));
+            let mut packer = BufWriter::new(GzEncoder::new(&mut file, PACKED));
             packer.write_all(&header)?;
             values(&mut packer)?;
             packer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
