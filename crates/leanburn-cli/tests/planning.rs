@@ -97,7 +97,7 @@ fn a_plan_needs_no_data() {
     .unwrap();
     let (plan, code) = ask(&place, &["plan", "sized.yaml"]);
     assert_eq!((code, number(&plan, "needed_bytes") > 1 << 20), (0, true), "{plan:#}");
-    let says = ["data configuration", "paths: expected files or folders, found none", "phantom"];
+    let says = ["data.paths", "files or folders", "none", "phantom"];
     reject(&place, &["train", "sized.yaml", "--out", "run"], &says);
 }
 

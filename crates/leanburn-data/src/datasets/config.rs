@@ -175,7 +175,7 @@ impl DataConfig {
             }
             taken = taken.or(Some(key));
         }
-        // what has a size can be planned: it is trained on only once it is opened
+        // what has a size can be planned
         if self.voxel_size.is_none() && self.patch_size.is_none() {
             self.check_there_is_a_source(validation);
         }
@@ -191,8 +191,14 @@ impl DataConfig {
         }
     }
 
-    /// That there is something to read.
-    pub(super) fn check_there_is_a_source(&self, validation: &mut Validation) {
+    /// The error of a configuration that names no volumes, where it is to be trained on.
+    pub fn missing_source(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        self.check_there_is_a_source(&mut validation);
+        validation.errors()
+    }
+
+    fn check_there_is_a_source(&self, validation: &mut Validation) {
         let is_there = !self.paths.is_empty() || self.phantom.is_some() || self.radar.is_some();
         let help = "name some, or set `phantom` or `radar`";
         validation.check(is_there, "paths", "files or folders", "none", help);

@@ -11,7 +11,6 @@ use crate::sampling::places::{Place, choose};
 use crate::sampling::split::roles;
 use crate::volumes::affine::subgrid;
 use crate::volumes::{LabelMap, Volume};
-use leanburn_common::Validation;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
@@ -76,9 +75,7 @@ impl Dataset {
         mut progress: impl FnMut(Progress<'_>),
     ) -> Result<Self, DataError> {
         DataError::if_invalid(config.validate())?;
-        let mut source = Validation::default();
-        config.check_there_is_a_source(&mut source);
-        DataError::if_invalid(source.errors())?;
+        DataError::if_invalid(config.missing_source())?;
         let sources = Source::all(config, seed)?;
         let total = sources.len();
         let cached = (config.cache_rate * total as f64).ceil() as usize;

@@ -169,6 +169,21 @@ impl Config {
         reject(&self.context(name), self.validate())
     }
 
+    /// The same of a configuration that is to be run: what it is trained on must be there.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn check_run(&self, name: &str) -> Result<()> {
+        let mut errors = self.validate();
+        if self.sequence.is_none() && errors.iter().all(|error| error.key != "data.paths") {
+            let mut source = Validation::default();
+            source.extend_below("data", self.data.missing_source());
+            errors.splice(0..0, source.errors());
+        }
+        reject(&self.context(name), errors)
+    }
+
     /// All but the system; messages call the configuration `name`.
     pub fn context<'a>(&'a self, name: &'a str) -> Context<'a> {
         let Self { seed, data, sequence, device, .. } = self;

@@ -80,7 +80,7 @@ impl<'a> Session<'a> {
     /// [`SystemError::Config`] with every error of the configuration.
     pub fn new(config: Config) -> Result<Self> {
         let name = "the configuration".to_string();
-        config.check(&name)?;
+        config.check_run(&name)?;
         Ok(Self {
             folder: RunFolder::new(PathBuf::from("runs").join(config.system_name())),
             config,
