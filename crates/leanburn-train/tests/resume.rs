@@ -113,7 +113,9 @@ fn each_damage_is_rejected(damage: impl Fn(&Path)) {
         fs::write(&path, whole).unwrap();
     }
     steps(&mut untouched, 2);
-    assert_eq!(steps(&mut trainer, 1), steps(&mut untouched, 1));
+    // as text: the gradient norm of a step that is skipped is not a number, which equals nothing
+    let report = |trainer: &mut AutoencoderTrainer| format!("{:?}", steps(trainer, 1));
+    assert_eq!(report(&mut trainer), report(&mut untouched));
     assert_eq!(state(&trainer), state(&untouched));
 }
 
