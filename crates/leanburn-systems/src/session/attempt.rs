@@ -245,7 +245,7 @@ pub(super) fn check_machine(config: &Config, run: &dyn AnyRun, device: &Device, 
     let needed = at_rest(config, run, device, planned).planned();
     let is_unlimited = !is_gpu(device) && config.device.memory_limit.is_none();
     let Some(machine) = machine_memory().filter(|machine| is_unlimited && needed > *machine) else { return Ok(()) };
-    let budget = machine.to_string().replace(' ', "");
+    let budget = machine.share(0.9).to_string().replace(' ', ""); // the program itself and what the heap leaves unused need some
     Err(SystemError::OutOfMemory {
         reason: format!("the run is planned to need {needed}, and this machine has {machine} for it"),
         remedy: format!(
