@@ -64,7 +64,7 @@ fn a_device_is_checked_and_listed() {
 #[test]
 fn a_plan_is_what_the_pool_holds() {
     let place = Place::new();
-    let size = ["--set", "data.phantom.shape=[24, 24, 24]", "--set", "data.patch_size=24"];
+    let size = ["--set", "data.phantom.shape=[32, 32, 32]", "--set", "data.patch_size=32"];
     let device = format!("device.name={}", gpu_name());
     let arguments = [&["measure", "tiny.yaml", "--json", "--steps", "2", "--set", device.as_str()][..], &size].concat();
     let measured = place.run(&arguments);
@@ -86,8 +86,8 @@ fn a_run_that_does_not_fit_steps_down() {
     let common = [
         device.as_str(),
         "device.allocator=exclusive_pages",
-        "data.phantom.shape=[24, 24, 24]",
-        "data.patch_size=24",
+        "data.phantom.shape=[32, 32, 32]",
+        "data.patch_size=32",
         "autoencoder.training.max_steps=2",
         "autoencoder.training.visualize_interval=0",
         "autoencoder.training.discriminator=null",
