@@ -121,7 +121,7 @@ impl<S: Space> Search<'_, S> {
         if assignments <= FEW {
             choices.extend(every(&stages));
         }
-        let mut seen = HashSet::from([vec![0; stages.len()]]);
+        let mut seen: HashSet<Vec<usize>> = estimates[0].alike.iter().cloned().collect(); // recorded already
         choices.retain(|choice| seen.insert(choice.clone()));
         for choice in &choices {
             let least = estimates.iter().map(|estimate| estimate.peak(choice)).fold(f64::INFINITY, f64::min);
@@ -155,7 +155,7 @@ impl<S: Space> Search<'_, S> {
         Ok(Recorded { timeline, plan: Plan { class: self.class, peak, seconds, candidate } })
     }
 
-    /// What each option of each segment costs, from recordings in which all segments run alike; these are plans too.
+    /// What each option of each segment costs, from recordings in which all segments run alike; these are plans too, and with lower knobs.
     fn estimate(&self, plain: &Recorded, stages: &[Stage], plans: &mut Vec<Plan>) -> Result<Estimate, S::Error> {
         let rates = &self.machine.rates;
         let most = stages.iter().map(|stage| stage.options.len()).max().unwrap_or(1);
@@ -163,10 +163,10 @@ impl<S: Space> Search<'_, S> {
         let mut peaks = vec![plain.plan.peak];
         for option in 1..most {
             let recompute = recomputed(stages, &alike(stages, option));
-            let recorded = self.record(Candidate { recompute, ..plain.plan.candidate.clone() })?;
-            profiles.push(Profile::of(&recorded.timeline, rates));
-            peaks.push(recorded.plan.peak);
-            plans.push(recorded.plan);
+            let recorded = self.lowered(Candidate { recompute, ..plain.plan.candidate.clone() })?;
+            profiles.push(Profile::of(&recorded[0].timeline, rates));
+            peaks.push(recorded[0].plan.peak);
+            plans.extend(recorded.into_iter().map(|recorded| recorded.plan));
         }
         let candidate = &plain.plan.candidate;
         let repeated = candidate.accumulation as f64 / candidate.recorded().max(1) as f64;
@@ -183,6 +183,7 @@ struct Estimate {
     plain: f64,
     /// How often what was recorded runs in a step.
     repeated: f64,
+    /// The choices that it was read off: all segments kept, or run alike.
     alike: Vec<Vec<usize>>,
 }
 
@@ -198,7 +199,7 @@ impl Estimate {
         let alike: Vec<Vec<usize>> = (0..profiles.len()).map(|option| alike(stages, option)).collect();
         let above = alike.iter().zip(peaks).map(|(choice, peak)| peak.get() as f64 / peak_of(&chain, choice) as f64);
         let above = above.fold(f64::INFINITY, f64::min);
-        Self { chain, above, plain, repeated, alike: alike.into_iter().skip(1).collect() }
+        Self { chain, above, plain, repeated, alike }
     }
 
     fn peak(&self, choice: &[usize]) -> f64 {
@@ -210,16 +211,16 @@ impl Estimate {
         self.plain + self.repeated * self.chain.iter().zip(choice).map(more).sum::<f64>()
     }
 
-    /// The fastest choices by dynamic programming for budgets from the smallest peak to the largest, and all segments run alike.
+    /// The fastest choices by dynamic programming for budgets from the smallest peak to the largest.
     fn proposals(&self) -> Vec<Vec<usize>> {
         let (low, high) = (chain::smallest_peak(&self.chain), chain::peak(&self.chain, &vec![0; self.chain.len()]));
         let budgets = (0..=BUDGETS).map(|index| low + (high.max(low) - low) / BUDGETS * index);
         let found = budgets.filter_map(|budget| chain::fastest(&self.chain, budget));
-        let found = found.map(|mut choices| {
-            choices.pop(); // what is outside of all segments
+        let without_outside = |mut choices: Vec<usize>| {
+            choices.pop();
             choices
-        });
-        found.chain(self.alike.iter().cloned()).collect()
+        };
+        found.map(without_outside).collect()
     }
 }
 
