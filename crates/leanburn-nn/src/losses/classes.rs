@@ -103,3 +103,17 @@ impl Graded {
         linear.clone() - linear.detach() + self.value
     }
 }
+
+/// Three classes in two items, for tests.
+#[cfg(test)]
+pub(super) mod samples {
+    use burn::tensor::{Device, Distribution, Int, Tensor};
+
+    pub(in crate::losses) fn logits(device: &Device) -> Tensor<5> {
+        Tensor::random([2, 3, 2, 3, 4], Distribution::Normal(0.0, 2.0), device)
+    }
+
+    pub(in crate::losses) fn labels(device: &Device) -> Tensor<4, Int> {
+        Tensor::<1, Int>::arange(0..48, device).remainder_scalar(3).reshape([2, 2, 3, 4])
+    }
+}

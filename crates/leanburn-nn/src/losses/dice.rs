@@ -141,16 +141,9 @@ mod tests {
     use burn::tensor::{DType, Device, Distribution};
 
     use super::*;
+    use crate::losses::classes::samples::{labels, logits};
     use crate::losses::cross_entropy_loss;
     use crate::validation::keys;
-
-    fn logits(device: &Device) -> Tensor<5> {
-        Tensor::random([2, 3, 2, 3, 4], Distribution::Normal(0.0, 2.0), device)
-    }
-
-    fn labels(device: &Device) -> Tensor<4, Int> {
-        Tensor::<1, Int>::arange(0..48, device).remainder_scalar(3).reshape([2, 2, 3, 4])
-    }
 
     /// Differences of the loss against the gradient that is made with it.
     #[test]
