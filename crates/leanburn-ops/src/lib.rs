@@ -3,8 +3,7 @@
 //! - Operations on volumes that save their inputs and nothing else: [`norm_act_conv3d`], [`conv3d`], [`conv_transpose3d`],
 //!   [`upsample_conv3d`], [`group_norm_act`], [`activate`], [`norm_prelu`], [`norm_prelu_conv3d`], [`attention3d`],
 //!   [`interpolate3d`], [`avg_pool3d`], [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`]. On the CPU they run
-//!   on kernels of our own (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's convolutions and products
-//!   of matrices.
+//!   on kernels of our own (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's products of matrices.
 //! - [`dropout`], [`dropout3d`]: save a key, and make the mask again in backward.
 //! - [`recompute`]: run part of a model without saving its intermediate results, and run it again in backward.
 //! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model keep their intermediate results, and which are

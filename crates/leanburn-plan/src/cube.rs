@@ -2,8 +2,9 @@
 
 mod pages;
 
-use burn::backend::ir::{ModuleOperationIr, OperationIr};
+use burn::backend::ir::{ModuleOperationIr, OperationIr, TensorIr};
 use leanburn_common::Bytes;
+use leanburn_ops::recording::Marker;
 
 use crate::memory_model::{Effect, MemoryModel, Operand, Place, written_over};
 use crate::operation::bytes_of;
@@ -13,13 +14,31 @@ use crate::{FlexMemory, Timeline};
 ///
 /// A convolution returns its channels last and needs them last; a volume with its channels first is copied first.
 /// What gets its values from a volume with the channels last has them last too, and counts as not contiguous: what must
-/// have them first copies it. Everything else is taken from the CPU's rules, which are Burn's. What autotuned kernels take
-/// while they run is not in it.
+/// have them first copies it. Everything else is taken from the CPU's rules, which are Burn's. What autotuned products
+/// of matrices take while they run is not in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CubeMemory;
 
 /// Bytes that an allocation is a multiple of.
 const ALIGNMENT: u64 = 256;
+
+/// Whether it is one of our convolutions, or the gradient of a weight.
+fn is_convolution(operation: &OperationIr) -> bool {
+    let OperationIr::Custom(call) = operation else { return false };
+    matches!(Marker::of(call), Some(Marker::Kernel { name, .. }) if name.starts_with("convolve3d"))
+}
+
+/// Volumes and weights that have their channels first are copied, and volumes that are made have them last.
+fn convolution(operation: &OperationIr, operands: &[Operand<'_>], workspace: Bytes) -> Effect {
+    let has_channels = |tensor: &TensorIr| tensor.shape.len() == 5 && tensor.shape[1] > 1;
+    let copied = operands.iter().filter(|operand| operand.is_contiguous && has_channels(operand.tensor));
+    let workspace = workspace + copied.map(|operand| bytes_of(operand.tensor)).sum::<Bytes>();
+    let mut effect = Effect { workspace, ..Effect::new_outputs(operation) };
+    for (output, tensor) in effect.outputs.iter_mut().zip(operation.outputs()) {
+        output.1 = !has_channels(tensor);
+    }
+    effect
+}
 
 impl MemoryModel for CubeMemory {
     fn effect(&self, operation: &OperationIr, operands: &[Operand<'_>]) -> Effect {
@@ -44,6 +63,9 @@ impl MemoryModel for CubeMemory {
         over: Option<usize>,
     ) -> Effect {
         let Some(first) = operands.first() else { return Effect::new_outputs(operation) };
+        if is_convolution(operation) {
+            return convolution(operation, operands, workspace);
+        }
         let is_volume = |operand: &&Operand<'_>| operand.tensor.shape.len() == first.tensor.shape.len();
         let others = operands.iter().filter(is_volume);
         let copied = others.filter(|operand| operand.is_contiguous != first.is_contiguous);

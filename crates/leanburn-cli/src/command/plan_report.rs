@@ -255,7 +255,7 @@ impl PlanReport<'_> {
         let mut not_counted =
             vec!["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"];
         if self.planner.target() == Target::Gpu {
-            not_counted.push("what autotuned kernels need while they run");
+            not_counted.push("what autotuned products of matrices need while they run");
         }
         Ok(PlanPage {
             title: self.source.to_string(),

@@ -14,8 +14,8 @@ pub(crate) enum Engine {
     Recorded(Recorder),
     /// Our kernels on slices (`leanburn-kernels`), for values of this dtype.
     Cpu(DType),
-    /// Our CubeCL kernels ([`cube`](crate::cube)) around Burn's convolutions and products of matrices: launched on a GPU, or
-    /// written down where a recording device stands for one.
+    /// Our CubeCL kernels ([`cube`](crate::cube)) around Burn's products of matrices: launched on a GPU, or written down
+    /// where a recording device stands for one.
     Cube,
     /// Burn's operations alone: float64, and devices of other kinds.
     Composed,

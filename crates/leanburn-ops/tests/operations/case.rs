@@ -119,9 +119,20 @@ impl Case {
     /// device computes in it.
     #[cfg(feature = "cube")]
     pub fn check_on(&self, device: &Device, operation: impl Operation) {
+        self.check_modes_on(device, &[Mode::Direct, Mode::Recomputed, Mode::Views], operation);
+    }
+
+    /// The same, but directly alone: for cases that are large.
+    #[cfg(feature = "cube")]
+    pub fn check_directly_on(&self, device: &Device, operation: impl Operation) {
+        self.check_modes_on(device, &[Mode::Direct], operation);
+    }
+
+    #[cfg(feature = "cube")]
+    fn check_modes_on(&self, device: &Device, modes: &[Mode], operation: impl Operation) {
         use DType::{BF16, F16, F32};
         let expected = self.run(&Run::new(F32, F32, F32), &operation);
-        for mode in [Mode::Direct, Mode::Recomputed, Mode::Views] {
+        for &mode in modes {
             let run = Run { mode, device: device.clone(), ..Run::new(F32, F32, F32) };
             assert_close(&self.run(&run, &operation), &expected, 1e-4, &format!("{mode:?} on {device:?}"));
         }

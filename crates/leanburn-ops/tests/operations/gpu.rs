@@ -47,10 +47,27 @@ fn convolutions() {
     convolution([1, 4, 4, 5, 6], [4, 4, 1, 1, 1], ConvOptions::new([1; 3], [1; 3], [1; 3], 1));
 }
 
-/// The gradient of the weight in more than one slab.
+/// Sums over many positions, which half precision would lose digits of, in as many parts as there are.
 #[test]
-fn a_weight_gradient_in_slabs() {
-    convolution([1, 24, 12, 56, 56], [4, 24, 3, 3, 3], ConvOptions::new([1; 3], [1; 3], [1; 3], 1));
+fn a_weight_gradient_of_many_positions() {
+    convolution([1, 8, 12, 56, 56], [4, 8, 3, 3, 3], ConvOptions::new([1; 3], [1; 3], [1; 3], 1));
+}
+
+/// What fills tiles: each tile that a convolution or the gradient of its weight may have, with rests on every side.
+#[test]
+fn convolutions_in_tiles() {
+    for (volume, channels_out) in [
+        ([1, 18, 13, 31, 23], 37), // tiles of 64 positions; backward to 18 channels
+        ([1, 2, 17, 63, 65], 36),  // 256 positions, 64 channels; backward to 2
+        ([1, 7, 17, 63, 65], 11),  // 32 channels; backward to 7
+        ([1, 23, 17, 63, 65], 4),  // 8 channels; few rows of the weight
+    ] {
+        let case = Case { kernels: vec![[channels_out, volume[1], 3, 3, 3]], ..of_volume(volume) };
+        case.check_directly_on(&gpu(), |(x, kernels, _): Inputs| {
+            let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+            conv3d(x[0].clone(), Convolution { weight: kernels[0].clone(), bias: None, options })
+        });
+    }
 }
 
 fn of_block(x: Tensor<5>, kernels: &[Tensor<5>], vectors: &[Tensor<1>], residual: Option<Tensor<5>>) -> Tensor<5> {
@@ -102,7 +119,9 @@ fn one_channel_and_what_is_fused_behind_it() {
     for kernel in [[4, 1, 4, 4, 4], [1, 8, 4, 4, 4]] {
         let case = Case { kernels: vec![kernel], ..of_volume([1, kernel[1], 8, 8, 8]) };
         check(case, move |(x, kernels, _): Inputs| {
-            conv3d(x[0].clone(), convolution(&kernels[0])) + kernels[0].clone().square().sum().reshape([1; 5])
+            let y = conv3d(x[0].clone(), convolution(&kernels[0]));
+            let squares: Tensor<5> = kernels[0].clone().square().sum().reshape([1; 5]);
+            y.clone() + squares.cast(y.dtype())
         });
     }
 }

@@ -8,9 +8,10 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use leanburn_kernels::Activation;
+use leanburn_kernels::conv::ConvShape;
 
 use super::volume::Volume;
-use super::{max_pool, norm, resample, statistics};
+use super::{conv, max_pool, norm, resample, statistics};
 use crate::cube::parts::parts_of;
 
 /// `[batch_size, channels]` in float32.
@@ -109,6 +110,25 @@ pub(crate) trait CubeOps: Backend {
         outputs: IntTensor<Self>,
         gradient: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
+
+    /// `conv3d(x, weight) + bias`; weight and bias are float32.
+    #[fusion(meta = |x, _: &TensorSpec, _: &TensorSpec, shape| volume(x, &shape.output_dims()))]
+    fn convolve3d(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        shape: ConvShape,
+    ) -> FloatTensor<Self>;
+
+    /// The parts of the gradient of a convolution's weight, in float32.
+    #[fusion(meta = |_: &TensorSpec, _: &TensorSpec, shape| {
+        TensorSpec::new(crate::cube::conv::dims_of_parts(shape).into(), DType::F32)
+    })]
+    fn convolve3d_weight_gradient(
+        x: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        shape: ConvShape,
+    ) -> FloatTensor<Self>;
 }
 
 impl CubeOps for CubeBackend {
@@ -177,5 +197,13 @@ impl CubeOps for CubeBackend {
     ) -> CubeTensor {
         let windows = [runs, inputs].map(into_contiguous);
         max_pool::max_pool_gradient(x, windows, [runs_back, outputs].map(into_contiguous), gradient)
+    }
+
+    fn convolve3d(x: CubeTensor, weight: CubeTensor, bias: CubeTensor, shape: ConvShape) -> CubeTensor {
+        conv::forward(x, weight, bias, &shape)
+    }
+
+    fn convolve3d_weight_gradient(x: CubeTensor, gradient: CubeTensor, shape: ConvShape) -> CubeTensor {
+        conv::weight_gradient(x, gradient, &shape)
     }
 }

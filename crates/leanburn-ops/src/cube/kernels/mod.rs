@@ -1,6 +1,6 @@
 //! Kernels for the CubeCL devices (CUDA, Vulkan, WebGPU, Metal, ROCm): one source for all of them.
 //!
-//! A volume is taken as it lies in memory, channels first or channels last: Burn's convolutions read and write channels
+//! A volume is taken as it lies in memory, channels first or channels last: convolutions read and write channels
 //! last, everything else channels first, and changing from one to the other is a copy of the volume. What a kernel gives
 //! lies as its input does.
 //!
@@ -11,7 +11,9 @@
 
 mod activation;
 mod channel;
+mod conv;
 mod extension;
+mod half_conv;
 mod max_pool;
 mod norm;
 mod place;

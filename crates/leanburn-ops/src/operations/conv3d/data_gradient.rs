@@ -40,9 +40,6 @@ impl Computation for DataGradient<'_> {
     }
 
     /// The gradient of the output, with zeros between the strides, convolved with the kernel turned around.
-    ///
-    /// Burn's own gradient is autotuned, and some of the kernels that it tries copy the volume once for each element of the
-    /// convolution's kernel. Those that its convolution tries need little memory.
     fn on_cube(self) -> Tensor<5> {
         let Self { gradient, weight, shape } = self;
         let ConvSettings { stride, dilation, padding, groups } = shape.settings();
@@ -63,7 +60,7 @@ impl Computation for DataGradient<'_> {
         let padding = std::array::from_fn(|axis| padding[axis].map(|padding| reach[axis] - padding));
         let (weight, settings) = (turned(weight, groups), ConvSettings { stride: [1; 3], dilation, padding, groups });
         let shape = valid("conv3d's gradient", ConvShape::new(gradient.dims(), weight.dims(), settings));
-        composed::forward(gradient, &weight, None, None, &shape)
+        cube::run(cube::Convolve { x: gradient, weight: &weight, bias: None, shape: &shape })
     }
 
     fn composed(self) -> Tensor<5> {

@@ -5,6 +5,7 @@ use leanburn_kernels::conv::{self, ConvShape, Input, Output, Residual};
 
 use super::composed;
 use super::entry::Entry;
+use crate::cube;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
 use crate::recording::{Call, Recorder};
 
@@ -49,6 +50,15 @@ impl Computation for Forward<'_> {
         let residual = residual.as_ref().map(|residual| residual.values::<E>());
         let values = conv::forward_allocating(shape, input, &weight, bias.as_deref(), residual);
         CpuTensor::from_vec(values, shape.output_dims()).into_tensor()
+    }
+
+    fn on_cube(self) -> Tensor<5> {
+        let Self { x, entry, weight, bias, residual, shape } = self;
+        let y = cube::run(cube::Convolve { x: entry.apply(x.clone()), weight, bias, shape });
+        match residual {
+            Some(residual) => y + residual,
+            None => y,
+        }
     }
 
     fn composed(self) -> Tensor<5> {

@@ -1,8 +1,8 @@
 //! Convolution with norm, activation and skip folded in: [`norm_act_conv3d`], [`norm_prelu_conv3d`] and [`conv3d`].
 //!
 //! The operation (`norm_act_conv3d.rs`) is made of four computations, a file each: the forward pass, and the gradients of
-//! the input, the weight and the bias. On GPUs the gradients are made of convolutions whose memory is bounded
-//! (`data_gradient.rs`, `slabs.rs`).
+//! the input, the weight and the bias. On GPUs the gradient of the input is a convolution too
+//! (`data_gradient.rs`).
 
 mod bias_gradient;
 mod composed;
@@ -12,7 +12,6 @@ mod entry;
 mod forward;
 mod norm_act_conv3d;
 mod norm_prelu_conv3d;
-mod slabs;
 mod weight_gradient;
 
 pub use convolution::Convolution;

@@ -3,8 +3,9 @@
 use burn::tensor::{DType, Tensor};
 use leanburn_kernels::conv::{self, ConvShape, Input};
 
+use super::composed;
 use super::entry::Entry;
-use super::{composed, slabs};
+use crate::cube;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes};
 use crate::numerics::cast_to;
 use crate::recording::{Call, Recorder};
@@ -43,7 +44,8 @@ impl Computation for WeightGradient<'_> {
     }
 
     fn on_cube(self) -> Tensor<5> {
-        slabs::weight_gradient(&self.entry.apply(self.x.clone()), self.gradient, self.weight, self.shape)
+        let (x, gradient) = (self.entry.apply(self.x.clone()), self.gradient.clone());
+        cast_to(cube::run(cube::ConvolveWeightGradient { x, gradient, shape: self.shape }), self.weight.dtype())
     }
 
     fn composed(self) -> Tensor<5> {
