@@ -73,14 +73,21 @@ impl Kernel for ConvolveWeightGradient<'_> {
     }
 }
 
-/// Units of a card that are worth a part of the positions, times the elements that each takes.
+/// Sums that keep a card busy.
 const BUSY: usize = 1 << 22;
+
+/// Multiplications that are worth a part of the positions.
+const OF_A_PART: usize = 1 << 20;
+
+/// The most parts.
+const MOST_PARTS: usize = 256;
 
 /// `[parts, channels_out, depth * height * width of the kernel, channels_in / groups]`: each part is of some rows of the output.
 pub(super) fn dims_of_parts(shape: &ConvShape) -> [usize; 4] {
     let ([batch_size, _, depth, height, _], [channels_out, per_group, kernel @ ..]) =
         (shape.output_dims(), shape.weight_dims());
-    let parts = (BUSY / shape.weight_len().max(1)).clamp(1, (batch_size * depth * height).max(1)).min(256);
+    let most = (shape.multiplications() / OF_A_PART).min(batch_size * depth * height).clamp(1, MOST_PARTS);
+    let parts = (BUSY / shape.weight_len().max(1)).clamp(1, most);
     [parts, channels_out, kernel.iter().product(), per_group]
 }
 
