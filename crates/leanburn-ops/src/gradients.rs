@@ -32,9 +32,11 @@ impl fmt::Debug for Gradients {
 ///
 /// # Panics
 ///
-/// Panics if `loss` is not an autodiff tensor.
+/// Panics if `loss` is not an autodiff tensor, or has more than one value: of several, the gradient would be that of their sum.
 #[must_use]
 pub fn backward(loss: Tensor<1>) -> Gradients {
+    let values = loss.dims()[0];
+    assert!(values == 1, "backward: expected a loss of 1 value, found {values}; take `.sum()` or `.mean()` of it");
     let device = loss.device();
     let loss = loss.into_dispatch();
     in_pass(Pass::Backward, &device, || on_backend_of!(&loss.clone(), backward_on(loss)))

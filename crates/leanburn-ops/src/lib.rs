@@ -42,7 +42,14 @@ pub use operations::resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, 
 pub use operations::upsample_conv3d::upsample_conv3d;
 pub use products::{WrongProducts, check_products};
 pub use recompute::{Tensors, recompute};
-pub use residency::{Residency, ResidencyPolicy, ResidencyRule};
+pub use residency::{Residency, ResidencyPolicy, ResidencyRule, with_rules_validated};
+
+/// What macros of this crate name where they are used.
+#[doc(hidden)]
+pub mod of_macros {
+    pub use burn::backend::DispatchTensor;
+    pub use burn::tensor::Device;
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
