@@ -66,7 +66,7 @@ fn convolutions() {
 #[test]
 fn transposed_convolutions() {
     let x = volume(4, &device());
-    let config = conv::ConvTranspose3dConfig::new([4, 6], [3; 3]).with_stride([2; 3]).with_padding([1; 3]);
+    let config = conv::ConvTranspose3dConfig::new([4, 6], [3; 3]).with_stride([2; 3]).with_padding([2; 3]);
     let burns = config.with_padding_out([1; 3]).init(&device());
     let ours = ConvTranspose3d::try_from(burns.clone()).unwrap();
     assert_eq!(contents(&ours), contents(&burns));

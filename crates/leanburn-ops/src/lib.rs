@@ -30,7 +30,7 @@ pub mod recording;
 mod residency;
 
 pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
-pub use gradients::{Gradients, backward};
+pub use gradients::{Gradients, backward, backward_from_ones};
 pub use leanburn_kernels::{Activation, CountingAllocator, keep_freed_memory};
 pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
 pub use operations::conv_transpose3d::conv_transpose3d;

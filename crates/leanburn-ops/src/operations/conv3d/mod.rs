@@ -2,7 +2,7 @@
 //!
 //! The operation (`norm_act_conv3d.rs`) is made of four computations, a file each: the forward pass, and the gradients of
 //! the input, the weight and the bias. On GPUs the gradients are made of convolutions whose memory is bounded
-//! (`data_gradient.rs`, `slabs.rs`).
+//! (`data_gradient.rs`, `slabs.rs`). Where the kernel never sees a voxel twice, the CPU multiplies matrices (`patches.rs`).
 
 mod bias_gradient;
 mod composed;
@@ -12,6 +12,7 @@ mod entry;
 mod forward;
 mod norm_act_conv3d;
 mod norm_prelu_conv3d;
+mod patches;
 mod slabs;
 mod weight_gradient;
 
