@@ -2,7 +2,7 @@
 //!
 //! - [`Bytes`]: a size in memory or on disk, printed in GiB.
 //! - [`ValidationError`]: one wrong value of a configuration, as a library finds it, without a file.
-//! - [`nearest`]: the name that was probably meant.
+//! - [`nearest()`]: the name that was probably meant.
 //! - [`atomic`]: files that appear whole or not at all.
 
 pub mod atomic;
