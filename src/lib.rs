@@ -92,10 +92,12 @@ pub mod prelude {
         PatchDiscriminator, PatchDiscriminatorConfig, UNet3d, UNet3dConfig,
     };
     pub use crate::ops::random::seed;
-    pub use crate::ops::{Gradients, Residency, ResidencyPolicy, backward, keep_freed_memory, recompute};
+    pub use crate::ops::{
+        Gradients, Residency, ResidencyPolicy, Tensors, backward, keep_freed_memory, recompute, struct_of_tensors,
+    };
     pub use crate::plan::{
-        Candidate, Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Plan, Rates, RecordError, Recording,
-        Space, Target, Timeline, Variant, bound, frontier, record,
+        Candidate, Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Obstacle, Plan, Rates, RecordError,
+        Recording, Space, Target, Timeline, Variant, bound, frontier, record,
     };
     pub use crate::systems::{
         AutoencoderSection, Config as SystemConfig, DeviceSection, ForecasterSection, Observed, Observer,

@@ -3,7 +3,7 @@
 use burn::backend::autodiff::checkpoint::strategy::{BalancedCheckpointing, CheckpointStrategy, NoCheckpointing};
 use burn::backend::{
     Autodiff, Backend, BackendTensor, DispatchAutodiffContext, DispatchKindConversion, DispatchTensor, TensorMetadata,
-    tensor::{FloatTensor, IntTensor},
+    tensor::FloatTensor,
 };
 
 /// A backend's float tensor under autodiff, regardless of the checkpointing strategy.
@@ -70,26 +70,27 @@ where
     }
 }
 
-/// The primitive of an integer tensor of the backend, with autodiff (which has nothing to do with it) or without.
-pub(crate) fn lower_int<B: Backend>(tensor: &DispatchTensor) -> Option<IntTensor<B>>
+/// The primitive of an integer or Boolean tensor of the backend, with autodiff (which has nothing to do with it) or without.
+pub(crate) fn lower_discrete<B: Backend>(tensor: &DispatchTensor) -> Option<BackendTensor<B>>
 where
     DispatchTensor: Reachable<B, NoCheckpointing> + Reachable<B, BalancedCheckpointing>,
 {
-    if tensor.autodiff == DispatchAutodiffContext::Disabled {
-        return match <DispatchTensor as DispatchKindConversion<B>>::try_into_backend(tensor.clone()) {
-            Ok(BackendTensor::Int(primitive)) => Some(primitive),
-            _ => None,
-        };
+    if tensor.dtype().is_float() {
+        return None;
     }
-    lower_int_on::<B, NoCheckpointing>(tensor).or_else(|| lower_int_on::<B, BalancedCheckpointing>(tensor))
+    if tensor.autodiff == DispatchAutodiffContext::Disabled {
+        return <DispatchTensor as DispatchKindConversion<B>>::try_into_backend(tensor.clone()).ok();
+    }
+    lower_discrete_on::<B, NoCheckpointing>(tensor).or_else(|| lower_discrete_on::<B, BalancedCheckpointing>(tensor))
 }
 
-fn lower_int_on<B: Backend, C: CheckpointStrategy>(tensor: &DispatchTensor) -> Option<IntTensor<B>>
+fn lower_discrete_on<B: Backend, C: CheckpointStrategy>(tensor: &DispatchTensor) -> Option<BackendTensor<B>>
 where
     DispatchTensor: Reachable<B, C>,
 {
     match <DispatchTensor as DispatchKindConversion<Autodiff<B, C>>>::try_into_backend(tensor.clone()) {
-        Ok(BackendTensor::Int(primitive)) => Some(primitive),
+        Ok(BackendTensor::Int(primitive)) => Some(BackendTensor::Int(primitive)),
+        Ok(BackendTensor::Bool(primitive)) => Some(BackendTensor::Bool(primitive)),
         _ => None,
     }
 }

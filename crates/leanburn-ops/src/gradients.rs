@@ -32,12 +32,24 @@ impl fmt::Debug for Gradients {
 ///
 /// # Panics
 ///
-/// Panics if `loss` is not an autodiff tensor.
+/// Panics if `loss` is not an autodiff tensor, or has more than one value: of several, the gradient would be that of their sum.
 #[must_use]
 pub fn backward(loss: Tensor<1>) -> Gradients {
-    let device = loss.device();
-    let loss = loss.into_dispatch();
-    in_pass(Pass::Backward, &device, || on_backend_of!(&loss.clone(), backward_on(loss)))
+    let values = loss.dims()[0];
+    assert!(values == 1, "backward: expected a loss of 1 value, found {values}; take `.sum()` or `.mean()` of it");
+    backward_from_ones(loss)
+}
+
+/// Runs backward from a gradient of ones: that of the sum, without the sum. For measurements of backward alone.
+///
+/// # Panics
+///
+/// Panics if `output` is not an autodiff tensor.
+#[must_use]
+pub fn backward_from_ones<const D: usize>(output: Tensor<D>) -> Gradients {
+    let device = output.device();
+    let output = output.into_dispatch();
+    in_pass(Pass::Backward, &device, || on_backend_of!(&output.clone(), backward_on(output)))
 }
 
 fn backward_on<B: Backend, C: CheckpointStrategy>(loss: DispatchTensor) -> Gradients

@@ -29,7 +29,7 @@ pub mod recording;
 mod residency;
 
 pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
-pub use gradients::{Gradients, backward};
+pub use gradients::{Gradients, backward, backward_from_ones};
 pub use leanburn_kernels::{Activation, CountingAllocator, keep_freed_memory};
 pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
 pub use operations::conv_transpose3d::conv_transpose3d;
@@ -41,7 +41,14 @@ pub use operations::resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, 
 pub use operations::upsample_conv3d::upsample_conv3d;
 pub use products::{WrongProducts, check_products};
 pub use recompute::{Tensors, recompute};
-pub use residency::{Residency, ResidencyPolicy, ResidencyRule};
+pub use residency::{Residency, ResidencyPolicy, ResidencyRule, with_rules_validated};
+
+/// What macros of this crate name where they are used.
+#[doc(hidden)]
+pub mod of_macros {
+    pub use burn::backend::DispatchTensor;
+    pub use burn::tensor::Device;
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

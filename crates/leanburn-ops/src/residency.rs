@@ -3,7 +3,11 @@
 //! A model is a tree of named segments (`encoder.level_0.res_0`). The policy is a plain value: it is set on the
 //! model before training, printed by the planner and saved with the run. It never changes a result.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use burn::module::Module;
+use leanburn_common::{Validation, ValidationError, nearest};
 use serde::{Deserialize, Serialize};
 
 use crate::recompute::{Tensors, keep, recompute};
@@ -91,6 +95,33 @@ impl ResidencyPolicy {
         }
     }
 
+    /// Every rule that matches none of the segments called `segments`, with the nearest name: those of a model are its `segments()`, those
+    /// of a recorded step are the timeline's.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use leanburn_ops::{Residency, ResidencyPolicy};
+    ///
+    /// let policy = ResidencyPolicy::keep().with_rule("decodr.*", Residency::Recompute);
+    /// let errors = policy.validate(["encoder.level_0", "decoder.level_0"]);
+    /// assert_eq!(errors[0].found, "`decodr.*`, which names no segment");
+    /// assert_eq!(errors[0].help, "did you mean `decoder.*`?");
+    /// ```
+    #[must_use]
+    pub fn validate<S: AsRef<str>>(&self, segments: impl IntoIterator<Item = S>) -> Vec<ValidationError> {
+        let segments: Vec<S> = segments.into_iter().collect();
+        let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+        let mut validation = Validation::default();
+        for ResidencyRule { pattern, .. } in &self.rules {
+            let is_matched = segments.iter().any(|name| matches(pattern, name));
+            let expected = format!("names of segments: {}", segments.join(", "));
+            let found = format!("`{pattern}`, which names no segment");
+            validation.check(is_matched, "residency", &expected, found, meant(pattern, &segments));
+        }
+        validation.errors()
+    }
+
     /// Runs `forward` as the segment called `name`, kept or recomputed as the policy says.
     ///
     /// Both residencies give the same result bit for bit, random layers included where [`random::seed`](crate::random::seed) has been
@@ -102,6 +133,7 @@ impl ResidencyPolicy {
         O: Tensors,
         F: Fn(&M, I) -> O + Send + Sync + 'static,
     {
+        observe(self, name);
         let segment = name.to_string();
         let forward = move |module: &M, inputs: I| {
             let device = inputs.device();
@@ -111,6 +143,51 @@ impl ResidencyPolicy {
             Residency::Keep => keep(module, inputs, forward),
             Residency::Recompute => recompute(module, inputs, forward),
         }
+    }
+}
+
+/// Policies that have run segments, and the names of the segments.
+#[derive(Default)]
+struct Observed {
+    rules: Vec<ResidencyRule>,
+    segments: BTreeSet<String>,
+}
+
+thread_local! {
+    static OBSERVED: RefCell<Option<Observed>> = const { RefCell::new(None) };
+}
+
+fn observe(policy: &ResidencyPolicy, segment: &str) {
+    OBSERVED.with_borrow_mut(|observed| {
+        let Some(Observed { rules, segments }) = observed else { return };
+        segments.insert(segment.to_string());
+        let new = policy.rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect::<Vec<_>>();
+        rules.extend(new);
+    });
+}
+
+/// Runs `step` on this thread; the rules that match none of its segments, of all policies that have [run](ResidencyPolicy::run) one
+/// of them, as [`ResidencyPolicy::validate`] gives them.
+pub fn with_rules_validated<T>(step: impl FnOnce() -> T) -> (T, Vec<ValidationError>) {
+    struct Restore(Option<Observed>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            OBSERVED.set(self.0.take());
+        }
+    }
+    let _restore = Restore(OBSERVED.replace(Some(Observed::default())));
+    let result = step();
+    let Observed { rules, segments } = OBSERVED.take().unwrap_or_default();
+    (result, ResidencyPolicy { default: Residency::Keep, rules }.validate(segments))
+}
+
+/// What to do about a pattern that matches none of the segments.
+fn meant(pattern: &str, segments: &[&str]) -> String {
+    let groups = segments.iter().flat_map(|name| name.match_indices('.').map(|(dot, _)| format!("{}.*", &name[..dot])));
+    let groups: Vec<String> = groups.collect();
+    match nearest(pattern, segments.iter().copied().chain(groups.iter().map(String::as_str))) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`*` stands for any text, as in `decoder.*`".into(),
     }
 }
 
@@ -164,6 +241,22 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn a_rule_that_matches_nothing_is_named_with_the_nearest_segment() {
+        let policy = ResidencyPolicy::keep()
+            .with_rule("encoder.*", Residency::Recompute)
+            .with_rule("decoder.levl_0", Residency::Recompute)
+            .with_rule("nothing", Residency::Keep);
+        let errors = policy.validate(["encoder.level_0", "decoder.level_0"]);
+        let found: Vec<_> = errors.iter().map(|error| (error.found.as_str(), error.help.as_str())).collect();
+        let expected = [
+            ("`decoder.levl_0`, which names no segment", "did you mean `decoder.level_0`?"),
+            ("`nothing`, which names no segment", "`*` stands for any text, as in `decoder.*`"),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(errors[0].expected, "names of segments: encoder.level_0, decoder.level_0");
     }
 
     #[test]

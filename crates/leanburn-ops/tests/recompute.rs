@@ -7,7 +7,7 @@ use burn::nn::{Linear, LinearConfig};
 use burn::prelude::*;
 use burn::tensor::{DType, Distribution};
 use common::{ResBlock, chain, gradients_of, is_complete, outcome};
-use leanburn_ops::{backward, recompute};
+use leanburn_ops::{backward, recompute, struct_of_tensors};
 
 fn device() -> Device {
     Device::flex().autodiff()
@@ -170,4 +170,32 @@ fn integer_inputs_go_through_without_a_gradient() {
     };
     let plain = gradients(forward(&layer, (x.clone(), places.clone())));
     assert_eq!(gradients(recompute(&layer, (x.clone(), places.clone()), forward)), plain);
+}
+
+struct_of_tensors! {
+    /// Features, the rows to take, and where they count.
+    #[derive(Clone)]
+    struct Rows {
+        x: Tensor<2>,
+        places: Tensor<1, Int>,
+        counts: Option<Tensor<2, Bool>>,
+    }
+}
+
+#[test]
+fn a_struct_of_tensors_goes_through_a_segment() {
+    let device = Device::flex().autodiff();
+    let layer: Linear = LinearConfig::new(3, 3).init(&device);
+    let x = Tensor::<2>::from_data([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]], &device).require_grad();
+    let forward = |layer: &Linear, Rows { x, places, counts }: Rows| {
+        let rows = layer.forward(x).select(0, places);
+        let y = counts.map_or(rows.clone(), |counts| rows.mask_fill(counts.bool_not(), 0.5)).powf_scalar(2.0);
+        (y, None::<Tensor<1, Bool>>)
+    };
+    for counts in [None, Some(Tensor::<2, Bool>::from_data([[true, false, true], [false, true, true]], &device))] {
+        let rows = Rows { x: x.clone(), places: Tensor::from_data([2, 0], &device), counts };
+        let gradient = |y: Tensor<2>| backward(y.sum()).take(&x).unwrap().into_data();
+        let (lean, _) = recompute(&layer, rows.clone(), forward);
+        assert_eq!(gradient(lean), gradient(forward(&layer, rows).0));
+    }
 }

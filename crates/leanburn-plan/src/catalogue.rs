@@ -16,7 +16,7 @@
 
 use std::fmt;
 
-use leanburn_common::Bytes;
+use leanburn_common::{Bytes, likeness};
 use serde::Serialize;
 
 /// A device of the catalogue.
@@ -122,17 +122,12 @@ impl fmt::Display for UnknownDevice {
 
 impl std::error::Error for UnknownDevice {}
 
-/// How alike two names must be, of 1, to be taken for a slip of the pen.
-const ALIKE: f64 = 0.7;
-
 /// The names that begin as the wanted one does, else those that are alike, else all.
 fn candidates(wanted: &str) -> Vec<&'static str> {
-    // Names are short; a long one is no slip, and comparing it would be slow.
-    let wanted = wanted.get(..wanted.len().min(64)).unwrap_or("");
     let names = |near: &dyn Fn(&str) -> bool| -> Vec<&'static str> {
         DEVICES.iter().filter(|device| near(&plain(device.name))).map(|device| device.name).collect()
     };
-    let alike = |name: &str| strsim::normalized_damerau_levenshtein(wanted, name) >= ALIKE;
+    let alike = |name: &str| likeness(wanted, name).is_some();
     let begins = |name: &str| wanted.len() > 1 && name.starts_with(wanted);
     [names(&begins), names(&alike), names(&|_| true)].into_iter().find(|names| !names.is_empty()).unwrap_or_default()
 }

@@ -1,18 +1,13 @@
 //! A training step as a list of operations.
 
 use burn::backend::ir::OperationIr;
+use burn::backend::{Capture, Dispatch, DispatchDevice, set_default_dtypes};
 use burn::tensor::Device;
 use leanburn_ops::recording::as_on_cpu;
 
+use crate::record_error::{RecordError, or_obstacle};
 use crate::simulation::simulate;
 use crate::{MemoryModel, Timeline};
-
-/// A step that cannot be recorded.
-#[derive(Debug, thiserror::Error)]
-#[error("the step cannot be recorded: {reason}; build its modules and tensors on the device that it is given")]
-pub struct RecordError {
-    reason: String,
-}
 
 /// The operations of a step in order, forward and backward.
 #[derive(Clone, Debug)]
@@ -39,7 +34,9 @@ pub enum Target {
 ///
 /// # Errors
 ///
-/// [`RecordError`] if the step leaves the device.
+/// [`RecordError`] if the step does what cannot be recorded, with what to write instead: it seeds the device, reads a value, calls
+/// Burn's own `backward`, or has tensors of another device. Burn says so by a panic, which is caught here; the process's panic hook
+/// has reported it before. Any other panic goes on.
 ///
 /// # Example
 ///
@@ -62,17 +59,33 @@ pub enum Target {
 pub fn record<T>(target: Target, step: impl FnOnce(&Device) -> T) -> Result<(Recording, T), RecordError> {
     let device = Device::capture();
     let mut result = None;
-    let captured = device.capture_scope(|scope| {
-        let step = || step(&device.clone().autodiff());
-        result = Some(match target {
-            Target::Cpu => as_on_cpu(step),
-            Target::Gpu => step(),
-        });
-        scope.complete([], [])
+    let captured = or_obstacle(|| {
+        device.capture_scope(|scope| {
+            take_dtypes_of_the_cpu(&device);
+            let step = || step(&device.clone().autodiff());
+            result = Some(match target {
+                Target::Cpu => as_on_cpu(step),
+                Target::Gpu => step(),
+            });
+            scope.complete([], [])
+        })
     });
-    match captured {
+    match captured? {
         Ok(captured) => Ok((Recording { operations: captured.graph.operations }, result.expect("the step has run"))),
-        Err(error) => Err(RecordError { reason: format!("{error:?}") }),
+        Err(error) => Err(RecordError::incomplete(error)),
+    }
+}
+
+/// Has floats and integers be those that the CPU makes where nobody names a dtype; a recording device's own integers are twice as wide.
+/// A card's are as wide as the CPU's.
+fn take_dtypes_of_the_cpu(device: &Device) {
+    let (own, cpu) = (device.settings(), Device::flex().settings());
+    let (float, int, bool) = (cpu.float_dtype, cpu.int_dtype, own.bool_dtype);
+    const NEW: &str = "a new device, which takes any dtype";
+    let device = device.as_dispatch();
+    set_default_dtypes::<Dispatch>(device, float, int, bool).expect(NEW);
+    if let DispatchDevice::Capture(device) = device {
+        set_default_dtypes::<Capture>(device, float, int, bool).expect(NEW); // autodiff asks the device underneath
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use leanburn_common::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +72,12 @@ pub type Restore<'a> = Box<dyn FnOnce() + 'a>;
 pub trait AnyLearner {
     /// Name for reports and checkpoint files.
     fn name(&self) -> &'static str;
+
+    /// The devices of its weights; none where it has no weights.
+    fn devices(&self) -> Vec<Device>;
+
+    /// Steps after which the states of its optimizer no longer change their size.
+    fn steps_to_settle(&self) -> u64;
 
     /// Tags on a recording device the tensors that are weights and their average; does nothing elsewhere.
     fn tag_tensors(&self);

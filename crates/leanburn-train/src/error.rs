@@ -111,7 +111,7 @@ impl From<Infallible> for TrainError {
 }
 
 /// Errors of a configuration with what to do about each.
-fn listed(errors: &[ValidationError]) -> String {
+pub(crate) fn listed(errors: &[ValidationError]) -> String {
     errors.iter().map(|error| format!("{error} ({})", error.help)).collect::<Vec<_>>().join("; ")
 }
 

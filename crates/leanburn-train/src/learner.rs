@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::backend::DispatchTensor;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{GradientsParams, ModuleOptimizer};
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use leanburn_common::Bytes;
 use leanburn_ops::recording::{self, TensorRole, is_recording};
 
@@ -130,6 +130,14 @@ impl<M: Module> EndStep for Learner<M> {
 impl<M: Module> AnyLearner for Learner<M> {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.module().devices()
+    }
+
+    fn steps_to_settle(&self) -> u64 {
+        self.config.optimizer.steps_to_settle()
     }
 
     fn tag_tensors(&self) {

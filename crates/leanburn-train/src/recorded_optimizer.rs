@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use burn::module::{Module, ModuleMapper, Param, ParamId};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::{DynOptimizer, DynState, GradientsParams};
 use burn::tensor::Tensor;
-use leanburn_ops::recording::{require_grad, without_autodiff};
+use leanburn_ops::recording::{TensorRole, require_grad, tag_tensors, without_autodiff};
 
 use crate::OptimizerConfig;
 
 /// Does to each parameter what Burn's `ModuleOptimizer` does, which a recording device rejects.
 pub(crate) struct RecordedOptimizer {
+    config: OptimizerConfig,
     optimizer: Box<dyn DynOptimizer>,
     states: HashMap<ParamId, DynState>,
 }
@@ -24,12 +25,31 @@ impl fmt::Debug for RecordedOptimizer {
 
 impl RecordedOptimizer {
     pub fn new(config: &OptimizerConfig) -> Self {
-        Self { optimizer: config.build(), states: HashMap::new() }
+        Self { config: config.clone(), optimizer: config.build(), states: HashMap::new() }
     }
 
     /// The module with new weights.
     pub fn step<M: Module>(&mut self, learning_rate: f64, module: M, gradients: GradientsParams) -> M {
-        module.map(&mut Step { optimizer: self, learning_rate, gradients })
+        let module = module.map(&mut Step { optimizer: self, learning_rate, gradients });
+        module.visit(&mut Unread(self));
+        module
+    }
+}
+
+impl RecordedOptimizer {
+    /// Says that the part of a weight's state that nothing reads is there until now.
+    fn mention_unread<const D: usize>(&self, id: ParamId) {
+        let unread = self.states.get(&id).and_then(|state| self.config.unread_state::<D>(state));
+        tag_tensors(TensorRole::Optimizer, unread.map(Tensor::into_dispatch).into_iter().collect());
+    }
+}
+
+/// Mentions what is there after the step.
+struct Unread<'a>(&'a RecordedOptimizer);
+
+impl ModuleVisitor for Unread<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.mention_unread::<D>(param.id);
     }
 }
 
@@ -45,7 +65,8 @@ impl ModuleMapper for Step<'_> {
         let Some(gradient) = self.gradients.remove::<D>(id) else {
             return Param::from_mapped_value(id, tensor, mapper);
         };
-        let RecordedOptimizer { optimizer, states } = &mut *self.optimizer;
+        self.optimizer.mention_unread::<D>(id);
+        let RecordedOptimizer { optimizer, states, .. } = &mut *self.optimizer;
         let (tensor, state) = optimizer.step_dyn(
             D,
             self.learning_rate,

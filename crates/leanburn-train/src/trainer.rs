@@ -97,6 +97,17 @@ impl<W: Workload> Trainer<W> {
         change(&mut self.config);
     }
 
+    /// The first learner whose weights are on a device that is not meant.
+    pub(crate) fn learner_elsewhere(&mut self, is_meant: impl Fn(&Device) -> bool) -> Option<&'static str> {
+        let elsewhere = |learner: &&mut dyn AnyLearner| !learner.devices().iter().all(&is_meant);
+        self.workload.learners().into_iter().find(elsewhere).map(|learner| learner.name())
+    }
+
+    /// Steps after which a step's memory is that of every later one: the first ones make the states of the optimizers.
+    pub(crate) fn steps_to_settle(&mut self) -> u64 {
+        self.workload.learners().iter().map(|learner| learner.steps_to_settle()).max().unwrap_or(1)
+    }
+
     /// Steps taken so far.
     pub fn steps(&self) -> u64 {
         self.position.step

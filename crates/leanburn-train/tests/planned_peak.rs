@@ -8,22 +8,22 @@ use std::sync::{Mutex, PoisonError};
 use burn::module::Module;
 use burn::nn::conv::{Conv3d, Conv3dConfig};
 use burn::nn::{GroupNorm, GroupNormConfig, Linear, LinearConfig, PaddingConfig3d};
-use burn::tensor::{Device, Tensor, TensorData, activation::silu};
-use leanburn_common::Bytes;
+use burn::tensor::{Device, Tensor, activation::silu};
 use leanburn_nn::losses::AdversarialCriterion;
 use leanburn_nn::models::{AutoencoderKlConfig, PatchDiscriminatorConfig};
 use leanburn_ops::{Residency, ResidencyPolicy};
-use leanburn_plan::{FlexMemory, Target, bound};
+use leanburn_plan::bound;
 use leanburn_train::{
-    AnyLearner, AutoencoderObjective, AutoencoderWorkload, CountingAllocator, Learner, LearnerConfig, LossScale,
-    Losses, OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, StepPosition, TrainError, Trainer,
-    TrainerConfig, Workload, record_step,
+    AnyLearner, AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, Losses, OptimizerConfig,
+    OptimizerKind, Precision, ReconstructionLoss, StepPosition, TrainError, Trainer, TrainerConfig, Workload,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-#[global_allocator]
-static HEAP: CountingAllocator = CountingAllocator;
+#[path = "common/peak.rs"]
+mod peak;
+
+use peak::{numbers, planned_and_measured};
 
 /// A training to be planned and run.
 #[derive(Clone, Debug)]
@@ -125,50 +125,14 @@ impl Case {
 
     fn batch(&self, device: &Device) -> Tensor<5> {
         let [depth, height, width] = self.size;
-        volumes([self.batch_size, 1, depth, height, width], device)
+        numbers([self.batch_size, 1, depth, height, width], device)
     }
 
     /// The smallest volume that the models take.
     fn small_batch(&self, device: &Device) -> Tensor<5> {
         let size = if self.discriminator { 16 } else { 8 };
-        volumes([1, 1, size, size, size], device)
+        numbers([1, 1, size, size, size], device)
     }
-}
-
-/// Volumes with something in them: of zeros, float16 makes infinite gradients, and a step that is left out has no states.
-fn volumes(shape: [usize; 5], device: &Device) -> Tensor<5> {
-    let values: Vec<f32> = (0..shape.iter().product()).map(|index: usize| (index * 37 % 101) as f32 / 101.0).collect();
-    Tensor::from_data(TensorData::new(values, shape), device)
-}
-
-/// Has autodiff let go of the graphs of tensors that are gone.
-///
-/// Each weight has a graph of its own, and autodiff searches for unused ones at the end of the next backward. Those of the
-/// case before would count as held before this one, and as let go in it.
-fn forget_graphs(device: &Device) {
-    drop(Tensor::<1>::ones([1], device).require_grad().backward());
-}
-
-/// What a trainer's second step is planned to hold at most, and what it holds.
-///
-/// The first step is there for the states of the optimizers, whose size is that of the weights: it is taken on small volumes.
-fn planned_and_measured<W: Workload<Batch = Tensor<5>>>(
-    build: impl Fn(&Device) -> Result<Trainer<W>, TrainError>,
-    batch: impl Fn(&Device) -> Tensor<5>,
-    small_batch: impl Fn(&Device) -> Tensor<5>,
-) -> (Bytes, Bytes) {
-    let planned = record_step(Target::Cpu, &build, &batch).unwrap().timeline(&FlexMemory).peak();
-    let device = Device::flex().autodiff();
-    forget_graphs(&device);
-    let before = Bytes(HEAP.current_usage() as u64);
-    let mut trainer = build(&device).unwrap();
-    let mut step = |batch: &dyn Fn(&Device) -> Tensor<5>| {
-        let report = trainer.step(&mut std::iter::from_fn(|| Some(Ok::<_, TrainError>(batch(&device))))).unwrap();
-        assert!(report.learners.iter().all(|learner| !learner.skipped), "a step that is left out makes no states");
-        report.memory.expect("the heap is counted").peak
-    };
-    step(&small_batch);
-    (planned, step(&batch) - before)
 }
 
 /// A model of Burn's own layers.
@@ -255,7 +219,7 @@ fn compare(threads: usize, count: u64) -> Compared {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = StdRng::seed_from_u64(number("LEANBURN_PLAN_SEED", 1));
     let sized =
-        |[depth, height, width]: [usize; 3]| move |device: &Device| volumes([1, 1, depth, height, width], device);
+        |[depth, height, width]: [usize; 3]| move |device: &Device| numbers([1, 1, depth, height, width], device);
     let compare = || {
         let plain = || planned_and_measured(plain_trainer, sized([28, 30, 32]), sized([8; 3]));
         plain(); // what is allocated once for all: threads, and the scratch that matrix products keep

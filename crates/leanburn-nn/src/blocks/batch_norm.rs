@@ -2,16 +2,16 @@
 
 use burn::config::Config;
 use burn::module::{Flag, Module, Param, RunningState};
-use burn::nn::Initializer;
+use burn::nn::{self, Initializer};
 use burn::tensor::{Device, Tensor, assert_shape, module};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::numerics::in_wide;
 
 use crate::validation::Rules;
 
-/// Configuration of [`BatchNorm3d`].
+/// Configuration of [`BatchNorm`].
 #[derive(Config, Debug)]
-pub struct BatchNorm3dConfig {
+pub struct BatchNormConfig {
     /// Number of channels.
     pub num_channels: usize,
     /// Added to the variance.
@@ -25,7 +25,7 @@ pub struct BatchNorm3dConfig {
     pub initializer: Initializer,
 }
 
-impl BatchNorm3dConfig {
+impl BatchNormConfig {
     /// Everything that is wrong with the configuration.
     #[must_use]
     pub fn validate(&self) -> Vec<ValidationError> {
@@ -42,9 +42,9 @@ impl BatchNorm3dConfig {
     /// # Panics
     ///
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
-    pub fn init(&self, device: &Device) -> BatchNorm3d {
-        panic_if_invalid("BatchNorm3d", &self.validate());
-        BatchNorm3d {
+    pub fn init(&self, device: &Device) -> BatchNorm {
+        panic_if_invalid("BatchNorm", &self.validate());
+        BatchNorm {
             weight: self.initializer.init([self.num_channels], device),
             bias: Initializer::Zeros.init([self.num_channels], device),
             running_mean: RunningState::new(Tensor::zeros([self.num_channels], device)),
@@ -66,7 +66,7 @@ impl BatchNorm3dConfig {
 ///
 /// Saved for backward: the input (in float32).
 #[derive(Module, Debug)]
-pub struct BatchNorm3d {
+pub struct BatchNorm {
     weight: Param<Tensor<1>>,
     bias: Param<Tensor<1>>,
     running_mean: RunningState<Tensor<1>>,
@@ -76,17 +76,17 @@ pub struct BatchNorm3d {
     momentum: f64,
 }
 
-impl BatchNorm3d {
+impl BatchNorm {
     /// Applies the normalisation.
     ///
     /// # Shapes
     ///
-    /// - input and output: `[batch_size, num_channels, depth, height, width]`
+    /// - input and output: `[batch_size, num_channels, ..]`, of any rank from 2
     ///
     /// # Panics
     ///
     /// Panics if the input has other than `num_channels` channels.
-    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let num_channels = self.weight.shape()[0];
         assert_shape!(x, [_, num_channels, ..]);
         match x.device().is_autodiff() && self.training.is_enabled() {
@@ -95,7 +95,7 @@ impl BatchNorm3d {
         }
     }
 
-    fn forward_batch(&self, x: Tensor<5>) -> Tensor<5> {
+    fn forward_batch<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let samples = x.shape().num_elements() / x.dims()[1];
         let batch = module::batch_norm_train(x, self.weight.val(), self.bias.val(), self.epsilon);
         let unbiased = samples as f64 / samples.saturating_sub(1).max(1) as f64;
@@ -104,7 +104,7 @@ impl BatchNorm3d {
         batch.output
     }
 
-    fn forward_running(&self, x: Tensor<5>) -> Tensor<5> {
+    fn forward_running<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let device = x.device();
         let mean = on(&device, self.running_mean.value());
         let variance = on(&device, self.running_var.value());
@@ -117,6 +117,23 @@ impl BatchNorm3d {
         state.update(moved.detach());
         // Without this the update stays pending until the next forward, and a model saved before that lacks it.
         state.value_sync();
+    }
+}
+
+/// Burn's layer with its weights, running statistics and whether it trains; nothing is copied. It gives the same outputs and
+/// gradients. Its running variance goes on without bias, as PyTorch's does; Burn's has one.
+impl From<nn::BatchNorm> for BatchNorm {
+    fn from(norm: nn::BatchNorm) -> Self {
+        let nn::BatchNorm { gamma, beta, training, running_mean, running_var, momentum, epsilon } = norm;
+        Self { weight: gamma, bias: beta, running_mean, running_var, training, epsilon, momentum }
+    }
+}
+
+/// The layer as Burn's; see the conversion from it.
+impl From<BatchNorm> for nn::BatchNorm {
+    fn from(norm: BatchNorm) -> Self {
+        let BatchNorm { weight, bias, running_mean, running_var, training, epsilon, momentum } = norm;
+        Self { gamma: weight, beta: bias, training, running_mean, running_var, momentum, epsilon }
     }
 }
 
@@ -138,8 +155,8 @@ mod tests {
     #[test]
     fn the_running_variance_is_unbiased() {
         let device = Device::flex().autodiff();
-        let norm = BatchNorm3dConfig::new(1).init(&device);
-        norm.forward(Tensor::<1>::from_floats(values(), &device).reshape([2, 1, 1, 1, 2]));
+        let norm = BatchNormConfig::new(1).init(&device);
+        norm.forward(Tensor::<1>::from_floats(values(), &device).reshape([2, 1, 2]));
         // mean 3, variance (4 + 1 + 0 + 9) / 3
         let close = Tolerance::relative(1e-6);
         norm.running_mean.value().into_data().assert_approx_eq::<f32>(&[0.3f32].into(), close);
@@ -150,10 +167,10 @@ mod tests {
     fn frozen_or_without_autodiff_the_running_estimates_are_used_and_stay() {
         let (plain, train) = (Device::flex(), Device::flex().autodiff());
         for (norm, device) in [
-            (BatchNorm3dConfig::new(1).init(&plain), plain.clone()),
-            (BatchNorm3dConfig::new(1).init(&train).freeze(), train),
+            (BatchNormConfig::new(1).init(&plain), plain.clone()),
+            (BatchNormConfig::new(1).init(&train).freeze(), train),
         ] {
-            let x = Tensor::<1>::from_floats(values(), &device).reshape([2, 1, 1, 1, 2]);
+            let x = Tensor::<1>::from_floats(values(), &device).reshape([2, 1, 2]);
             let y = norm.forward(x.clone());
             y.into_data().assert_approx_eq::<f32>(&x.into_data(), Tolerance::relative(1e-4));
             assert_eq!(norm.running_mean.value_sync().into_data().try_to_vec::<f32>().unwrap(), [0.0]);

@@ -7,6 +7,7 @@ use burn::tensor::{Device, Tensor, ops::ConvOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Convolution, conv3d};
 
+use super::conversion::ConversionError;
 use crate::validation::Rules;
 
 /// Configuration of [`Conv3d`].
@@ -110,6 +111,43 @@ impl Conv3d {
             bias: self.conv.bias.as_ref().map(|bias| bias.val()),
             options: ConvOptions::new(self.conv.stride, self.padding, self.conv.dilation, self.conv.groups),
         }
+    }
+}
+
+/// Burn's layer, with the same weights. Its padding must not depend on the volume: `Same` is taken where kernels are odd and nothing
+/// is strided.
+///
+/// # Errors
+///
+/// [`ConversionError`] of another `Same`.
+impl TryFrom<conv::Conv3d> for Conv3d {
+    type Error = ConversionError;
+
+    fn try_from(conv: conv::Conv3d) -> Result<Self, ConversionError> {
+        let padding = match conv.padding {
+            PaddingConfig3d::Valid => [0; 3],
+            PaddingConfig3d::Explicit(depth, height, width) => [depth, height, width],
+            PaddingConfig3d::Same if conv.stride == [1; 3] && conv.kernel_size.iter().all(|size| size % 2 == 1) => {
+                conv.kernel_size.map(|size| size / 2)
+            }
+            PaddingConfig3d::Same => {
+                return Err(ConversionError {
+                    layer: "Conv3d",
+                    key: "padding",
+                    expected: "as many zeros at both ends, whatever the size of the volume",
+                    found: format!("Same with a kernel of {:?} and strides of {:?}", conv.kernel_size, conv.stride),
+                    help: "make it with `PaddingConfig3d::Explicit`",
+                });
+            }
+        };
+        Ok(Self { conv, padding })
+    }
+}
+
+/// The layer as Burn's, with the same weights.
+impl From<Conv3d> for conv::Conv3d {
+    fn from(Conv3d { conv, padding: [depth, height, width] }: Conv3d) -> Self {
+        Self { padding: PaddingConfig3d::Explicit(depth, height, width), ..conv }
     }
 }
 

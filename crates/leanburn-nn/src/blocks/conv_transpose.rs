@@ -7,6 +7,7 @@ use burn::tensor::{Device, Tensor, ops::ConvTransposeOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::conv_transpose3d;
 
+use super::conversion::ConversionError;
 use crate::validation::Rules;
 
 /// Configuration of [`ConvTranspose3d`].
@@ -101,5 +102,41 @@ impl ConvTranspose3d {
         let [stride, padding, padding_out, dilation] = self.options.map(|option| [option; 3]);
         let options = ConvTransposeOptions::new(stride, padding, padding_out, dilation, 1);
         (self.weight.val(), self.bias.as_ref().map(|bias| bias.val()), options)
+    }
+}
+
+/// Burn's layer, with the same weights.
+///
+/// # Errors
+///
+/// [`ConversionError`] of a layer in groups, or with options that differ between axes.
+impl TryFrom<conv::ConvTranspose3d> for ConvTranspose3d {
+    type Error = ConversionError;
+
+    fn try_from(conv: conv::ConvTranspose3d) -> Result<Self, ConversionError> {
+        let options = [
+            ("stride", conv.stride),
+            ("padding", conv.padding),
+            ("padding_out", conv.padding_out),
+            ("dilation", conv.dilation),
+        ];
+        let groups = (conv.groups != 1).then(|| ("groups", "1", conv.groups.to_string()));
+        let uneven = options.iter().find(|(_, values)| *values != [values[0]; 3]);
+        let uneven = uneven.map(|(key, values)| (*key, "the same along each axis", format!("{values:?}")));
+        if let Some((key, expected, found)) = groups.or(uneven) {
+            let help = "call `leanburn::ops::conv_transpose3d` with its weight and options";
+            return Err(ConversionError { layer: "ConvTranspose3d", key, expected, found, help });
+        }
+        Ok(Self { weight: conv.weight, bias: conv.bias, options: options.map(|(_, [value, ..])| value) })
+    }
+}
+
+/// The layer as Burn's, with the same weights.
+impl From<ConvTranspose3d> for conv::ConvTranspose3d {
+    fn from(ConvTranspose3d { weight, bias, options }: ConvTranspose3d) -> Self {
+        let [stride, padding, padding_out, dilation] = options.map(|option| [option; 3]);
+        let [channels_in, channels_out, kernel_size @ ..] = weight.dims();
+        let channels = [channels_in, channels_out];
+        Self { weight, bias, stride, kernel_size, dilation, groups: 1, padding, padding_out, channels }
     }
 }

@@ -2,11 +2,12 @@
 
 use burn::config::Config;
 use burn::module::{Module, Param};
-use burn::nn::Initializer;
+use burn::nn::{self, Initializer};
 use burn::tensor::{Device, Tensor, assert_shape};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Norm, group_norm_act};
 
+use super::conversion::ConversionError;
 use crate::validation::Rules;
 
 /// Configuration of [`GroupNorm`].
@@ -92,6 +93,37 @@ impl GroupNorm {
             weight: Some(self.weight.val()),
             bias: Some(self.bias.val()),
         }
+    }
+}
+
+/// Burn's layer, with the same scale and shift.
+///
+/// # Errors
+///
+/// [`ConversionError`] of a layer without scale and shift.
+impl TryFrom<nn::GroupNorm> for GroupNorm {
+    type Error = ConversionError;
+
+    fn try_from(norm: nn::GroupNorm) -> Result<Self, ConversionError> {
+        let nn::GroupNorm { gamma, beta, num_groups, epsilon, .. } = norm;
+        match (gamma, beta) {
+            (Some(weight), Some(bias)) => Ok(Self { weight, bias, num_groups, epsilon }),
+            _ => Err(ConversionError {
+                layer: "GroupNorm",
+                key: "affine",
+                expected: "a scale and a shift",
+                found: "none".into(),
+                help: "call `leanburn::ops::group_norm_act` with a `Norm` that has no weight and no bias",
+            }),
+        }
+    }
+}
+
+/// The layer as Burn's, with the same scale and shift.
+impl From<GroupNorm> for nn::GroupNorm {
+    fn from(GroupNorm { weight, bias, num_groups, epsilon }: GroupNorm) -> Self {
+        let num_channels = weight.shape()[0];
+        Self { gamma: Some(weight), beta: Some(bias), num_groups, num_channels, epsilon, affine: true }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use burn::config::Config;
 use burn::module::{Module, Param};
-use burn::nn::Initializer;
+use burn::nn::{self, Initializer};
 use burn::tensor::{Device, Tensor, ops::ConvOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::Convolution;
 
+use super::conversion::ConversionError;
 use crate::validation::Rules;
 
 /// Configuration of [`Linear`].
@@ -68,6 +69,42 @@ impl Linear {
         };
         std::array::from_fn(part)
     }
+}
+
+/// Burn's layer, with the same weights: Burn's matrix is ours transposed.
+///
+/// # Errors
+///
+/// [`ConversionError`] of a layer without bias.
+impl TryFrom<nn::Linear> for Linear {
+    type Error = ConversionError;
+
+    fn try_from(nn::Linear { weight, bias }: nn::Linear) -> Result<Self, ConversionError> {
+        let bias = bias.ok_or_else(|| ConversionError {
+            layer: "Linear",
+            key: "bias",
+            expected: "a bias",
+            found: "none".into(),
+            help: "make it with a bias, and set that to zero",
+        })?;
+        Ok(Self { weight: transposed(weight), bias })
+    }
+}
+
+/// The layer as Burn's, with the same weights.
+impl From<Linear> for nn::Linear {
+    fn from(Linear { weight, bias }: Linear) -> Self {
+        Self { weight: transposed(weight), bias: Some(bias) }
+    }
+}
+
+/// The transposed weight, a leaf of autodiff where the weight is one.
+fn transposed(weight: Param<Tensor<2>>) -> Param<Tensor<2>> {
+    weight.map(|weight| {
+        let takes_gradient = weight.is_require_grad();
+        // a leaf keeps asking for its gradient when it is detached
+        weight.detach().set_require_grad(false).transpose().set_require_grad(takes_gradient)
+    })
 }
 
 /// One layer with the outputs of several, for tests of other blocks.

@@ -7,7 +7,7 @@ use leanburn_ops::{activate, group_norm_act};
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
-use super::batch_norm::{BatchNorm3d, BatchNorm3dConfig};
+use super::batch_norm::{BatchNorm, BatchNormConfig};
 use super::group_norm::{GroupNorm, GroupNormConfig};
 use super::instance_norm::InstanceNorm;
 
@@ -31,7 +31,7 @@ impl NormConfig {
     pub(crate) fn init(self, num_channels: usize, batch_scale: Initializer, device: &Device) -> Option<Norm> {
         match self {
             Self::Batch => {
-                Some(Norm::Batch(BatchNorm3dConfig::new(num_channels).with_initializer(batch_scale).init(device)))
+                Some(Norm::Batch(BatchNormConfig::new(num_channels).with_initializer(batch_scale).init(device)))
             }
             Self::Instance => Some(Norm::Instance(InstanceNorm::new(1e-5))),
             Self::Group(groups) => Some(Norm::Group(GroupNormConfig::new(groups, num_channels).init(device))),
@@ -44,7 +44,7 @@ impl NormConfig {
 #[derive(Module, Debug)]
 pub enum Norm {
     /// Over the batch.
-    Batch(BatchNorm3d),
+    Batch(BatchNorm),
     /// Of each channel of each item.
     Instance(InstanceNorm),
     /// Of groups of channels of each item.

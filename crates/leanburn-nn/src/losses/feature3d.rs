@@ -8,6 +8,7 @@ use leanburn_ops::numerics::widen;
 use leanburn_ops::{Activation, Convolution, ResidencyPolicy, norm_act_conv3d, random};
 
 use super::l1::l1_loss;
+use super::shapes::assert_same_shape;
 use crate::segmented::segmented;
 use crate::validation::Rules;
 
@@ -134,7 +135,12 @@ impl FeatureLoss3d {
     ///
     /// - `prediction`, `target`: `[batch_size, channels, depth, height, width]`
     /// - output: `[1]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the shapes differ.
     pub fn forward(&self, prediction: Tensor<5>, target: Tensor<5>) -> Tensor<1> {
+        assert_same_shape(&prediction, &target);
         let [mut x, mut y] = [prediction, target.detach()].map(single_channels);
         let mut loss = self.gradients(x.clone(), y.clone());
         for (index, scale) in self.scales.iter().enumerate() {

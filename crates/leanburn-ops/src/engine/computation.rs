@@ -43,6 +43,14 @@ impl Engine {
             None => Self::Composed,
         }
     }
+
+    /// The same, with Burn's operations on the CPU: for what they compute better than our kernels.
+    pub(crate) fn composed_on_cpu<const D: usize>(tensor: &Tensor<D>) -> Self {
+        match Self::of(tensor) {
+            Self::Recorded(_) | Self::Cpu(_) => Self::Composed,
+            engine => engine,
+        }
+    }
 }
 
 /// The forward pass of an operation, or one of its gradients: its inputs, and how each engine computes it.

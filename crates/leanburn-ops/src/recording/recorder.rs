@@ -1,12 +1,12 @@
 //! The device that records, and how a marker gets into what it writes down.
 
 use burn::backend::ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
-use burn::backend::{Capture, DispatchDevice, DispatchTensor};
+use burn::backend::{BackendTensor, Capture, DispatchDevice, DispatchTensor};
 use burn::tensor::{DType, Device, Shape};
 use burn_capture::CaptureChannel;
 use burn_router::{Client, RouterClient, get_client};
 
-use crate::autodiff::{inner, lower_int, lower_plain, raise_plain};
+use crate::autodiff::{inner, lower_discrete, lower_plain, raise_plain};
 
 /// Whether the device records operations instead of running them.
 pub fn is_recording(device: &Device) -> bool {
@@ -63,8 +63,9 @@ impl Recorder {
 
 /// A recorded tensor, with autodiff or without, as operations are written down with it.
 pub(super) fn recorded(tensor: DispatchTensor) -> TensorIr {
-    match lower_int::<Capture>(&tensor) {
-        Some(labels) => labels.into_ir(),
-        None => lower_plain::<Capture>(inner(tensor)).into_ir(),
+    match lower_discrete::<Capture>(&tensor) {
+        Some(BackendTensor::Int(labels)) => labels.into_ir(),
+        Some(BackendTensor::Bool(mask)) => mask.into_ir(),
+        _ => lower_plain::<Capture>(inner(tensor)).into_ir(),
     }
 }

@@ -187,6 +187,21 @@ fn convolutions_of_many_channels_and_columns() {
     check_conv3d(depthwise, true);
 }
 
+/// Kernels that see no voxel twice are one product of matrices: with a rest at the end of an axis, and without.
+#[test]
+fn patches_and_what_is_left_of_an_axis() {
+    let axis = |size, kernel| Axis { size, kernel, stride: kernel, dilation: 1, padding: (0, 0) };
+    for axes in [[axis(16, 16), axis(35, 16), axis(32, 16)], [axis(9, 4), axis(32, 32), axis(40, 32)]] {
+        for residual in [Residual::None, Residual::Given, Residual::Made] {
+            let bias = residual != Residual::None;
+            let geometry = Geometry { batch_size: 2, groups: 1, per_group: [3, 5], axes };
+            Surroundings { residual, ..Surroundings::alone(bias) }.check(geometry.clone());
+            let norm = Surroundings { norm_groups: Some(0), residual, ..Surroundings::alone(bias) };
+            norm.check(geometry);
+        }
+    }
+}
+
 /// Both half precisions to a few units in the last place, at a size at which sums do not cancel.
 #[test]
 fn a_block_of_a_model_in_half_precision() {

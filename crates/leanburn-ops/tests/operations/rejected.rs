@@ -207,6 +207,15 @@ fn a_stride_over_the_whole_volume() {
 }
 
 #[test]
+fn backward_of_several_values() {
+    let x = Tensor::<1>::ones([2], &Device::flex().autodiff()).require_grad();
+    expect("backward: expected a loss of 1 value, found 2; take `.sum()` or `.mean()` of it", || {
+        let _ = leanburn_ops::backward(x * 2.0);
+        zeros(INPUT)
+    });
+}
+
+#[test]
 fn a_probability_to_drop_everything() {
     let message = "expected a number of at least 0 and below 1";
     expect(&format!("dropout: the probability is 1, {message}"), || dropout(zeros(INPUT), 1.0));

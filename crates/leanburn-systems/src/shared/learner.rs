@@ -4,7 +4,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
 use leanburn_nn::weights::moved;
-use leanburn_ops::{Residency, ResidencyPolicy, is_gpu};
+use leanburn_ops::{ResidencyPolicy, is_gpu};
 use leanburn_train::{LearnerConfig, LossScale, Precision, ScheduleConfig, TrainerConfig};
 
 use super::device_section::{self, DeviceSection};
@@ -50,31 +50,13 @@ pub(crate) fn policy_and_seed(
 ) -> Result<ResidencyPolicy> {
     let policy = recompute.policy();
     if !policy.rules.is_empty() {
-        reject(context, nameless(system, recompute, is_known, &segments()?))?;
+        let rules = policy.rules.iter().filter(|rule| !is_known(&rule.pattern)).cloned().collect();
+        let errors = ResidencyPolicy { rules, ..policy.clone() }.validate(segments()?).into_iter();
+        let key = format!("{system}.training.recompute");
+        reject(context, errors.map(|error| ValidationError { key: key.clone(), ..error }).collect())?;
     }
     leanburn_ops::random::seed(device, context.seed);
     Ok(policy)
-}
-
-/// The patterns of the system `system` that name none of its segments.
-fn nameless(
-    system: &str,
-    recompute: &Recompute,
-    is_known: impl Fn(&str) -> bool,
-    segments: &[String],
-) -> Vec<ValidationError> {
-    let names_none = |pattern: &&String| {
-        let alone = Recompute::segments([pattern.as_str()]).policy();
-        !is_known(pattern) && segments.iter().all(|name| alone.of(name) == Residency::Keep)
-    };
-    let error = |pattern: &String| ValidationError {
-        key: format!("{system}.training.recompute"),
-        with: Vec::new(),
-        expected: format!("names of segments: {}", segments.join(", ")),
-        found: format!("`{pattern}`, which names no segment"),
-        help: "`*` stands for any text, as in `decoder.*`".into(),
-    };
-    recompute.patterns().iter().filter(names_none).map(error).collect()
 }
 
 /// Numbers of a module that take a gradient; running statistics and codebooks do not.

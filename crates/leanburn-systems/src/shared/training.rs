@@ -209,6 +209,8 @@ fn read_constants(section: &mut Section<'_>) -> OptimizerConstants {
     let mut constants = OptimizerConstants::default();
     constants.momentum = section.number("momentum", None, 0..1);
     constants.nesterov = section.get("nesterov", None);
+    constants.amsgrad = section.get("amsgrad", None);
+    constants.centered = section.get("centered", None);
     constants.alpha = section.number("alpha", None, 0..1);
     constants.lr_decay = section.number("lr_decay", None, 0..);
     constants.beta_3 = section.number("beta_3", None, 0..1);

@@ -1,10 +1,10 @@
 //! A choice among names.
 
+use leanburn_common::nearest;
 use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeOwned};
 
 use super::limits::Limits;
-use super::suggest::nearest;
 use super::tree::{Node, Value};
 use super::values::{Read, Wrong};
 

@@ -2,21 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// How alike two names must be, of 1, to be taken for a slip of the pen.
-const ALIKE: f64 = 0.7;
-
-/// The candidate nearest to a name, if any is near. Letter case, `-` and blanks do not count.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
-    // Names are short; a long one is no slip, and comparing it would be slow.
-    let name = plain(name.get(..name.len().min(64)).unwrap_or(""));
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(&name, &plain(candidate)), candidate))
-        .filter(|(likeness, _)| *likeness >= ALIKE)
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, candidate)| candidate)
-}
+use leanburn_common::nearest;
 
 /// What to do about an unknown `key` of `section`, given all paths that the schema knows and the sections of the systems.
 pub(crate) fn for_key(section: &str, key: &str, known: &BTreeSet<String>, systems: &[&str]) -> String {

@@ -51,13 +51,13 @@ impl OptimizerConfig {
     fn adam(&self) -> AdamConfig {
         let [beta_1, beta_2] = self.single_betas();
         let config = AdamConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(self.epsilon as f32);
-        config.with_weight_decay(self.decay())
+        config.with_weight_decay(self.decay()).with_amsgrad(self.constants.amsgrad())
     }
 
     fn adamw(&self) -> AdamWConfig {
         let [beta_1, beta_2] = self.single_betas();
         let config = AdamWConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(self.epsilon as f32);
-        config.with_weight_decay(self.weight_decay as f32)
+        config.with_weight_decay(self.weight_decay as f32).with_amsgrad(self.constants.amsgrad())
     }
 
     fn sgd(&self) -> SgdConfig {
@@ -69,7 +69,7 @@ impl OptimizerConfig {
 
     fn rmsprop(&self) -> RmsPropConfig {
         let config = RmsPropConfig::new().with_alpha(self.constants.alpha() as f32).with_epsilon(self.epsilon as f32);
-        let config = config.with_momentum(self.constants.momentum() as f32);
+        let config = config.with_momentum(self.constants.momentum() as f32).with_centered(self.constants.centered());
         config.with_weight_decay(self.decay())
     }
 

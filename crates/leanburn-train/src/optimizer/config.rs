@@ -90,7 +90,7 @@ impl OptimizerConfig {
     fn check_foreign(&self, validation: &mut Validation) {
         let (kind, own) = (self.kind, self.kind.constants());
         let default = Self::new(kind);
-        let OptimizerConstants { momentum, nesterov, alpha, lr_decay, beta_3 } = self.constants;
+        let OptimizerConstants { momentum, nesterov, amsgrad, centered, alpha, lr_decay, beta_3 } = self.constants;
         let number = |value: Option<f64>| value.map(|value| value.to_string());
         let flag = |value: Option<bool>| value.map(|value| value.to_string());
         let given = [
@@ -98,6 +98,8 @@ impl OptimizerConfig {
             ("epsilon", (self.epsilon != default.epsilon).then(|| self.epsilon.to_string())),
             ("momentum", number(momentum)),
             ("nesterov", flag(nesterov)),
+            ("amsgrad", flag(amsgrad)),
+            ("centered", flag(centered)),
             ("alpha", number(alpha)),
             ("lr_decay", number(lr_decay)),
             ("beta_3", number(beta_3)),
@@ -148,6 +150,20 @@ impl OptimizerConfig {
     #[must_use]
     pub fn with_nesterov(mut self, nesterov: bool) -> Self {
         self.constants.nesterov = Some(nesterov);
+        self
+    }
+
+    /// With the denominator of the largest second moment so far.
+    #[must_use]
+    pub fn with_amsgrad(mut self, amsgrad: bool) -> Self {
+        self.constants.amsgrad = Some(amsgrad);
+        self
+    }
+
+    /// With squared gradients about their mean.
+    #[must_use]
+    pub fn with_centered(mut self, centered: bool) -> Self {
+        self.constants.centered = Some(centered);
         self
     }
 }

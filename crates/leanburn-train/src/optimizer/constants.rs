@@ -14,6 +14,13 @@ pub struct OptimizerConstants {
     /// `sgd`: whether the momentum is Nesterov's. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nesterov: Option<bool>,
+    /// `adam`, `adamw`: whether the denominator is that of the largest second moment so far
+    /// ([AMSGrad](https://arxiv.org/abs/1904.09237)). Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amsgrad: Option<bool>,
+    /// `rmsprop`: whether squared gradients are those of the difference from their mean. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub centered: Option<bool>,
     /// `rmsprop`: decay of the mean of squared gradients. Default: 0.99.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
@@ -32,6 +39,14 @@ impl OptimizerConstants {
 
     pub(super) fn nesterov(&self) -> bool {
         self.nesterov.unwrap_or(false)
+    }
+
+    pub(super) fn amsgrad(&self) -> bool {
+        self.amsgrad.unwrap_or(false)
+    }
+
+    pub(super) fn centered(&self) -> bool {
+        self.centered.unwrap_or(false)
     }
 
     pub(super) fn alpha(&self) -> f64 {

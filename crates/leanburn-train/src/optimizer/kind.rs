@@ -5,8 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// An optimizer of Burn: all that train by a step and take weights of any shape. (L-BFGS evaluates the loss several times a step, Muon
-/// takes matrices alone. Left out are AMSGrad and centered RMSprop, whose states a plan would count too low: one of them is first there
-/// after the second step, the other is never read again.)
+/// takes matrices alone.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerKind {
@@ -69,9 +68,10 @@ impl OptimizerKind {
     #[must_use]
     pub fn constants(self) -> &'static [&'static str] {
         match self {
-            Self::Adam | Self::AdamW | Self::Lamb => &["betas", "epsilon", "weight_decay"],
+            Self::Adam | Self::AdamW => &["betas", "epsilon", "weight_decay", "amsgrad"],
+            Self::Lamb => &["betas", "epsilon", "weight_decay"],
             Self::Sgd => &["momentum", "nesterov", "weight_decay"],
-            Self::RmsProp => &["alpha", "epsilon", "weight_decay", "momentum"],
+            Self::RmsProp => &["alpha", "epsilon", "weight_decay", "momentum", "centered"],
             Self::AdaGrad => &["lr_decay", "epsilon", "weight_decay"],
             Self::Adafactor => &["weight_decay"],
             Self::Adan => &["betas", "beta_3", "epsilon", "weight_decay"],

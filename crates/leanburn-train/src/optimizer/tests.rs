@@ -19,6 +19,8 @@ fn a_constant_that_an_optimizer_has_not_is_an_error() {
     let constants = OptimizerConstants {
         momentum: Some(0.9),
         nesterov: Some(true),
+        amsgrad: Some(true),
+        centered: Some(true),
         alpha: Some(0.9),
         lr_decay: Some(0.1),
         beta_3: Some(0.9),
@@ -26,7 +28,7 @@ fn a_constant_that_an_optimizer_has_not_is_an_error() {
     for kind in OptimizerKind::ALL {
         let config = OptimizerConfig::new(kind).with_betas([0.8, 0.8]).with_epsilon(1e-3).with_constants(constants);
         let found: Vec<_> = config.validate().into_iter().map(|error| error.key).collect();
-        let all = ["betas", "epsilon", "momentum", "nesterov", "alpha", "lr_decay", "beta_3"];
+        let all = ["betas", "epsilon", "momentum", "nesterov", "amsgrad", "centered", "alpha", "lr_decay", "beta_3"];
         let expected: Vec<_> = all.into_iter().filter(|key| !kind.constants().contains(key)).collect();
         assert_eq!(found, expected, "{kind}");
     }
@@ -87,6 +89,18 @@ fn three_steps_are_pytorchs() {
     let cases = [
         // AdamW(p, lr=0.1)
         (of(OptimizerKind::AdamW), 0.1, [0.6989112, -1.6949446, 2.6917036]),
+        // Adam(p, lr=0.1, betas=(0.9, 0.5), amsgrad=True)
+        (of(OptimizerKind::Adam).with_betas([0.9, 0.5]).with_amsgrad(true), 0.1, [0.6954722, -1.6974449, 2.6983097]),
+        // AdamW(p, lr=0.1, betas=(0.9, 0.5), amsgrad=True)
+        (of(OptimizerKind::AdamW).with_betas([0.9, 0.5]).with_amsgrad(true), 0.1, [0.6928123, -1.6917005, 2.6895683]),
+        // RMSprop(p, lr=0.01, alpha=0.9, centered=True)
+        (
+            of(OptimizerKind::RmsProp)
+                .with_constants(constants(|constants| constants.alpha = Some(0.9)))
+                .with_centered(true),
+            0.01,
+            [0.9197006, -1.9191804, 2.9190111],
+        ),
         // SGD(p, lr=0.1)
         (of(OptimizerKind::Sgd), 0.1, [0.512, -0.432, 2.187]),
         // SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1)

@@ -32,7 +32,7 @@ impl fmt::Display for Measured {
     }
 }
 
-/// Takes real steps of the trainer that `build` makes: one that makes the states of its optimizers, `steps` that are timed, and on a
+/// Takes real steps of the trainer that `build` makes: one (of AMSGrad two) that makes the states of its optimizers, `steps` that are timed, and on a
 /// GPU as many whose memory is sampled, which takes longer.
 ///
 /// What the first step of a process allocates once for all, such as threads, counts as held by it.
@@ -55,7 +55,9 @@ pub fn measure<W: Workload, E: From<TrainError>>(
     let before = Bytes(pool().map_or(CountingAllocator.current_usage() as u64, |pool| pool.bytes_in_use));
     let mut trainer = build(device)?;
     let mut batches = std::iter::from_fn(|| Some(Ok::<_, TrainError>(batch(device))));
-    trainer.step(&mut batches)?;
+    for _ in 0..trainer.steps_to_settle() {
+        trainer.step(&mut batches)?;
+    }
     let mut times = Vec::new();
     let mut measured = Measured::default();
     let largest = |one: Bytes, other: Bytes| one.max(other.saturating_sub(before));

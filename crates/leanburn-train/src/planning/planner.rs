@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use leanburn_common::Bytes;
-use leanburn_ops::{Gpu, Tensors};
+use leanburn_ops::{Gpu, Tensors, with_rules_validated};
 use leanburn_plan::catalogue::{Device as Card, UnknownDevice};
 use leanburn_plan::{
     Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Rates, Recording, Space, Target, frontier,
@@ -264,7 +264,9 @@ impl Planner {
     ///
     /// # Errors
     ///
-    /// What `build` gives; [`RecordStepError::Record`] if something leaves the device.
+    /// What `build` gives; [`RecordStepError::Residency`] if a rule of a policy matches no segment of the step;
+    /// [`RecordStepError::Record`] with what to write instead if the step does what [cannot be
+    /// recorded](leanburn_plan::Obstacle).
     pub fn plan<W, E>(
         &self,
         build: impl FnOnce(&Device) -> Result<Trainer<W>, E>,
@@ -274,7 +276,11 @@ impl Planner {
         W: Workload,
         W::Batch: Tensors + Clone,
     {
-        let RecordedStep { recording, micro_batches, recorded } = record_at_most(2, self.target, build, batch)?;
+        let (recorded, errors) = with_rules_validated(|| record_at_most(2, self.target, build, batch));
+        let RecordedStep { recording, micro_batches, recorded } = recorded?;
+        if !errors.is_empty() {
+            return Err(RecordStepError::Residency { errors });
+        }
         Ok(self.plan_recorded(&recording, micro_batches, recorded))
     }
 

@@ -180,11 +180,14 @@ pub fn state(trainer: &AutoencoderTrainer) -> Vec<Vec<Vec<u32>>> {
     autoencoder.into_iter().chain(discriminator.into_iter().flatten()).collect()
 }
 
-/// Every optimizer with its default constants, and those that have more states with momentum.
+/// Every optimizer with its default constants, and with each that gives it more states.
 pub fn optimizers() -> Vec<OptimizerConfig> {
     let mut all: Vec<_> = OptimizerKind::ALL.map(OptimizerConfig::new).into();
     all.push(OptimizerConfig::new(OptimizerKind::Sgd).with_momentum(0.9).with_nesterov(true));
     all.push(OptimizerConfig::new(OptimizerKind::RmsProp).with_momentum(0.9));
+    all.push(OptimizerConfig::new(OptimizerKind::RmsProp).with_centered(true));
+    all.push(OptimizerConfig::new(OptimizerKind::RmsProp).with_centered(true).with_momentum(0.9));
+    all.extend([OptimizerKind::Adam, OptimizerKind::AdamW].map(|kind| OptimizerConfig::new(kind).with_amsgrad(true)));
     all
 }
 

@@ -12,6 +12,7 @@ use leanburn_ops::{ResidencyPolicy, conv3d, random};
 use super::config::{LpipsConfig, Plane};
 use super::error::LpipsError;
 use super::network::LpipsFeatures;
+use crate::losses::shapes::assert_same_shape;
 use crate::segmented::segmented;
 use crate::weights;
 
@@ -101,10 +102,11 @@ impl Lpips {
     ///
     /// # Panics
     ///
-    /// Panics if there are other than one or three channels, or a slice is smaller than the network's
+    /// Panics if the shapes differ, there are other than one or three channels, or a slice is smaller than the network's
     /// [`smallest_side`](super::LpipsNetwork::smallest_side).
     pub fn forward(&self, prediction: Tensor<5>, target: Tensor<5>, draw: u64) -> Tensor<1> {
         self.check(&prediction);
+        assert_same_shape(&prediction, &target);
         let target = target.detach();
         // Its weights are fixed: to the segments it is a constant that they share, and none keeps a copy of its structure.
         let network = Arc::new(self.features.clone());

@@ -6,7 +6,7 @@ use leanburn_common::panic_if_invalid;
 use leanburn_ops::{Activation, ResidencyPolicy, activate, adaptive_avg_pool3d, norm_act_conv3d};
 
 use super::config::Cnn3dLstmConfig;
-use crate::blocks::{BatchNorm3d, BatchNorm3dConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig, Lstm, LstmConfig};
+use crate::blocks::{BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig, Lstm, LstmConfig};
 use crate::segmented::segmented;
 use crate::weights::MonaiWeights;
 
@@ -31,7 +31,7 @@ pub struct Cnn3dLstm {
 #[derive(Module, Debug)]
 pub struct FeatureLayer {
     conv: Conv3d,
-    norm: BatchNorm3d,
+    norm: BatchNorm,
 }
 
 impl FeatureLayer {
@@ -44,7 +44,7 @@ impl FeatureLayer {
 #[derive(Module, Debug)]
 pub struct ForecastHead {
     convs: Vec<Conv2d>,
-    norm: Option<BatchNorm3d>,
+    norm: Option<BatchNorm>,
 }
 
 impl ForecastHead {
@@ -53,7 +53,7 @@ impl ForecastHead {
         let last = Conv2dConfig::new([hidden.unwrap_or(channels), 1], 1);
         Self {
             convs: first.into_iter().chain([last]).map(|conv| conv.init(device)).collect(),
-            norm: hidden.map(|hidden| BatchNorm3dConfig::new(hidden).init(device)),
+            norm: hidden.map(|hidden| BatchNormConfig::new(hidden).init(device)),
         }
     }
 
@@ -78,7 +78,7 @@ impl Cnn3dLstmConfig {
         let mut width = self.in_channels;
         let layer = |channels: &usize| {
             let conv = Conv3dConfig::new([std::mem::replace(&mut width, *channels), *channels], 3).with_padding(1);
-            FeatureLayer { conv: conv.init(device), norm: BatchNorm3dConfig::new(*channels).init(device) }
+            FeatureLayer { conv: conv.init(device), norm: BatchNormConfig::new(*channels).init(device) }
         };
         let features = self.channels.iter().map(layer).collect();
         let directions = if self.bidirectional { 2 } else { 1 };

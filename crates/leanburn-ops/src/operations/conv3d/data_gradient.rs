@@ -5,6 +5,7 @@ use leanburn_kernels::axis_map::AxisMap;
 use leanburn_kernels::conv::{self, ConvSettings, ConvShape, Input};
 
 use super::composed;
+use super::patches::{self, are_patches};
 use crate::cube;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
 use crate::operations::check::valid;
@@ -21,7 +22,10 @@ impl Computation for DataGradient<'_> {
     type Output = Tensor<5>;
 
     fn engine(&self) -> Engine {
-        Engine::of(self.gradient)
+        match are_patches(self.shape, self.gradient.dtype()) {
+            true => Engine::composed_on_cpu(self.gradient),
+            false => Engine::of(self.gradient),
+        }
     }
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
@@ -64,6 +68,9 @@ impl Computation for DataGradient<'_> {
     }
 
     fn composed(self) -> Tensor<5> {
+        if are_patches(self.shape, self.gradient.dtype()) {
+            return patches::data_gradient(self.gradient.clone(), self.weight, self.shape);
+        }
         composed::data_gradient(self.gradient.clone(), self.weight, self.shape)
     }
 }

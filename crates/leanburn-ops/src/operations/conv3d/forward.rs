@@ -5,6 +5,7 @@ use leanburn_kernels::conv::{self, ConvShape, Input, Output, Residual};
 
 use super::composed;
 use super::entry::Entry;
+use super::patches::{self, are_patches};
 use crate::cube;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
 use crate::recording::{Call, Recorder};
@@ -23,7 +24,10 @@ impl Computation for Forward<'_> {
     type Output = Tensor<5>;
 
     fn engine(&self) -> Engine {
-        Engine::of(self.x)
+        match self.entry.is_plain() && are_patches(self.shape, self.x.dtype()) {
+            true => Engine::composed_on_cpu(self.x),
+            false => Engine::of(self.x),
+        }
     }
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
@@ -63,6 +67,9 @@ impl Computation for Forward<'_> {
 
     fn composed(self) -> Tensor<5> {
         let Self { x, entry, weight, bias, residual, shape } = self;
+        if are_patches(shape, x.dtype()) {
+            return patches::forward(entry.apply(x.clone()), weight, bias, residual, shape);
+        }
         composed::forward(entry.apply(x.clone()), weight, bias, residual, shape)
     }
 }

@@ -1,8 +1,8 @@
 //! Convolution with norm, activation and skip folded in: [`norm_act_conv3d`], [`norm_prelu_conv3d`] and [`conv3d`].
 //!
 //! The operation (`norm_act_conv3d.rs`) is made of four computations, a file each: the forward pass, and the gradients of
-//! the input, the weight and the bias. On GPUs the gradient of the input is a convolution too
-//! (`data_gradient.rs`).
+//! the input, the weight and the bias. On GPUs the gradient of the input is a convolution too (`data_gradient.rs`). Where the
+//! kernel never sees a voxel twice, the CPU multiplies matrices (`patches.rs`).
 
 mod bias_gradient;
 mod composed;
@@ -12,6 +12,7 @@ mod entry;
 mod forward;
 mod norm_act_conv3d;
 mod norm_prelu_conv3d;
+mod patches;
 mod weight_gradient;
 
 pub use convolution::Convolution;

@@ -5,6 +5,7 @@ use leanburn_kernels::conv::{self, ConvShape, Input};
 
 use super::composed;
 use super::entry::Entry;
+use super::patches::{self, are_patches};
 use crate::cube;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes};
 use crate::numerics::cast_to;
@@ -23,7 +24,10 @@ impl Computation for WeightGradient<'_> {
     type Output = Tensor<5>;
 
     fn engine(&self) -> Engine {
-        Engine::of(self.x)
+        match self.entry.is_plain() && are_patches(self.shape, self.x.dtype()) {
+            true => Engine::composed_on_cpu(self.x),
+            false => Engine::of(self.x),
+        }
     }
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
@@ -50,6 +54,9 @@ impl Computation for WeightGradient<'_> {
 
     fn composed(self) -> Tensor<5> {
         let x = self.entry.apply(self.x.clone());
+        if are_patches(self.shape, x.dtype()) {
+            return cast_to(patches::weight_gradient(x, self.gradient.clone(), self.shape), self.weight.dtype());
+        }
         composed::weight_gradient(x, self.gradient.clone(), self.weight, self.shape)
     }
 }
