@@ -4,11 +4,10 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use image::RgbImage;
-use leanburn_common::Bytes;
 use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
 
 use crate::batch::{Batch, Batches};
-use crate::data::Data;
+use crate::data::{Data, DataSize};
 use crate::error::Result;
 use crate::evaluation::Metrics;
 use crate::system::{DataOf, System};
@@ -42,11 +41,8 @@ pub(crate) trait AnyRun {
     /// What each learner holds between steps.
     fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)>;
 
-    /// What of the data is held in memory.
-    fn cached(&self) -> Bytes;
-
-    /// The extent of a sample.
-    fn extent(&self) -> Result<[usize; 3]>;
+    /// Size of the data, and extent of a sample.
+    fn data_size(&self) -> Result<DataSize>;
 }
 
 /// A system in training.
@@ -87,7 +83,7 @@ impl<S: System> AnyRun for Run<S> {
     }
 
     fn resume(&mut self, checkpoint: &Path) -> std::result::Result<(), TrainError> {
-        self.trainer.resume(checkpoint)
+        self.trainer.resume_split(checkpoint) // the run folder has compared the items of a step
     }
 
     fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()> {
@@ -113,11 +109,7 @@ impl<S: System> AnyRun for Run<S> {
         self.trainer.memory()
     }
 
-    fn cached(&self) -> Bytes {
-        self.data.cached()
-    }
-
-    fn extent(&self) -> Result<[usize; 3]> {
-        self.data.extent()
+    fn data_size(&self) -> Result<DataSize> {
+        Ok(DataSize { extent: Some(self.data.extent()?), ..self.data.size() })
     }
 }

@@ -37,10 +37,13 @@ const MAY_CHANGE: [&str; 8] = [
     "sequence.prefetch",
 ];
 
-/// Keys of the system's section `training` that may not: what a checkpoint holds depends on them, or its place in the data. The others
-/// say how the run learns from here on: rates and schedule, losses and their weights, intervals, what is recomputed.
+/// Keys of the system's section `training` that may not: what a checkpoint holds depends on them, or its place in the data. (The first two
+/// may where their product stays: it is the items of a step that count.) The others say how the run learns from here on: rates and schedule, losses and their weights, intervals, what is recomputed.
 const FIXED_IN_TRAINING: [&str; 5] =
     ["batch_size", "gradient_accumulation_steps", "optimizer", "ema_decay", "discriminator"];
+
+/// Keys of the section `training` whose product is the items of a step.
+const SPLIT: [&str; 2] = ["batch_size", "gradient_accumulation_steps"];
 
 /// Keys below those that may change nevertheless.
 const MAY_CHANGE_BELOW: [&str; 1] = ["discriminator.learning_rate"];
@@ -141,8 +144,15 @@ impl RunFolder {
         let keys = was.keys().chain(is.keys().filter(|key| !was.contains_key(*key)));
         let changes = keys.map(|key| KeyChange { key: key.clone(), old: value(&was, key), new: value(&is, key) });
         let training = format!("{}.training.", config.system_name());
-        let (may, may_not): (Vec<_>, Vec<_>) =
-            changes.filter(|change| change.old != change.new).partition(|change| may_change(&change.key, &training));
+        let items = |settings: &BTreeMap<String, String>| -> Option<u128> {
+            let size = |key: &str| settings.get(&format!("{training}{key}"))?.parse::<u64>().ok();
+            Some(u128::from(size(SPLIT[0])?) * u128::from(size(SPLIT[1])?))
+        };
+        let is_split = items(&was).is_some() && items(&was) == items(&is);
+        let (may, may_not): (Vec<_>, Vec<_>) = changes.filter(|change| change.old != change.new).partition(|change| {
+            let key = change.key.strip_prefix(&training);
+            may_change(&change.key, &training) || is_split && key.is_some_and(|key| SPLIT.contains(&key))
+        });
         if may_not.is_empty() {
             return Ok(may);
         }
@@ -323,6 +333,13 @@ mod tests {
             config.seed = 1;
             folder.check(&config, true).unwrap_or_else(|error| panic!("{set}: {error}"));
         }
+        let mut split = config("seed=1");
+        let items = split.training().batch_size;
+        (split.training_mut().batch_size, split.training_mut().gradient_accumulation_steps) = (1, items);
+        assert_eq!(folder.check(&split, true).unwrap().len(), if items > 1 { 2 } else { 0 });
+        split.training_mut().gradient_accumulation_steps = items + 1;
+        let message = folder.check(&split, true).unwrap_err().to_string();
+        assert!(message.contains("gradient_accumulation_steps"), "{message}");
         assert!(folder.check(&config("seed=2"), true).is_err());
     }
 }

@@ -7,4 +7,4 @@ mod variants;
 
 pub use calls::FittedConfig;
 pub use planner::planner_of;
-pub use space::ConfigSpace;
+pub use space::{ConfigSpace, HeldBytes};

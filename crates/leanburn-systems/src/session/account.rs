@@ -13,9 +13,9 @@ pub struct MemoryAccount {
     pub learners: Vec<(&'static str, LearnerMemory)>,
     /// What the run is trained on.
     pub source: Source,
-    /// Volumes or fields held in memory.
+    /// Volumes or fields held in memory, and those that are read again.
     pub data: Bytes,
-    /// Batches that wait for their step.
+    /// Batches that wait for their step, beside the one of the step.
     pub batches: Bytes,
     /// The most that was held at once, if it was measured.
     pub peak: Option<Bytes>,
@@ -48,7 +48,7 @@ impl MemoryAccount {
             ("optimizer states", sum(|memory| memory.optimizer), states_note(sum(|memory| memory.optimizer), weights)),
             ("average of weights", sum(|memory| memory.average), "for validation and export".to_string()),
             (&in_memory, self.data, format!("{} makes it smaller", self.source.cache_key())),
-            ("batches in flight", self.batches, format!("{}.prefetch makes it smaller", self.source.section())),
+            ("batches that wait", self.batches, format!("{}.prefetch makes it smaller", self.source.section())),
         ];
         let known: Bytes = causes.iter().map(|(_, size, _)| *size).sum();
         let rest = (

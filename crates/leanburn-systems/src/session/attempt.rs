@@ -11,6 +11,7 @@ use super::account::MemoryAccount;
 use super::observer::{Beginning, Observed, Observer, Snapshot};
 use super::planned::Planned;
 use crate::config::Config;
+use crate::data::DataSize;
 use crate::error::{Result, SystemError};
 use crate::machine::machine_memory;
 use crate::metrics::{MetricsLog, PEAK, Phase, Record, read_metrics};
@@ -62,8 +63,10 @@ impl<'a> Attempt<'a> {
         let before = records.last().map_or(0.0, |record| record.seconds);
         let peak = records.iter().filter_map(|record| record.values.get(PEAK)).fold(0.0, |a: f64, &b| a.max(b)) as u64;
         let store = folder.checkpoints(config.training().keep_checkpoints);
-        let memory =
-            MemoryAccount { peak: (peak > 0).then_some(Bytes(peak)), ..at_rest(config, &*run, device, &planned) };
+        let memory = MemoryAccount {
+            peak: (peak > 0).then_some(Bytes(peak)),
+            ..at_rest(config, &run.data_size()?, device, &planned)
+        };
         let warnings = planned.warnings(planned.reserved.unwrap_or(memory.planned()), config, device);
         let beginning = Beginning {
             config,
@@ -239,15 +242,24 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// That the memory of this machine can hold what a run on the CPU is planned to need. Where the configuration has a limit, the run
-/// steps down to it.
-pub(super) fn check_machine(config: &Config, run: &dyn AnyRun, device: &Device, planned: &Planned) -> Result<()> {
-    let needed = at_rest(config, run, device, planned).planned();
+/// That a run on the CPU is planned to need no more than `limit`, which the heap of this machine may take. Where the configuration has a
+/// limit of its own, the run steps down to it.
+pub(super) fn check_machine(
+    config: &Config,
+    run: &dyn AnyRun,
+    device: &Device,
+    planned: &Planned,
+    limit: Option<Bytes>,
+) -> Result<()> {
+    let needed = at_rest(config, &run.data_size()?, device, planned).planned();
     let is_unlimited = !is_gpu(device) && config.device.memory_limit.is_none();
-    let Some(machine) = machine_memory().filter(|machine| is_unlimited && needed > *machine) else { return Ok(()) };
-    let budget = machine.share(0.9).to_string().replace(' ', ""); // the program itself and what the heap leaves unused need some
+    let Some(limit) = limit.filter(|limit| is_unlimited && needed > *limit) else { return Ok(()) };
+    let machine = machine_memory().unwrap_or(limit);
+    let budget = limit.to_string().replace(' ', "");
     Err(SystemError::OutOfMemory {
-        reason: format!("the run is planned to need {needed}, and this machine has {machine} for it"),
+        reason: format!(
+            "the run is planned to need {needed}; this machine has {machine}, of which the heap may take {limit}"
+        ),
         remedy: format!(
             "`leanburn fit CONFIG --budget {budget}` finds what fits; with device.memory_limit={budget} the run starts and steps down"
         ),
@@ -255,17 +267,14 @@ pub(super) fn check_machine(config: &Config, run: &dyn AnyRun, device: &Device, 
 }
 
 /// Memory of a run other than that of its learners. Of a GPU's memory the data takes nothing.
-fn at_rest(config: &Config, run: &dyn AnyRun, device: &Device, planned: &Planned) -> MemoryAccount {
+fn at_rest(config: &Config, data: &DataSize, device: &Device, planned: &Planned) -> MemoryAccount {
     let batch_size = |extent| {
         let context = config.context("the configuration");
         config.system.any().batch_size_in_memory(&context, config.training().batch_size, extent)
     };
     let (data, batches) = match is_gpu(device) {
         true => (Bytes(0), Bytes(0)),
-        false => {
-            let batch = run.extent().map_or(Bytes(0), batch_size);
-            (run.cached(), Bytes(batch.get() * (config.prefetch() + 1) as u64))
-        }
+        false => (data.held + data.read, config.waiting(data.extent.map_or(Bytes(0), batch_size))),
     };
     MemoryAccount {
         learners: Vec::new(),
