@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -149,6 +150,34 @@ fn the_first_signal_saves_and_the_run_goes_on_as_if_there_had_been_none() {
         assert!(resumed.contains(&format!("going on from step {taken}")), "no step is lost: {resumed}");
         assert_same_run(&place, name, "straight");
     }
+}
+
+/// A step that takes minutes: the first signal waits for its end, the second does not.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_second_signal_ends_the_run_at_once() {
+    let place = Place::new();
+    let long = ["gradient_accumulation_steps=1000000", "val_interval=1", "visualize_interval=0"];
+    let long = long.map(|setting| format!("autoencoder.training.{setting}"));
+    let long: Vec<&str> = long.iter().flat_map(|setting| ["--set", setting]).collect();
+    let mut command = place.command(&[&["train", "tiny.yaml", "--out", "run"], &long[..]].concat());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while !place.path("run/metrics.jsonl").exists() || place.metrics("run").is_empty() {
+        assert!(child.try_wait().unwrap().is_none(), "it trains until it is stopped");
+        thread::sleep(Duration::from_millis(2));
+    }
+    signal("INT", child.id());
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("SIGINT: the run stops after this step and saves; another signal stops it at once") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it says what it does");
+    }
+    assert!(child.try_wait().unwrap().is_none(), "the first signal lets the step go on");
+    signal("TERM", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(143), "the code is that of the second");
+    let (records, checkpoints) = (place.metrics("run"), place.path("run/checkpoints").exists());
+    assert!(records.iter().all(|record| record["phase"] == "val") && !checkpoints, "no step was taken: {records:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, OperationEvent, Space, Target, Timeline, bound};
+use leanburn_plan::{Candidate, OperationEvent, Target, Timeline, bound};
 use leanburn_systems::Config;
 use leanburn_systems::planning::ConfigSpace;
 use leanburn_train::planning::Planner;
