@@ -107,6 +107,56 @@ fn training_goes_on_after_a_crash() {
     assert_same_run(&place, "straight", "after");
 }
 
+#[test]
+fn the_best_weights_are_kept_and_a_run_that_gets_no_better_ends() {
+    let place = Place::new();
+    let set = ["best_metric=l1", "val_interval=1", "max_steps=6", "visualize_interval=0", "weights_interval=1"];
+    let set = set.map(|setting| format!("autoencoder.training.{setting}"));
+    let set: Vec<&str> = set.iter().flat_map(|setting| ["--set", setting]).collect();
+    let printed = place.train("straight", &set);
+    let best: Value = serde_json::from_str(&place.text("straight/best/best.json")).unwrap();
+    let validations: Vec<(u64, f64)> = place
+        .metrics("straight")
+        .iter()
+        .filter(|record| record["phase"] == "val")
+        .map(|record| (record["step"].as_u64().unwrap(), record["values"]["l1"].as_f64().unwrap()))
+        .collect();
+    let (step, value) = validations.iter().copied().min_by(|one, other| one.1.total_cmp(&other.1)).unwrap();
+    assert_eq!(
+        (best["metric"].as_str(), best["step"].as_u64(), best["value"].as_f64()),
+        (Some("l1"), Some(step), Some(value))
+    );
+    assert!(printed.contains(&format!("l1 {value:.4} at step {step}")), "{printed}");
+    assert!(step > 0 && validations.len() == 7, "{validations:?}");
+    let there = |folder: &str| place.bytes(&format!("straight/{folder}/weights.safetensors"));
+    assert!(there("best") == there(&format!("weights/step-{step:08}")), "the weights are those of the best step");
+    assert!(place.text("straight/best/config.yaml") == place.text("straight/config.yaml"));
+
+    place.train("stopped", &[&set[..], &["--max-steps", "3"]].concat());
+    place.train("stopped", &[&set[..], &["--resume"]].concat());
+    assert_same_run(&place, "straight", "stopped");
+    for file in ["best/best.json", "best/weights.safetensors"] {
+        assert!(place.bytes(&format!("straight/{file}")) == place.bytes(&format!("stopped/{file}")), "{file}");
+    }
+
+    let stop = ["early_stopping_patience=2", "early_stopping_min_delta=100"];
+    let stop = stop.map(|setting| format!("autoencoder.training.{setting}"));
+    let stop: Vec<&str> = set.iter().copied().chain(stop.iter().flat_map(|setting| ["--set", setting])).collect();
+    let printed = place.train("early", &stop);
+    assert!(printed.contains("2, stopped early"), "{printed}");
+    let steps = |run: &str| place.metrics(run).iter().filter(|record| record["phase"] == "train").count();
+    assert_eq!(steps("early"), 2);
+    place.train("early", &[&stop[..], &["--resume"]].concat());
+    assert_eq!(steps("early"), 2, "it is still over");
+
+    let unknown = ["train", "tiny.yaml", "--out", "unknown", "--set", "autoencoder.training.best_metric=dice"];
+    let ended = place.run(&unknown);
+    assert!(ended.code == Some(1) && ended.stderr.contains("a validation metric: l1"), "{ended:?}");
+    let alone = ["train", "tiny.yaml", "--out", "alone", "--set", "autoencoder.training.early_stopping_patience=2"];
+    let ended = place.run(&alone);
+    assert!(ended.code == Some(2) && ended.stderr.contains("best_metric"), "{ended:?}");
+}
+
 /// Sends a signal to a process.
 #[cfg(target_os = "linux")]
 fn signal(name: &str, process: u32) {

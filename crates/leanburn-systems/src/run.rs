@@ -30,6 +30,9 @@ pub(crate) trait AnyRun {
     /// Saves a checkpoint, and the trained weights to a file of their own.
     fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()>;
 
+    /// Saves the trained weights alone, those of other models beside the file.
+    fn save_weights(&self, weights: &Path) -> Result<()>;
+
     /// The metrics over the validation samples; what is not finite (the distance to nothing) is left out.
     ///
     /// The outer error says that the evaluation did not fit into memory.
@@ -88,8 +91,11 @@ impl<S: System> AnyRun for Run<S> {
 
     fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()> {
         self.trainer.save(store)?;
-        S::save_weights(self.trainer.workload(), weights)?;
-        Ok(())
+        self.save_weights(weights)
+    }
+
+    fn save_weights(&self, weights: &Path) -> Result<()> {
+        Ok(S::save_weights(self.trainer.workload(), weights)?)
     }
 
     fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError> {

@@ -211,6 +211,16 @@ impl RunFolder {
         self.path.join("discriminator.safetensors")
     }
 
+    /// The folder of the weights that were the best by `best_metric`.
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best")
+    }
+
+    /// The folder of the weights after a step, as `weights_interval` makes it.
+    pub fn weights_after(&self, step: u64) -> PathBuf {
+        self.path.join("weights").join(format!("step-{step:08}"))
+    }
+
     /// The page for people.
     pub fn report(&self) -> PathBuf {
         self.path.join("report.html")

@@ -8,6 +8,7 @@ use leanburn_ops::is_gpu;
 use leanburn_train::{CheckpointStore, StepReport, TrainError};
 
 use super::account::MemoryAccount;
+use super::best::{Best, Watch, weights_alone};
 use super::observer::{Beginning, Observed, Observer, Snapshot};
 use super::planned::Planned;
 use crate::config::Config;
@@ -36,10 +37,20 @@ pub(super) struct Attempt<'a> {
     reserved: Bytes,
     planned: Planned,
     last_step: u64,
+    watch: Option<Watch>,
 }
 
-/// Steps, seconds and memory of a run that has ended.
-type Finished = (u64, f64, MemoryAccount);
+/// A run that has ended.
+pub(super) struct Finished {
+    /// Steps taken.
+    pub steps: u64,
+    /// Seconds of training.
+    pub seconds: f64,
+    pub memory: MemoryAccount,
+    /// Whether it was asked to stop.
+    pub interrupted: bool,
+    pub best: Option<Best>,
+}
 
 impl<'a> Attempt<'a> {
     /// Opens the logs; those of a run that goes on lose what lies after its checkpoint.
@@ -68,6 +79,7 @@ impl<'a> Attempt<'a> {
             ..at_rest(config, &run.data_size()?, device, &planned)
         };
         let warnings = planned.warnings(planned.reserved.unwrap_or(memory.planned()), config, device);
+        let watch = Watch::of(config, folder, &records);
         let beginning = Beginning {
             config,
             folder,
@@ -80,7 +92,21 @@ impl<'a> Attempt<'a> {
         };
         observer.began(&beginning).map_err(SystemError::Observer)?;
         let (began, reserved) = (Instant::now(), Bytes(0));
-        Ok(Self { config, folder, run, store, observer, metrics, began, before, memory, reserved, planned, last_step })
+        Ok(Self {
+            config,
+            folder,
+            run,
+            store,
+            observer,
+            metrics,
+            began,
+            before,
+            memory,
+            reserved,
+            planned,
+            last_step,
+            watch,
+        })
     }
 
     /// Trains up to the last step, or until `stop` says so between two steps.
@@ -92,7 +118,7 @@ impl<'a> Attempt<'a> {
             self.draw()?;
         }
         let mut interrupted = false;
-        while self.run.steps() < self.last_step {
+        while self.run.steps() < self.last_step && !self.is_over() {
             interrupted = stop();
             if interrupted {
                 break;
@@ -109,6 +135,10 @@ impl<'a> Attempt<'a> {
             if steps.is_multiple_of(training.checkpoint_interval) && !is_last {
                 self.save()?;
             }
+            if training.weights_interval > 0 && steps.is_multiple_of(training.weights_interval) {
+                let place = RunFolder::new(self.folder.weights_after(steps));
+                weights_alone(self.config, &place, |place| self.run.save_weights(&place.weights()))?;
+            }
         }
         self.write_plan()?;
         self.save()?; // after the last step, and for a run that was over already
@@ -116,8 +146,14 @@ impl<'a> Attempt<'a> {
             true => observer.interrupted(snapshot),
             false => observer.finished(snapshot),
         })?;
-        let memory = self.account();
-        Ok((self.run.steps(), self.seconds(), memory))
+        let (steps, seconds, memory) = (self.run.steps(), self.seconds(), self.account());
+        let best = self.watch.as_ref().and_then(Watch::best).cloned();
+        Ok(Finished { steps, seconds, memory, interrupted, best })
+    }
+
+    /// Whether the run ends before its last step, because it does not get better.
+    fn is_over(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_over)
     }
 
     fn seconds(&self) -> f64 {
@@ -185,11 +221,15 @@ impl<'a> Attempt<'a> {
     fn evaluate(&mut self) -> Result<()> {
         let metrics = self.run.evaluate();
         let metrics = self.fitted(metrics)?;
+        let step = self.run.steps();
+        let is_best = self.watch.as_mut().map_or(Ok(false), |watch| watch.judge(step, &metrics))?;
         if metrics.is_empty() {
             return Ok(());
         }
-        let step = self.run.steps();
         self.log(step, Phase::Validation, metrics.iter().map(|(key, value)| (key.to_string(), *value)).collect())?;
+        if let Some(watch) = self.watch.as_ref().filter(|_| is_best) {
+            watch.keep(self.config, self.folder, |place| self.run.save_weights(&place.weights()))?;
+        }
         let seconds = self.seconds();
         self.observer.evaluated(step, &metrics, seconds).map_err(SystemError::Observer)
     }
@@ -220,7 +260,9 @@ impl<'a> Attempt<'a> {
     fn notify(&mut self, call: impl FnOnce(&mut dyn Observer, &Snapshot<'_>) -> Observed) -> Result<()> {
         let (memory, seconds) = (self.account(), self.seconds());
         let (config, folder, steps) = (self.config, self.folder, self.run.steps());
-        let snapshot = Snapshot { config, folder, steps, seconds, memory: &memory };
+        let best = self.watch.as_ref().and_then(Watch::best);
+        let stopped_early = steps < self.last_step && self.is_over();
+        let snapshot = Snapshot { config, folder, steps, seconds, memory: &memory, best, stopped_early };
         call(self.observer, &snapshot).map_err(SystemError::Observer)
     }
 

@@ -8,7 +8,8 @@ use leanburn_ops::is_gpu;
 use leanburn_train::{CountingAllocator, TrainError};
 
 use super::account::MemoryAccount;
-use super::attempt::{Attempt, check_machine};
+use super::attempt::{Attempt, Finished, check_machine};
+use super::best::Best;
 use super::observer::{Observer, Resumed};
 use super::planned::Planned;
 use super::step_down::{FIRST, StepDown};
@@ -72,6 +73,8 @@ pub struct Outcome {
     pub steps: u64,
     /// Whether it was [asked to stop](Session::stop_when) before its last step.
     pub interrupted: bool,
+    /// The best by `best_metric`, whose weights are [kept](RunFolder::best).
+    pub best: Option<Best>,
     /// Seconds of training, those before a resume included.
     pub seconds: f64,
     /// Where the memory went.
@@ -238,10 +241,18 @@ impl<'a> Session<'a> {
         let finished = attempt.run(&self.stop);
         // what the step has left in the pool is of no use to the next attempt
         training_device.memory_cleanup();
-        let (steps, seconds, memory) = finished?;
+        let Finished { steps, seconds, memory, interrupted, best } = finished?;
         let records = read_metrics(&folder.metrics())?;
-        let interrupted = steps < last_step;
-        Ok(Outcome { config: config.clone(), folder: folder.clone(), steps, interrupted, seconds, memory, records })
+        Ok(Outcome {
+            config: config.clone(),
+            folder: folder.clone(),
+            steps,
+            interrupted,
+            best,
+            seconds,
+            memory,
+            records,
+        })
     }
 
     /// Goes to a smaller plan, if there is one and it is asked for.
