@@ -42,7 +42,7 @@ pub use datasets::{
     Batch, DataConfig, DataMemory, Dataset, HeldOut, LabelsConfig, Prepared, Progress, Sample, prepare,
 };
 pub use error::DataError;
-pub use formats::{Format, find_volumes};
+pub use formats::{Format, find_volumes, matches};
 pub use loader::{Loader, batches_ahead};
 pub use sampling::SlidingWindow;
 pub use sequences::{Advection, AdvectionConfig, Flow, Sequence, SequenceConfig, SequenceDataset, Window, WindowBatch};

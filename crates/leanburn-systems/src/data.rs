@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leanburn_common::Bytes;
-use leanburn_data::{DataMemory, Dataset, Progress, Sample, SequenceConfig, SequenceDataset, Window};
+use leanburn_data::{DataMemory, Dataset, Intensity, Progress, Sample, SequenceConfig, SequenceDataset, Window};
 
 use crate::error::Result;
 use crate::shared::Context;
@@ -56,6 +56,12 @@ pub trait Data: Sized {
 
     /// Its size in memory, without the extent of a sample.
     fn size(&self) -> DataSize;
+
+    /// What normalizing did to each channel, where a model needs it to be used on other data: empty where each sample is normalized by
+    /// itself.
+    fn normalization(&self) -> &[Intensity] {
+        &[]
+    }
 
     /// The size in memory that the data of a configuration will have, without opening it, for samples of so many channels; none if it
     /// must be opened.
@@ -114,6 +120,10 @@ impl Data for Arc<SequenceDataset> {
 
     fn size(&self) -> DataSize {
         DataSize { held: Bytes(size_of_val(self.sequence().data()) as u64), ..DataSize::default() }
+    }
+
+    fn normalization(&self) -> &[Intensity] {
+        self.intensities()
     }
 
     fn expected(context: &Context<'_>, channels: usize) -> Result<Option<DataSize>> {

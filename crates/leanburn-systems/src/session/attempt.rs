@@ -137,7 +137,7 @@ impl<'a> Attempt<'a> {
             }
             if training.weights_interval > 0 && steps.is_multiple_of(training.weights_interval) {
                 let place = RunFolder::new(self.folder.weights_after(steps));
-                weights_alone(self.config, &place, |place| self.run.save_weights(&place.weights()))?;
+                weights_alone(self.config, &place, |place| self.run.save_weights(place))?;
             }
         }
         self.write_plan()?;
@@ -228,7 +228,7 @@ impl<'a> Attempt<'a> {
         }
         self.log(step, Phase::Validation, metrics.iter().map(|(key, value)| (key.to_string(), *value)).collect())?;
         if let Some(watch) = self.watch.as_ref().filter(|_| is_best) {
-            watch.keep(self.config, self.folder, |place| self.run.save_weights(&place.weights()))?;
+            watch.keep(self.config, self.folder, |place| self.run.save_weights(place))?;
         }
         let seconds = self.seconds();
         self.observer.evaluated(step, &metrics, seconds).map_err(SystemError::Observer)
@@ -252,7 +252,7 @@ impl<'a> Attempt<'a> {
 
     /// A checkpoint to go on from, and weights to use.
     pub fn save(&mut self) -> Result<()> {
-        self.run.save(&self.store, &self.folder.weights())?;
+        self.run.save(&self.store, self.folder)?;
         self.notify(|observer, snapshot| observer.saved(snapshot))
     }
 
