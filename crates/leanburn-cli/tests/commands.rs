@@ -507,6 +507,33 @@ fn a_model_computes_in_half_precision() {
     assert!(difference > 0.0 && difference < 0.1, "{difference}");
 }
 
+/// An empty folder is enough for a run on a real volume.
+#[test]
+fn a_recipe_brings_its_sample() {
+    let place = Place::new();
+    let printed = place.succeed(&["init", "mni152-autoencoder"]);
+    let volume = "data/mni152_2009a_t1_1mm.nii.gz";
+    assert!(
+        printed.contains(volume) && place.text("data/mni152_2009a_notice.md").contains("Copyright (C)"),
+        "{printed}"
+    );
+    assert_eq!(place.volume(volume).shape(), [1, 197, 233, 189]);
+    assert!(!place.path("data/mni152_2009a_gm_1mm.nii.gz").exists(), "the others are not asked for");
+    let small = ["num_channels=[4,8]", "norm_num_groups=2", "training.max_steps=1", "training.visualize_interval=0"];
+    let small = small.map(|setting| format!("autoencoder.{setting}"));
+    let small: Vec<&str> = small.iter().flat_map(|setting| ["--set", setting]).collect();
+    place.succeed(&[&["train", "mni152-autoencoder.yaml", "--set", "data.val_patches=1"], &small[..]].concat());
+
+    let again = place.succeed(&["init", "mni152-segmentation"]);
+    assert!(!again.contains(volume) && again.contains("gm_1mm") && again.contains("wm_1mm"), "{again}");
+    fs::write(place.path(volume), "mine").unwrap();
+    let rejected = place.run(&["init", "mni152-autoencoder", "--out", "other.yaml"]);
+    assert!(rejected.code == Some(2) && rejected.stderr.contains(volume), "{rejected:?}");
+    assert_eq!((place.text(volume), place.path("other.yaml").exists()), ("mine".to_string(), false));
+    place.succeed(&["init", "mni152-autoencoder", "--out", "other.yaml", "--force"]);
+    assert_eq!(place.volume(volume).shape(), [1, 197, 233, 189]);
+}
+
 #[test]
 fn the_command_explains_itself() {
     let place = Place::new();

@@ -21,6 +21,7 @@ mod plan_report;
 mod predict;
 mod recipes;
 mod reconstruct;
+mod sample;
 mod segment;
 mod signals;
 mod train;
