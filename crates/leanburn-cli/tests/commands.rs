@@ -207,7 +207,7 @@ fn the_first_signal_saves_and_the_run_goes_on_as_if_there_had_been_none() {
 #[cfg(target_os = "linux")]
 fn the_second_signal_ends_the_run_at_once() {
     let place = Place::new();
-    let long = ["gradient_accumulation_steps=1000000", "val_interval=1", "visualize_interval=0"];
+    let long = ["gradient_accumulation_steps=65536", "val_interval=1", "visualize_interval=0"];
     let long = long.map(|setting| format!("autoencoder.training.{setting}"));
     let long: Vec<&str> = long.iter().flat_map(|setting| ["--set", setting]).collect();
     let mut command = place.command(&[&["train", "tiny.yaml", "--out", "run"], &long[..]].concat());

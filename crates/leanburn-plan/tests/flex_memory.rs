@@ -80,6 +80,7 @@ macro_rules! zeros {
 zeros!(Flex, Capture);
 
 /// An operation on both backends.
+#[derive(Clone)]
 struct Case {
     text: &'static str,
     inputs: Vec<Input>,
@@ -485,40 +486,45 @@ fn is_close(measured: i64, predicted: i64) -> bool {
 
 #[test]
 fn what_the_model_says_is_what_the_heap_shows() {
-    if let Some(expected) = env::var_os(SECOND_LEVEL) {
-        assert_eq!(
-            CACHE_INFO[1].cache_bytes.to_string(),
-            expected.to_string_lossy(),
-            "the caches are those that were made"
-        );
+    let products = [products(), convolutions()].concat();
+    match env::var(SECOND_LEVEL) {
+        Ok(expected) => {
+            assert_eq!(CACHE_INFO[1].cache_bytes.to_string(), expected, "the caches are those that were made");
+            compare(&products);
+        }
+        Err(_) => {
+            compare(&[views(), element_wise(), activations(), indexing(), reductions()].concat());
+            compare(&products);
+            the_same_with_other_caches();
+        }
     }
-    let cases = [views(), element_wise(), activations(), indexing(), reductions(), products(), convolutions()];
+}
+
+fn compare(cases: &[Case]) {
     let (one, two) = (threads(1), threads(2));
     let mut wrong = Vec::new();
-    let mut check = |case: &Case, measured: &Measured, predicted: &Measured, is_peak_right: bool| {
-        let is_right = is_peak_right
-            && is_close(measured.after, predicted.after)
-            && measured.is_contiguous == predicted.is_contiguous;
-        if !is_right {
+    let mut check = |case: &Case, measured: &Measured, predicted: &Measured, is_right: bool| {
+        if !is_right || measured.is_contiguous != predicted.is_contiguous {
             wrong.push(format!("{}\n  {:?}\n  {measured:?}\n  {predicted:?}", case.text, case.inputs));
         }
     };
-    for case in cases.iter().flatten() {
+    for case in cases {
         let (measured, alone) = one.install(|| (case.measure(), case.predict()));
-        check(case, &measured, &alone, is_close(measured.peak, alone.peak));
+        let is_right = is_close(measured.peak, alone.peak) && is_close(measured.after, alone.after);
+        check(case, &measured, &alone, is_right);
         // The second thread may miss a short operation.
         let (measured, predicted) = two.install(|| (case.measure(), case.predict()));
         let is_between = measured.peak >= alone.peak || is_close(measured.peak, alone.peak);
         let is_between = is_between && (measured.peak <= predicted.peak || is_close(measured.peak, predicted.peak));
-        check(case, &measured, &predicted, is_between);
-        let first = on_a_new_thread(|| case.measure());
-        let predicted = Measured { after: alone.after + alone.kept, ..alone };
-        check(case, &first, &predicted, true);
+        check(case, &measured, &predicted, is_between && is_close(measured.after, predicted.after));
+    }
+    // Threads that come and go free a little at any time, so these come last.
+    for case in cases {
+        let (first, alone) = on_a_new_thread(|| (case.measure(), case.predict()));
+        let kept = first.after - alone.after;
+        check(case, &first, &alone, (kept - alone.kept).abs() <= (64 << 10));
     }
     assert!(wrong.is_empty(), "{} cases: inputs, measured, predicted\n{}", wrong.len(), wrong.join("\n"));
-    if env::var_os(SECOND_LEVEL).is_none() {
-        the_same_with_other_caches();
-    }
 }
 
 /// The size of the second-level cache that a process is given.

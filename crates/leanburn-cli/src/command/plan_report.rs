@@ -256,7 +256,7 @@ impl PlanReport<'_> {
         let drawn = (recorded < accumulation).then(|| {
             format!("{recorded} of the {accumulation} micro-batches are drawn; the others are like the last of these.")
         });
-        let mut not_counted = vec!["the program itself, its threads and libraries"];
+        let mut not_counted = vec!["stacks of threads, libraries, and what the heap leaves unused"];
         if self.planner.target() == Target::Gpu {
             not_counted.push("what autotuned kernels need while they run");
         }

@@ -17,6 +17,7 @@ use crate::error::{Result, SystemError};
 use crate::machine::machine_memory;
 use crate::metrics::{MetricsLog, PEAK, Phase, Record, read_metrics};
 use crate::picture::encode_png;
+use crate::planning::PROGRAM;
 use crate::run::AnyRun;
 use crate::run_folder::RunFolder;
 
@@ -314,15 +315,16 @@ fn at_rest(config: &Config, data: &DataSize, device: &Device, planned: &Planned)
         let context = config.context("the configuration");
         config.system.any().batch_size_in_memory(&context, config.training().batch_size, extent)
     };
-    let (data, batches) = match is_gpu(device) {
-        true => (Bytes(0), Bytes(0)),
-        false => (data.held + data.read, config.waiting(data.extent.map_or(Bytes(0), batch_size))),
+    let (data, batches, program) = match is_gpu(device) {
+        true => (Bytes(0), Bytes(0), Bytes(0)),
+        false => (data.held + data.read, config.waiting(data.extent.map_or(Bytes(0), batch_size)), PROGRAM),
     };
     MemoryAccount {
         learners: Vec::new(),
         source: config.source(),
         data,
         batches,
+        program,
         peak: None,
         planned_step: planned.peak,
     }

@@ -119,7 +119,7 @@ device: {name: flex}
         let space = ConfigSpace::new(&config, "tiny", &planner, || config.data_size("tiny")).unwrap();
         let plans = frontier(&space, &planner.machine(), Class::Lossless).unwrap().plans;
         let is_split = |plan: &&Plan| plan.candidate.micro_batch < 4;
-        assert!(plans.len() > 5 && plans.iter().any(|plan| is_split(&plan)), "else the test shows nothing");
+        assert!(plans.len() > 2 && plans.iter().any(|plan| is_split(&plan)), "else the test shows nothing: {plans:?}");
         let candidate = |config: &Config| {
             ConfigSpace::new(config, "tiny", &planner, || Ok(DataSize::default())).unwrap().configured()
         };
