@@ -507,6 +507,30 @@ fn a_model_computes_in_half_precision() {
     assert!(difference > 0.0 && difference < 0.1, "{difference}");
 }
 
+#[test]
+fn files_that_come_or_go_before_a_run_goes_on_are_noticed() {
+    let place = Place::new();
+    fs::create_dir(place.path("scans")).unwrap();
+    for name in ["a", "c"] {
+        smooth([1, 16, 16, 16], 0.0, 1.0).write(place.path(&format!("scans/{name}.nii"))).unwrap();
+    }
+    let set = ["data.phantom=null", "data.paths=[scans]", "autoencoder.training.visualize_interval=0"];
+    let set: Vec<&str> = set.iter().flat_map(|setting| ["--set", setting]).collect();
+    place.train("run", &[&set[..], &["--max-steps", "2"]].concat());
+    let arguments = [&["train", "tiny.yaml", "--out", "run", "--resume"], &set[..]].concat();
+    let before = place.contents();
+    fs::copy(place.path("scans/a.nii"), place.path("scans/b.nii")).unwrap();
+    let ended = place.run(&arguments);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("new are scans/b.nii") && ended.stderr.contains("--from run"), "{ended:?}");
+    fs::remove_file(place.path("scans/b.nii")).unwrap();
+    assert!(place.contents() == before, "nothing was written");
+    fs::rename(place.path("scans/c.nii"), place.path("c.nii")).unwrap();
+    assert!(place.run(&arguments).stderr.contains("gone are scans/c.nii"));
+    fs::rename(place.path("c.nii"), place.path("scans/c.nii")).unwrap();
+    assert!(place.succeed(&arguments).contains("going on from step 2"));
+}
+
 /// An empty folder is enough for a run on a real volume.
 #[test]
 fn a_recipe_brings_its_sample() {

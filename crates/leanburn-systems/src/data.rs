@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use leanburn_common::Bytes;
-use leanburn_data::{DataMemory, Dataset, Intensity, Progress, Sample, SequenceConfig, SequenceDataset, Window};
+use leanburn_data::{
+    DataMemory, Dataset, Intensity, Progress, Sample, SequenceConfig, SequenceDataset, Window, find_volumes,
+};
 
 use crate::error::Result;
 use crate::shared::Context;
@@ -57,6 +59,9 @@ pub trait Data: Sized {
     /// Its size in memory, without the extent of a sample.
     fn size(&self) -> DataSize;
 
+    /// The files (or what stands for them) in their fixed order, on which the split and the order of samples depend.
+    fn names(&self) -> Vec<String>;
+
     /// What normalizing did to each channel, where a model needs it to be used on other data: empty where each sample is normalized by
     /// itself.
     fn normalization(&self) -> &[Intensity] {
@@ -96,6 +101,10 @@ impl Data for Arc<Dataset> {
         of_volumes(self.memory())
     }
 
+    fn names(&self) -> Vec<String> {
+        Dataset::names(self)
+    }
+
     fn expected(context: &Context<'_>, channels: usize) -> Result<Option<DataSize>> {
         let channels = context.data.channels.unwrap_or(channels);
         Ok(Some(of_volumes(DataMemory::of(context.data, channels, context.seed)?)))
@@ -120,6 +129,11 @@ impl Data for Arc<SequenceDataset> {
 
     fn size(&self) -> DataSize {
         DataSize { held: Bytes(size_of_val(self.sequence().data()) as u64), ..DataSize::default() }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let files = find_volumes(&self.config().paths).unwrap_or_default();
+        files.iter().map(|file| file.display().to_string()).collect()
     }
 
     fn normalization(&self) -> &[Intensity] {

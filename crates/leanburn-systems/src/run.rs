@@ -45,6 +45,9 @@ pub(crate) trait AnyRun {
     /// What each learner holds between steps.
     fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)>;
 
+    /// The files of the data, in their order.
+    fn data_names(&self) -> Vec<String>;
+
     /// Size of the data, and extent of a sample.
     fn data_size(&self) -> Result<DataSize>;
 }
@@ -118,6 +121,10 @@ impl<S: System> AnyRun for Run<S> {
 
     fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)> {
         self.trainer.memory()
+    }
+
+    fn data_names(&self) -> Vec<String> {
+        self.data.names()
     }
 
     fn data_size(&self) -> Result<DataSize> {

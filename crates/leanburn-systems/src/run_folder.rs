@@ -213,6 +213,51 @@ impl RunFolder {
         self.path.join("discriminator.safetensors")
     }
 
+    /// The files that the run is trained on, in their order.
+    pub fn data(&self) -> PathBuf {
+        self.path.join("data.json")
+    }
+
+    /// Checks that a run that goes on has the files that it began with: the split, and which sample comes when, depend on them.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::RunFolder`] with the files that have come or gone.
+    pub(crate) fn check_data(&self, names: &[String]) -> Result<()> {
+        let Ok(text) = fs::read(self.data()) else { return Ok(()) }; // a new run, or one of an older version
+        let Ok(began) = serde_json::from_slice::<Vec<String>>(&text) else { return Ok(()) };
+        if began == names {
+            return Ok(());
+        }
+        let missing = |these: &[String], those: &[String]| -> Vec<String> {
+            these.iter().filter(|name| !those.contains(name)).cloned().collect()
+        };
+        let list = |what: &str, names: Vec<String>| match names.len() {
+            0 => None,
+            1..=3 => Some(format!("{what} {}", names.join(", "))),
+            more => Some(format!("{what} {} and {} more", names[..3].join(", "), more - 3)),
+        };
+        let [come, gone] = [missing(names, &began), missing(&began, names)];
+        let changes: Vec<String> = [list("new are", come), list("gone are", gone)].into_iter().flatten().collect();
+        let changes = if changes.is_empty() { "they lie in another order".to_string() } else { changes.join("; ") };
+        let remedy = format!(
+            "put the files as they were, or start another run on the new ones from the weights, with --from {} and --out",
+            self.path.display()
+        );
+        Err(self.reject(format!("its data are other files than those it began with: {changes}"), &remedy))
+    }
+
+    /// Writes the files that a run begins with.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Write`].
+    pub(crate) fn write_data(&self, names: &[String]) -> Result<()> {
+        let path = self.data();
+        let text = serde_json::to_vec_pretty(names).expect("text serialises");
+        atomic::write(&path, &text).map_err(SystemError::writing(&path))
+    }
+
     /// What the channels of the data were normalized by, of systems whose models need it to be used.
     pub fn normalization(&self) -> PathBuf {
         self.path.join(NORMALIZATION)

@@ -126,6 +126,11 @@ impl Dataset {
         self.config.num_classes()
     }
 
+    /// The files (or phantoms) of its volumes, in their fixed order.
+    pub fn names(&self) -> Vec<String> {
+        self.items.iter().map(|item| item.source.name()).collect()
+    }
+
     /// What its volumes and labels take in memory.
     pub fn memory(&self) -> DataMemory {
         let labels = u64::from(self.config.labels.is_some());

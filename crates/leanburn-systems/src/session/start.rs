@@ -215,6 +215,8 @@ impl<'a> Session<'a> {
         let context = Context { device: &section, ..config.context(name) };
         let mut run =
             config.system.any().open(&context, &training_device, &mut |progress| observer.reading(progress))?;
+        let names = run.data_names();
+        folder.check_data(&names)?;
         let data = run.data_size()?;
         self.data = data.clone();
         let planned = Planned::of(config, name, data)?;
@@ -224,6 +226,7 @@ impl<'a> Session<'a> {
         }
         let initialized = from.map_or(Ok(Vec::new()), |source| run.initialize(&source))?;
         let _lock = folder.begin(config)?;
+        folder.write_data(&names)?;
         let aside = match self.resume_from.take().and(checkpoint.as_ref()) {
             Some((step, _)) => folder.checkpoints(1).set_aside_after(*step)?,
             None => Vec::new(),
