@@ -531,10 +531,9 @@ fn compare(cases: &[Case]) {
 const SECOND_LEVEL: &str = "LEANBURN_SECOND_LEVEL";
 
 /// Names of processors; for each level of cache its KiB and ways.
-const PROCESSORS: [(&str, [(usize, usize); 3]); 4] = [
+const PROCESSORS: [(&str, [(usize, usize); 3]); 3] = [
     ("EPYC, Zen 3", [(32, 8), (512, 8), (32_768, 16)]),
     ("Core, Coffee Lake", [(32, 8), (256, 4), (12_288, 16)]),
-    ("Core, Raptor Lake", [(48, 12), (2048, 16), (36_864, 12)]),
     ("Atom, Gracemont", [(32, 8), (4096, 16), (6144, 12)]),
 ];
 
