@@ -38,8 +38,8 @@ fn a_run_that_the_machine_cannot_hold_is_rejected_before_it_begins() {
     for words in [
         "is planned to need",
         "this machine has 2.0 GiB",
-        "of which the heap may take 1.",
-        "leanburn fit CONFIG --budget 1.",
+        "of which the heap may take ",
+        "leanburn fit CONFIG --budget ",
     ] {
         assert!(ended.stderr.contains(words), "{words} in {ended:?}");
     }
@@ -92,7 +92,8 @@ fn a_run_goes_on_with_the_fastest_plan_that_fits_its_batch_split_where_that_is_i
     // the same volumes make a step, split or not
     place.train("whole", &batch);
     let loss = |run: &str| {
-        place.metrics(run).into_iter().find(|record| record["phase"] == "train").unwrap()["values"]["l1"].as_f64()
+        place.metrics(run).into_iter().find(|record| record["phase"] == "train").unwrap()["values"]["reconstruction"]
+            .as_f64()
     };
     let [split, whole] = ["limited", "whole"].map(|run| loss(run).unwrap());
     assert!((split / whole - 1.0).abs() < 0.05, "{split} {whole}");
