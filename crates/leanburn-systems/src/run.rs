@@ -4,13 +4,13 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use image::RgbImage;
+use leanburn_data::Intensity;
 use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
 
 use crate::batch::{Batch, Batches};
 use crate::data::{Data, DataSize};
 use crate::error::Result;
 use crate::evaluation::Metrics;
-use crate::run_folder::RunFolder;
 use crate::system::{DataOf, System};
 use crate::weight_source::{Initialized, WeightSource};
 
@@ -28,11 +28,14 @@ pub(crate) trait AnyRun {
     /// Goes on from a checkpoint.
     fn resume(&mut self, checkpoint: &Path) -> std::result::Result<(), TrainError>;
 
-    /// Saves a checkpoint, and the trained weights in a folder of their own.
-    fn save(&mut self, store: &CheckpointStore, folder: &RunFolder) -> Result<()>;
+    /// Saves a checkpoint.
+    fn save(&mut self, store: &CheckpointStore) -> Result<()>;
 
-    /// Saves the trained weights alone, those of other models beside them, and what the data was normalized by.
-    fn save_weights(&self, folder: &RunFolder) -> Result<()>;
+    /// Saves the trained weights alone, those of other models beside the file.
+    fn save_weights(&self, weights: &Path) -> Result<()>;
+
+    /// What the channels of the data were normalized by.
+    fn normalization(&self) -> &[Intensity];
 
     /// The metrics over the validation samples; what is not finite (the distance to nothing) is left out.
     ///
@@ -93,17 +96,17 @@ impl<S: System> AnyRun for Run<S> {
         self.trainer.resume_split(checkpoint) // the run folder has compared the items of a step
     }
 
-    fn save(&mut self, store: &CheckpointStore, folder: &RunFolder) -> Result<()> {
+    fn save(&mut self, store: &CheckpointStore) -> Result<()> {
         self.trainer.save(store)?;
-        self.save_weights(folder)
+        Ok(())
     }
 
-    fn save_weights(&self, folder: &RunFolder) -> Result<()> {
-        S::save_weights(self.trainer.workload(), &folder.weights())?;
-        match self.data.normalization() {
-            [] => Ok(()),
-            channels => folder.write_normalization(channels),
-        }
+    fn save_weights(&self, weights: &Path) -> Result<()> {
+        Ok(S::save_weights(self.trainer.workload(), weights)?)
+    }
+
+    fn normalization(&self) -> &[Intensity] {
+        self.data.normalization()
     }
 
     fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError> {

@@ -138,7 +138,7 @@ impl<'a> Attempt<'a> {
             }
             if training.weights_interval > 0 && steps.is_multiple_of(training.weights_interval) {
                 let place = RunFolder::new(self.folder.weights_after(steps));
-                weights_alone(self.config, &place, |place| self.run.save_weights(place))?;
+                weights_alone(self.config, &place, |place| save_weights(&*self.run, place))?;
             }
         }
         self.write_plan()?;
@@ -229,7 +229,7 @@ impl<'a> Attempt<'a> {
         }
         self.log(step, Phase::Validation, metrics.iter().map(|(key, value)| (key.to_string(), *value)).collect())?;
         if let Some(watch) = self.watch.as_ref().filter(|_| is_best) {
-            watch.keep(self.config, self.folder, |place| self.run.save_weights(place))?;
+            watch.keep(self.config, self.folder, |place| save_weights(&*self.run, place))?;
         }
         let seconds = self.seconds();
         self.observer.evaluated(step, &metrics, seconds).map_err(SystemError::Observer)
@@ -253,7 +253,8 @@ impl<'a> Attempt<'a> {
 
     /// A checkpoint to go on from, and weights to use.
     pub fn save(&mut self) -> Result<()> {
-        self.run.save(&self.store, self.folder)?;
+        self.run.save(&self.store)?;
+        save_weights(&*self.run, self.folder)?;
         self.notify(|observer, snapshot| observer.saved(snapshot))
     }
 
@@ -282,6 +283,15 @@ impl<'a> Attempt<'a> {
         });
         let path = self.folder.plan();
         atomic::write(&path, format!("{plan:#}\n").as_bytes()).map_err(SystemError::writing(&path))
+    }
+}
+
+/// Saves the weights of a run into a folder, with what its data was normalized by.
+fn save_weights(run: &dyn AnyRun, folder: &RunFolder) -> Result<()> {
+    run.save_weights(&folder.weights())?;
+    match run.normalization() {
+        [] => Ok(()),
+        channels => folder.write_normalization(channels),
     }
 }
 
