@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -106,6 +107,56 @@ fn training_goes_on_after_a_crash() {
     assert_same_run(&place, "straight", "after");
 }
 
+#[test]
+fn the_best_weights_are_kept_and_a_run_that_gets_no_better_ends() {
+    let place = Place::new();
+    let set = ["best_metric=l1", "val_interval=1", "max_steps=6", "visualize_interval=0", "weights_interval=1"];
+    let set = set.map(|setting| format!("autoencoder.training.{setting}"));
+    let set: Vec<&str> = set.iter().flat_map(|setting| ["--set", setting]).collect();
+    let printed = place.train("straight", &set);
+    let best: Value = serde_json::from_str(&place.text("straight/best/best.json")).unwrap();
+    let validations: Vec<(u64, f64)> = place
+        .metrics("straight")
+        .iter()
+        .filter(|record| record["phase"] == "val")
+        .map(|record| (record["step"].as_u64().unwrap(), record["values"]["l1"].as_f64().unwrap()))
+        .collect();
+    let (step, value) = validations.iter().copied().min_by(|one, other| one.1.total_cmp(&other.1)).unwrap();
+    assert_eq!(
+        (best["metric"].as_str(), best["step"].as_u64(), best["value"].as_f64()),
+        (Some("l1"), Some(step), Some(value))
+    );
+    assert!(printed.contains(&format!("l1 {value:.4} at step {step}")), "{printed}");
+    assert!(step > 0 && validations.len() == 7, "{validations:?}");
+    let there = |folder: &str| place.bytes(&format!("straight/{folder}/weights.safetensors"));
+    assert!(there("best") == there(&format!("weights/step-{step:08}")), "the weights are those of the best step");
+    assert!(place.text("straight/best/config.yaml") == place.text("straight/config.yaml"));
+
+    place.train("stopped", &[&set[..], &["--max-steps", "3"]].concat());
+    place.train("stopped", &[&set[..], &["--resume"]].concat());
+    assert_same_run(&place, "straight", "stopped");
+    for file in ["best/best.json", "best/weights.safetensors"] {
+        assert!(place.bytes(&format!("straight/{file}")) == place.bytes(&format!("stopped/{file}")), "{file}");
+    }
+
+    let stop = ["early_stopping_patience=2", "early_stopping_min_delta=100"];
+    let stop = stop.map(|setting| format!("autoencoder.training.{setting}"));
+    let stop: Vec<&str> = set.iter().copied().chain(stop.iter().flat_map(|setting| ["--set", setting])).collect();
+    let printed = place.train("early", &stop);
+    assert!(printed.contains("2, stopped early"), "{printed}");
+    let steps = |run: &str| place.metrics(run).iter().filter(|record| record["phase"] == "train").count();
+    assert_eq!(steps("early"), 2);
+    place.train("early", &[&stop[..], &["--resume"]].concat());
+    assert_eq!(steps("early"), 2, "it is still over");
+
+    let unknown = ["train", "tiny.yaml", "--out", "unknown", "--set", "autoencoder.training.best_metric=dice"];
+    let ended = place.run(&unknown);
+    assert!(ended.code == Some(2) && ended.stderr.contains("a validation metric: l1"), "{ended:?}");
+    let alone = ["train", "tiny.yaml", "--out", "alone", "--set", "autoencoder.training.early_stopping_patience=2"];
+    let ended = place.run(&alone);
+    assert!(ended.code == Some(2) && ended.stderr.contains("best_metric"), "{ended:?}");
+}
+
 /// Sends a signal to a process.
 #[cfg(target_os = "linux")]
 fn signal(name: &str, process: u32) {
@@ -149,6 +200,34 @@ fn the_first_signal_saves_and_the_run_goes_on_as_if_there_had_been_none() {
         assert!(resumed.contains(&format!("going on from step {taken}")), "no step is lost: {resumed}");
         assert_same_run(&place, name, "straight");
     }
+}
+
+/// A step that takes minutes: the first signal waits for its end, the second does not.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_second_signal_ends_the_run_at_once() {
+    let place = Place::new();
+    let long = ["gradient_accumulation_steps=65536", "val_interval=1", "visualize_interval=0"];
+    let long = long.map(|setting| format!("autoencoder.training.{setting}"));
+    let long: Vec<&str> = long.iter().flat_map(|setting| ["--set", setting]).collect();
+    let mut command = place.command(&[&["train", "tiny.yaml", "--out", "run"], &long[..]].concat());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while !place.path("run/metrics.jsonl").exists() || place.metrics("run").is_empty() {
+        assert!(child.try_wait().unwrap().is_none(), "it trains until it is stopped");
+        thread::sleep(Duration::from_millis(2));
+    }
+    signal("INT", child.id());
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("SIGINT: the run stops after this step and saves; another signal stops it at once") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it says what it does");
+    }
+    assert!(child.try_wait().unwrap().is_none(), "the first signal lets the step go on");
+    signal("TERM", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(143), "the code is that of the second");
+    let (records, checkpoints) = (place.metrics("run"), place.path("run/checkpoints").exists());
+    assert!(records.iter().all(|record| record["phase"] == "val") && !checkpoints, "no step was taken: {records:?}");
 }
 
 #[test]
@@ -426,6 +505,58 @@ fn a_model_computes_in_half_precision() {
     place.succeed(&["reconstruct", "run/weights.safetensors", "in.npy", "full.npy", "--config", "f32.yaml"]);
     let difference = largest_difference(place.volume("half.npy").data(), place.volume("full.npy").data());
     assert!(difference > 0.0 && difference < 0.1, "{difference}");
+}
+
+#[test]
+fn files_that_come_or_go_before_a_run_goes_on_are_noticed() {
+    let place = Place::new();
+    fs::create_dir(place.path("scans")).unwrap();
+    for name in ["a", "c"] {
+        smooth([1, 16, 16, 16], 0.0, 1.0).write(place.path(&format!("scans/{name}.nii"))).unwrap();
+    }
+    let set = ["data.phantom=null", "data.paths=[scans]", "autoencoder.training.visualize_interval=0"];
+    let set: Vec<&str> = set.iter().flat_map(|setting| ["--set", setting]).collect();
+    place.train("run", &[&set[..], &["--max-steps", "2"]].concat());
+    let arguments = [&["train", "tiny.yaml", "--out", "run", "--resume"], &set[..]].concat();
+    let before = place.contents();
+    fs::copy(place.path("scans/a.nii"), place.path("scans/b.nii")).unwrap();
+    let ended = place.run(&arguments);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("new are scans/b.nii") && ended.stderr.contains("--from run"), "{ended:?}");
+    fs::remove_file(place.path("scans/b.nii")).unwrap();
+    assert!(place.contents() == before, "nothing was written");
+    fs::rename(place.path("scans/c.nii"), place.path("c.nii")).unwrap();
+    assert!(place.run(&arguments).stderr.contains("gone are scans/c.nii"));
+    fs::rename(place.path("c.nii"), place.path("scans/c.nii")).unwrap();
+    assert!(place.succeed(&arguments).contains("going on from step 2"));
+}
+
+/// An empty folder is enough for a run on a real volume.
+#[test]
+fn a_recipe_brings_its_sample() {
+    let place = Place::new();
+    let printed = place.succeed(&["init", "mni152-autoencoder"]);
+    let volume = "data/mni152_2009a_t1_1mm.nii.gz";
+    assert!(
+        printed.contains(volume) && place.text("data/mni152_2009a_notice.md").contains("Copyright (C)"),
+        "{printed}"
+    );
+    assert_eq!(place.volume(volume).shape(), [1, 197, 233, 189]);
+    assert!(!place.path("data/mni152_2009a_gm_1mm.nii.gz").exists(), "the others are not asked for");
+    let small = ["num_channels=[4,4,4]", "norm_num_groups=2", "training.visualize_interval=0"];
+    let small = small.map(|setting| format!("autoencoder.{setting}"));
+    let small: Vec<&str> = small.iter().flat_map(|setting| ["--set", setting]).collect();
+    let train = ["train", "mni152-autoencoder.yaml", "--max-steps", "1", "--set", "data.val_patches=1"];
+    place.succeed(&[&train[..], &small].concat());
+
+    let again = place.succeed(&["init", "mni152-segmentation"]);
+    assert!(!again.contains(volume) && again.contains("gm_1mm") && again.contains("wm_1mm"), "{again}");
+    fs::write(place.path(volume), "mine").unwrap();
+    let rejected = place.run(&["init", "mni152-autoencoder", "--out", "other.yaml"]);
+    assert!(rejected.code == Some(2) && rejected.stderr.contains(volume), "{rejected:?}");
+    assert_eq!((place.text(volume), place.path("other.yaml").exists()), ("mine".to_string(), false));
+    place.succeed(&["init", "mni152-autoencoder", "--out", "other.yaml", "--force"]);
+    assert_eq!(place.volume(volume).shape(), [1, 197, 233, 189]);
 }
 
 #[test]

@@ -35,7 +35,12 @@ fn a_run_that_the_machine_cannot_hold_is_rejected_before_it_begins() {
     let arguments = ["train", "tiny.yaml", "--out", "run", "--set", "autoencoder.training.batch_size=512"];
     let ended = place.run_within(2 << 20, &[&arguments[..], &LARGE].concat());
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    for words in ["is planned to need", "this machine has 2.0 GiB", "leanburn fit CONFIG --budget 1.8GiB"] {
+    for words in [
+        "is planned to need",
+        "this machine has 2.0 GiB",
+        "of which the heap may take ",
+        "leanburn fit CONFIG --budget ",
+    ] {
         assert!(ended.stderr.contains(words), "{words} in {ended:?}");
     }
     assert!(!place.path("run").exists() && !ended.stderr.contains("panicked"), "{ended:?}");
@@ -63,6 +68,38 @@ fn a_run_that_does_not_fit_steps_down_and_computes_the_same() {
     let steps = place.metrics("limited").iter().filter(|record| record["phase"] == "train").count();
     assert_eq!(steps, 4, "no step is lost");
     assert!(place.text("limited/config.yaml").contains("recompute"));
+}
+
+/// Recomputation alone would not do, and `fit` splits the batch.
+#[test]
+fn a_run_goes_on_with_the_fastest_plan_that_fits_its_batch_split_where_that_is_it() {
+    let place = Place::new();
+    let batch = with(&["--set", "autoencoder.training.batch_size=4", "--set", "autoencoder.training.max_steps=3"]);
+    let fit = place.succeed(&[&["fit", "tiny.yaml", "--budget", "1GiB", "--json"], &batch[..]].concat());
+    let fit: serde_json::Value = serde_json::from_str(&fit).unwrap();
+    let plans = fit["frontier"].as_array().unwrap();
+    let expected = plans.iter().rev().find(|plan| plan["candidate"]["micro_batch"].as_u64() < Some(4)).unwrap();
+    let (limit, items) = (expected["peak"].as_f64().unwrap(), &expected["candidate"]["micro_batch"]);
+
+    let set = format!("device.memory_limit={limit} B");
+    let printed = place.train("limited", &[&batch[..], &["--set", &set]].concat());
+    let change = format!("stepping down: batch 4 x 1 -> {items} x ");
+    assert!(printed.contains(&change) && printed.matches("stepping down: ").count() == 1, "{change} in {printed}");
+    assert!(printed.contains("changed: autoencoder.training.batch_size: 4 -> "), "{printed}");
+    assert!(peak(&place, "limited") <= limit, "{} of {limit}", peak(&place, "limited"));
+    let steps = place.metrics("limited").iter().filter(|record| record["phase"] == "train").count();
+    assert_eq!(steps, 3, "no step is lost");
+    // the same volumes make a step, split or not
+    place.train("whole", &batch);
+    let loss = |run: &str| {
+        place.metrics(run).into_iter().find(|record| record["phase"] == "train").unwrap()["values"]["reconstruction"]
+            .as_f64()
+    };
+    let [split, whole] = ["limited", "whole"].map(|run| loss(run).unwrap());
+    assert!((split / whole - 1.0).abs() < 0.05, "{split} {whole}");
+    // and the run goes on with the configuration as it was written
+    let resumed = place.train("limited", &[&batch[..], &["--resume", "--max-steps", "4"]].concat());
+    assert!(resumed.contains("going on from step 3"), "{resumed}");
 }
 
 #[test]

@@ -121,6 +121,43 @@ fn a_plan_for_machines_adds_up() {
 }
 
 #[test]
+fn data_in_memory_is_a_line_of_a_plan_and_part_of_a_budget() {
+    let place = Place::new();
+    fn row(rows: &Value, name: &str) -> u64 {
+        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name);
+        row.map_or(0, |row| number(row, "bytes"))
+    }
+    let (cached, read) = ("volumes in memory (data.cache_rate)", "volumes that are read again (data.cache_rate)");
+    let volume = 4 * 32 * 32 * 32;
+    let plan = |more: &[&str]| ask_tiny(&place, "plan", more).0;
+    let few = plan(&[]);
+    assert_eq!([cached, read].map(|name| row(&few["causes"], name)), [2 * volume, 0]);
+    assert_eq!(
+        row(&few["causes"], "batches that wait (data.prefetch)"),
+        2 * 4 * volume + volume,
+        "and a sample of the next"
+    );
+    let again = plan(&["--set", "data.cache_rate=0"]);
+    assert_eq!([cached, read].map(|name| row(&again["causes"], name)), [0, 2 * volume]);
+    let many = plan(&["--set", "data.phantom.count=42"]);
+    assert_eq!(number(&many, "needed_bytes"), number(&few, "needed_bytes") + 40 * volume);
+    let smallest =
+        |more: &[&str]| number(&ask_tiny(&place, "fit", &[more, &["--budget", "1KiB"]].concat()).0, "smallest_bytes");
+    assert_eq!(smallest(&["--set", "data.phantom.count=42"]), smallest(&[]) + 40 * volume);
+    let printed = run(&place, "fit", &["--budget", "1GiB"]).stdout;
+    assert!(printed.contains(&format!("of which 256.0 KiB {cached}, ")), "{printed}");
+    assert_eq!(row(&plan(&["--gpu", "rtx-4090"])["causes"], cached), 0, "a card holds none");
+    let gone = plan(&["--set", "data.phantom=null", "--set", "data.paths=[gone.nii]"]);
+    assert!(gone["warnings"].to_string().contains("is not counted: gone.nii"), "{gone}");
+
+    let fields =
+        "sequence: {advection: {steps: 50, shape: [9, 10]}, input_days: 3, use_channels: [1, 0], downsample: 2}";
+    fs::write(place.path("fields.yaml"), format!("forecaster: {{}}\n{fields}\n")).unwrap();
+    let (plan, _) = ask(&place, &["plan", "fields.yaml"]);
+    assert_eq!(row(&plan["causes"], "fields in memory (sequence.downsample)"), 4 * 50 * 2 * 5 * 5);
+}
+
+#[test]
 fn a_step_of_little_but_attention_has_a_warning() {
     let place = Place::new();
     let warnings = |levels: &str, more: &[&str]| {

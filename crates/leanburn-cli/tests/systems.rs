@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::Place;
-use leanburn_data::Volume;
+use leanburn_data::{Advection, AdvectionConfig, Sequence, Volume};
 use serde_json::Value;
 
 const TRAINING: &str = "batch_size: 1, gradient_accumulation_steps: 2, max_steps: 4, learning_rate: 0.01, val_interval: 2, \
@@ -196,6 +196,53 @@ fn volumes_go_through_every_codec_and_its_latent() {
             assert!(several.data() != whole.data(), "{name}: {command}");
         }
     }
+}
+
+/// A forecaster forecasts in the units of its fields: of fields in other units it learns and says the same in those.
+#[test]
+fn fields_are_forecast_in_their_units() {
+    let place = Place::new();
+    let advection = AdvectionConfig { steps: 40, shape: [8, 10], ..AdvectionConfig::default() };
+    let fields = Advection::new(&advection, 3).unwrap().sequence().unwrap();
+    let scaled: Vec<f32> = fields.data().iter().map(|value| 10.0 * value + 500.0).collect();
+    let scaled = Sequence::new(scaled, fields.shape()).unwrap();
+    let mut forecasts = Vec::new();
+    for (name, fields) in [("plain", &fields), ("scaled", &scaled)] {
+        let path = |file: &str| place.path(&format!("{name}/{file}"));
+        fs::create_dir_all(path("days")).unwrap();
+        fields.write(path("days/all.npy")).unwrap();
+        fields.last(4).unwrap().write(path("days/last.npy")).unwrap();
+        let config = forecaster("convlstm").replace("advection: {steps: 40, shape: [8, 10]}", "paths: [days/all.npy]");
+        let config = config.replace("days/all.npy", &format!("{name}/days/all.npy"));
+        fs::write(path("fields.yaml"), config).unwrap();
+        let (file, run) = (format!("{name}/fields.yaml"), format!("{name}/run"));
+        place.succeed(&["train", &file, "--out", &run]);
+        let (weights, days, out) =
+            (format!("{run}/weights.safetensors"), format!("{name}/days/*.npy"), format!("{name}/out"));
+        let printed = place.succeed(&["predict", &weights, &days, &out]);
+        assert!(printed.contains("all.npy: 2 x 8 x 10") && printed.contains("last.npy: "), "{printed}");
+        let [all, last] = ["out/all.npy", "out/last.npy"].map(|file| Sequence::read(path(file)).unwrap());
+        assert_eq!((all.shape(), all.data()), ([2, 1, 8, 10], last.data()), "the last fields decide");
+        forecasts.push(all);
+
+        fields.last(3).unwrap().write(path("few.npy")).unwrap();
+        let few = format!("{name}/few.npy");
+        let ended = place.run(&["predict", &weights, &few, &format!("{name}/none.npy")]);
+        assert!(
+            ended.code != Some(0) && ended.stderr.contains("few.npy") && ended.stderr.contains("4 frames"),
+            "{ended:?}"
+        );
+        assert!(!path("none.npy").exists());
+        fs::remove_file(path("run/normalization.json")).unwrap();
+        let ended = place.run(&["predict", &weights, &days, &out, "--force"]);
+        assert!(ended.code == Some(2) && ended.stderr.contains("normalization.json"), "{ended:?}");
+    }
+    let spread = |values: &[f32]| values.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+    let differences = forecasts[0].data().iter().zip(forecasts[1].data());
+    let differences: Vec<f32> = differences.map(|(plain, scaled)| 10.0 * plain + 500.0 - scaled).collect();
+    assert!(spread(forecasts[0].data()) > 0.01 && spread(&differences) < 0.05, "{}", spread(&differences));
+    let ended = place.run(&["predict", "plain/run/weights.safetensors", "plain/days/all.npy", "out.nii"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains(".npy"), "{ended:?}");
 }
 
 #[test]

@@ -176,7 +176,7 @@ impl DataError {
     }
 
     /// The same error, with the file at `path` named.
-    pub(crate) fn at(mut self, place: &Path) -> Self {
+    pub fn at(mut self, place: &Path) -> Self {
         if let Self::Malformed { path, .. } | Self::NotFinite { path, .. } | Self::TooLarge { path, .. } = &mut self {
             *path = place.into();
         }

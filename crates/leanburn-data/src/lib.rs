@@ -38,10 +38,12 @@ mod sequences;
 mod synthetic;
 mod volumes;
 
-pub use datasets::{Batch, DataConfig, Dataset, HeldOut, LabelsConfig, Prepared, Progress, Sample, prepare};
+pub use datasets::{
+    Batch, DataConfig, DataMemory, Dataset, HeldOut, LabelsConfig, Prepared, Progress, Sample, prepare,
+};
 pub use error::DataError;
-pub use formats::{Format, find_volumes};
-pub use loader::Loader;
+pub use formats::{Format, find_volumes, matches};
+pub use loader::{Loader, batches_ahead};
 pub use sampling::SlidingWindow;
 pub use sequences::{Advection, AdvectionConfig, Flow, Sequence, SequenceConfig, SequenceDataset, Window, WindowBatch};
 pub use synthetic::{PhantomConfig, RadarConfig, phantom, phantom_labels, radar};

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
+/// Indices of samples.
+type Indices<'a> = &'a mut dyn Iterator<Item = u64>;
+
 /// Makes the batch of an index, or gives up when it is stopped.
 type MakeBatch<B> = dyn Fn(u64, &AtomicBool) -> Result<B, DataError> + Send + Sync;
 
@@ -23,8 +26,7 @@ type MakeBatch<B> = dyn Fn(u64, &AtomicBool) -> Result<B, DataError> + Send + Sy
 /// worker's panic arrives as the item of its batch, and the next item is the next batch.
 ///
 /// # Memory
-/// At most `prefetch` finished batches (rounded up to a multiple of `num_workers`) and one more
-/// under the hands of each worker.
+/// As many batches as [`batches_ahead`] says, and in each worker one sample of the batch that it makes.
 pub struct Loader<B = Batch> {
     make: Arc<MakeBatch<B>>,
     batch_size: usize,
@@ -51,8 +53,9 @@ impl Loader {
     /// If the system cannot start the threads, the caller's makes the batches.
     pub fn new(dataset: Arc<Dataset>, batch_size: usize, start_batch: u64) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
-        let make = Arc::new(move |index| dataset.train_sample(index));
-        Self::start(make, Batch::stack, batch_size, start_batch, workers, prefetch)
+        let make = move |index| dataset.train_sample(index);
+        let gather = move |indices: Indices<'_>| Batch::gather(batch_size, indices.map(&make));
+        Self::start(gather, batch_size, start_batch, workers, prefetch)
     }
 }
 
@@ -60,15 +63,16 @@ impl Loader<WindowBatch> {
     /// As [`Loader::new`], for the windows of a sequence.
     pub fn windows(dataset: Arc<SequenceDataset>, batch_size: usize, start_batch: u64) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
-        let make = Arc::new(move |index| dataset.train_window(index));
-        Self::start(make, WindowBatch::stack, batch_size, start_batch, workers, prefetch)
+        let make = move |index| dataset.train_window(index);
+        let gather = move |indices: Indices<'_>| WindowBatch::gather(batch_size, indices.map(&make));
+        Self::start(gather, batch_size, start_batch, workers, prefetch)
     }
 }
 
 impl<B: Send + 'static> Loader<B> {
-    fn start<S: 'static>(
-        make: Arc<impl Fn(u64) -> Result<S, DataError> + Send + Sync + 'static>,
-        stack: fn(&[S]) -> Result<B, DataError>,
+    /// `gather` makes a batch of the samples of these indices.
+    fn start(
+        gather: impl Fn(Indices<'_>) -> Result<B, DataError> + Send + Sync + 'static,
         batch_size: usize,
         first: u64,
         workers: usize,
@@ -76,10 +80,8 @@ impl<B: Send + 'static> Loader<B> {
     ) -> Self {
         let make: Arc<MakeBatch<B>> = Arc::new(move |batch, stop| {
             let first = batch.saturating_mul(batch_size as u64);
-            let samples = (0..batch_size as u64)
-                .take_while(|_| !stop.load(Ordering::Relaxed))
-                .map(|index| make(first.saturating_add(index)));
-            stack(&samples.collect::<Result<Vec<_>, _>>()?)
+            let indices = (0..batch_size as u64).map(|index| first.saturating_add(index));
+            gather(&mut indices.take_while(|_| !stop.load(Ordering::Relaxed)))
         });
         let mut loader = Self {
             make,
@@ -91,7 +93,7 @@ impl<B: Send + 'static> Loader<B> {
             stop: Arc::default(),
         };
         for index in 0..workers {
-            let (sender, receiver) = sync_channel(prefetch.div_ceil(workers).saturating_sub(1));
+            let (sender, receiver) = sync_channel(batches_ahead(workers, prefetch) / workers - 1);
             let worker = Worker {
                 make: loader.make.clone(),
                 first: first.saturating_add(index as u64),
@@ -111,6 +113,11 @@ impl<B: Send + 'static> Loader<B> {
         }
         loader
     }
+}
+
+/// Batches that are made before they are asked for: `prefetch`, rounded up to a multiple of the workers, each of which makes one.
+pub fn batches_ahead(num_workers: usize, prefetch: usize) -> usize {
+    if num_workers == 0 { 0 } else { prefetch.max(1).next_multiple_of(num_workers) }
 }
 
 impl<B> Loader<B> {
@@ -241,6 +248,20 @@ mod tests {
         Sample { data, shape, labels: None, name: String::new(), start: [0; 3], intensity: Intensity::default() }
     }
 
+    /// Batches of one sample.
+    fn singly(
+        make: impl Fn(u64) -> Result<Sample, DataError> + Send + Sync + 'static,
+    ) -> impl Fn(Indices<'_>) -> Result<Batch, DataError> + Send + Sync + 'static {
+        move |indices| Batch::gather(1, indices.map(&make))
+    }
+
+    #[test]
+    fn as_many_batches_are_made_ahead_as_is_said() {
+        let all = [(0, 3), (1, 0), (1, 4), (2, 2), (2, 3), (3, 7)]
+            .map(|(workers, prefetch)| batches_ahead(workers, prefetch));
+        assert_eq!(all, [0, 1, 4, 2, 4, 9]);
+    }
+
     #[test]
     fn errors_and_panics_are_items_and_the_rest_goes_on() {
         for workers in [0, 1, 3] {
@@ -249,7 +270,7 @@ mod tests {
                 4 => panic!("sample {index} is cursed"),
                 _ => Ok(numbered(index)),
             };
-            let loader = Loader::start(Arc::new(make), Batch::stack, 1, 0, workers, 2);
+            let loader = Loader::start(singly(make), 1, 0, workers, 2);
             let items: Vec<_> = loader.take(7).collect();
             assert!(items[2].as_ref().unwrap_err().is_not_found());
             let panic = items[4].as_ref().unwrap_err().to_string();
@@ -264,12 +285,14 @@ mod tests {
     fn prefetch_is_bounded_and_dropping_stops_the_threads() {
         let made = Arc::new(AtomicU64::new(0));
         let counter = made.clone();
-        let make = Arc::new(move |index| {
+        let alive = Arc::new(());
+        let held = Arc::downgrade(&alive);
+        let make = move |index| {
+            let _alive = &alive;
             counter.fetch_add(1, Ordering::SeqCst);
             Ok(numbered(index))
-        });
-        let held = Arc::downgrade(&make);
-        let mut loader = Loader::start(make, Batch::stack, 1, 0, 2, 4);
+        };
+        let mut loader = Loader::start(singly(make), 1, 0, 2, 4);
         assert_eq!(loader.next().unwrap().unwrap().data, [0.0]);
         assert_eq!(loader.next_batch(), 1);
         thread::sleep(Duration::from_millis(200));
@@ -281,7 +304,8 @@ mod tests {
 
     #[test]
     fn an_empty_batch_is_an_error() {
-        let mut loader = Loader::start(Arc::new(|index| Ok(numbered(index))), Batch::stack, 0, 0, 1, 1);
+        let gather = |indices: Indices<'_>| Batch::gather(0, indices.map(|index| Ok(numbered(index))));
+        let mut loader = Loader::start(gather, 0, 0, 1, 1);
         assert!(loader.next().unwrap().is_err());
     }
 }

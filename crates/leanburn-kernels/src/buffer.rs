@@ -18,11 +18,18 @@ const FILLED: bool = cfg!(any(test, feature = "filled-buffers"));
 /// would take longer than many a kernel. In tests it is filled with ones ([`FILLED`]), which are no number in any element, so
 /// that a test sees what a kernel leaves out.
 ///
+/// # Panics
+///
+/// Panics if the system has no memory for it, with a message that says so: who trains can go on with less.
+///
 /// # Safety
 ///
 /// `fill` must write every element.
 pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [MaybeUninit<E>])) -> Vec<E> {
-    let mut values: Vec<E> = Vec::with_capacity(len);
+    let mut values: Vec<E> = Vec::new();
+    if values.try_reserve_exact(len).is_err() {
+        out_of_memory(len.saturating_mul(size_of::<E>()));
+    }
     let room = &mut values.spare_capacity_mut()[..len];
     advise_large_pages(room.as_mut_ptr().cast(), size_of_val(room));
     if FILLED && std::env::var_os("LEANBURN_UNFILLED").is_none() {
@@ -33,6 +40,11 @@ pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [Maybe
     // SAFETY: there is room, and the caller promises that every element is written.
     unsafe { values.set_len(len) };
     values
+}
+
+#[cold]
+fn out_of_memory(bytes: usize) -> ! {
+    panic!("out of memory: the system has no {bytes} bytes for a result")
 }
 
 #[cfg(target_os = "linux")]
@@ -63,6 +75,13 @@ mod tests {
             let values = unsafe { filled(len, |values: &mut [MaybeUninit<f32>]| values.fill(MaybeUninit::new(2.5))) };
             assert!(values.len() == len && values.iter().all(|value| *value == 2.5));
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "out of memory: the system has no ")]
+    fn what_the_system_has_not_is_a_panic_and_no_abort() {
+        // SAFETY: nothing is written, since nothing is there.
+        let _ = unsafe { filled(isize::MAX as usize / 8, |_: &mut [MaybeUninit<f32>]| unreachable!()) };
     }
 
     #[test]

@@ -6,7 +6,7 @@ use burn::backend::ir::{ModuleOperationIr, OperationIr, TensorIr};
 use leanburn_common::Bytes;
 use leanburn_ops::recording::Marker;
 
-use crate::memory_model::{Effect, MemoryModel, Operand, Place, written_over};
+use crate::memory_model::{Effect, Kept, MemoryModel, Operand, Place, written_over};
 use crate::operation::bytes_of;
 use crate::{FlexMemory, Timeline};
 
@@ -47,9 +47,10 @@ impl MemoryModel for CubeMemory {
                 let has_channels = |dims: &[usize]| dims[1] > 1;
                 let is_first = operands[0].is_contiguous && has_channels(&convolution.x.shape);
                 let workspace = if is_first { bytes_of(&convolution.x) } else { Bytes(0) };
-                Effect { outputs: vec![(Place::New, !has_channels(&convolution.out.shape))], workspace }
+                let outputs = vec![(Place::New, !has_channels(&convolution.out.shape))];
+                Effect { outputs, workspace, kept: Kept::default() }
             }
-            _ => Effect { workspace: Bytes(0), ..FlexMemory.effect(operation, operands) },
+            _ => Effect { workspace: Bytes(0), kept: Kept::default(), ..FlexMemory.effect(operation, operands) },
         }
     }
 

@@ -28,9 +28,8 @@ use inputs::{Inputs, bytes, elements, is_half, new_output};
 
 /// The heap of Burn's CPU backend.
 ///
-/// Scratch memory of matrix products is that of a CPU with AVX2, 1 MiB of second-level and 32 MiB of third-level cache; it
-/// is a small part of the whole. Not counted: one second-level cache's size for each thread, which matrix products keep
-/// from the first one on.
+/// Scratch memory of matrix products is that of this processor: it follows the sizes of its caches and its vectors. Each thread keeps as
+/// much as the second-level cache from the first product on that needs it, which is counted for all threads that may run one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlexMemory;
 

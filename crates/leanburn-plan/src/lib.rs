@@ -30,7 +30,7 @@ pub use cube::CubeMemory;
 pub use flex::FlexMemory;
 pub use graphs::GraphMetadata;
 pub use knob::Knob;
-pub use memory_model::{Effect, MemoryModel, Operand, Place};
+pub use memory_model::{Effect, Kept, MemoryModel, Operand, Place};
 pub use plans::{Frontier, Machine, Plan};
 pub use rates::Rates;
 pub use record_error::{Obstacle, RecordError};

@@ -36,12 +36,41 @@ pub struct Effect {
     pub outputs: Vec<(Place, bool)>,
     /// What is there only while the operation runs.
     pub workspace: Bytes,
+    /// What the threads that run it keep from then on.
+    pub kept: Kept,
+}
+
+/// Scratch memory that each thread keeps from the first operation on that needs it. Whatever the number of such operations, a thread has
+/// it once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Of the thread that trains.
+    pub by_caller: Bytes,
+    /// Of all threads of the pool: any of them may have run a part.
+    pub by_pool: Bytes,
+}
+
+impl Kept {
+    /// What is kept after both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { by_caller: self.by_caller.max(other.by_caller), by_pool: self.by_pool.max(other.by_pool) }
+    }
+
+    /// All of it. A thread of the pool that trains is counted once.
+    pub fn total(self) -> Bytes {
+        match rayon::current_thread_index() {
+            Some(_) => self.by_caller.max(self.by_pool),
+            None => self.by_caller + self.by_pool,
+        }
+    }
 }
 
 impl Effect {
     /// One new contiguous output for each of the operation's, and no workspace.
     pub fn new_outputs(operation: &OperationIr) -> Self {
-        Self { outputs: operation.outputs().map(|_| (Place::New, true)).collect(), workspace: Bytes(0) }
+        let outputs = operation.outputs().map(|_| (Place::New, true)).collect();
+        Self { outputs, workspace: Bytes(0), kept: Kept::default() }
     }
 }
 

@@ -10,7 +10,7 @@ use leanburn_common::Bytes;
 use leanburn_ops::recording::{Marker, TensorRole};
 
 use crate::graphs::Graphs;
-use crate::memory_model::{MemoryModel, Operand, Place};
+use crate::memory_model::{Kept, MemoryModel, Operand, Place};
 use crate::operation::{bytes_of, flops_of, is_half, name_of};
 use crate::timeline::{Block, Cause, OperationEvent, Phase, Timeline};
 
@@ -58,6 +58,8 @@ struct Account<'a> {
     temporaries: u64,
     /// How often what is around the operation runs.
     repeats: Vec<f64>,
+    /// What threads keep of the operations so far.
+    kept: Kept,
 }
 
 impl<'a> Account<'a> {
@@ -79,6 +81,7 @@ impl<'a> Account<'a> {
             graphs: Graphs::new(memory.graph_metadata()),
             temporaries: 0,
             repeats: Vec::new(),
+            kept: Kept::default(),
         }
     }
 
@@ -189,6 +192,7 @@ impl<'a> Account<'a> {
             }
             _ => self.memory.effect(operation, &operands),
         };
+        self.kept = self.kept.and(effect.kept);
         let segment = self.within.last().copied().or_else(|| self.segment_before());
         for (tensor, (place, is_contiguous)) in operation.outputs().zip(&effect.outputs) {
             let block = match place {
@@ -254,13 +258,20 @@ impl<'a> Account<'a> {
         self.temporaries -= 1;
     }
 
-    fn finish(self) -> Timeline {
+    /// The timeline of all steps but the first: what threads keep of a step before is there from the beginning.
+    fn finish(mut self) -> Timeline {
         let end = self.events.len().saturating_sub(1);
         let blocks = self.held.into_iter().map(|held| match held.is_lasting || held.tensors > 0 {
             true => Block { last: end, ..held.block },
             false => held.block,
         });
-        Timeline { blocks: blocks.collect(), events: self.events, segments: self.segments, parents: self.parents }
+        let bytes = self.kept.total();
+        let kept = Block { bytes, cause: Cause::Workspace, segment: None, born: 0, last: end };
+        for event in &mut self.events {
+            (event.during, event.after) = (event.during + bytes, event.after + bytes);
+        }
+        let blocks = blocks.chain((bytes > Bytes(0)).then_some(kept)).collect();
+        Timeline { blocks, events: self.events, segments: self.segments, parents: self.parents }
     }
 }
 

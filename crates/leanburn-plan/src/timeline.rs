@@ -22,7 +22,7 @@ pub enum Cause {
     SavedActivations,
     /// Temporaries: made and freed within one part of the step, gradients of activations among them.
     Temporaries,
-    /// Needed by an operation while it runs.
+    /// Needed by operations while they run, and scratch memory that threads keep for the next one.
     Workspace,
     /// Graph metadata: the graph that autodiff holds, and handles of tensors.
     GraphMetadata,

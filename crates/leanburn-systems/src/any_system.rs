@@ -11,7 +11,7 @@ use leanburn_train::{RecordStepError, Trainer, record_step};
 
 use crate::batch::Batch;
 use crate::codec::Codec;
-use crate::data::Data;
+use crate::data::{Data, DataSize};
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
 use crate::run::{AnyRun, Run};
@@ -38,8 +38,8 @@ pub(crate) trait AnySystem {
     fn knobs(&self, micro_batch: usize, extent: [usize; 3]) -> Vec<Knob>;
     fn batch_size_in_memory(&self, context: &Context<'_>, micro_batch: usize, extent: [usize; 3]) -> Bytes;
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()>;
-    /// The extent of a sample, read from the data.
-    fn extent(&self, context: &Context<'_>) -> Result<[usize; 3]>;
+    /// Size of the data, with the extent of a sample if that is asked for.
+    fn data_size(&self, context: &Context<'_>, with_extent: bool) -> Result<DataSize>;
     fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>>;
     /// Numbers that are trained.
     fn parameters(&self, context: &Context<'_>) -> Result<usize>;
@@ -135,8 +135,12 @@ impl<S: System> AnySystem for S {
         System::check_sample(self, name, shape)
     }
 
-    fn extent(&self, context: &Context<'_>) -> Result<[usize; 3]> {
-        DataOf::<S>::open(context, &mut |_| {})?.extent()
+    fn data_size(&self, context: &Context<'_>, with_extent: bool) -> Result<DataSize> {
+        if !with_extent && let Some(size) = DataOf::<S>::expected(context, System::in_channels(self))? {
+            return Ok(size);
+        }
+        let data = DataOf::<S>::open(context, &mut |_| {})?;
+        Ok(DataSize { extent: Some(data.extent()?), ..data.size() })
     }
 
     fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>> {

@@ -3,10 +3,34 @@
 use std::sync::Arc;
 
 use leanburn_common::Bytes;
-use leanburn_data::{Dataset, Progress, Sample, SequenceDataset, Window};
+use leanburn_data::{
+    DataMemory, Dataset, Intensity, Progress, Sample, SequenceConfig, SequenceDataset, Window, find_volumes,
+};
 
 use crate::error::Result;
 use crate::shared::Context;
+
+/// What a plan has to know of the data.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DataSize {
+    /// Extent of a sample, where the data has to be asked for it: depth, height and width, of fields the days that are seen, height and
+    /// width.
+    pub extent: Option<[usize; 3]>,
+    /// Volumes or fields that stay in memory.
+    pub held: Bytes,
+    /// Volumes that are read again while the run goes on.
+    pub read: Bytes,
+    /// Why it is not known what the data holds, such as that it is not here.
+    pub unknown: Option<String>,
+}
+
+impl DataSize {
+    /// Of data that holds nothing, with samples of an extent.
+    pub fn of_extent(extent: [usize; 3]) -> Self {
+        Self { extent: Some(extent), ..Self::default() }
+    }
+}
 
 /// An opened data set.
 pub trait Data: Sized {
@@ -32,8 +56,25 @@ pub trait Data: Sized {
     /// If a sample cannot be read.
     fn samples(&self) -> Result<Vec<(String, [usize; 4])>>;
 
-    /// What of it is held in memory.
-    fn cached(&self) -> Bytes;
+    /// Its size in memory, without the extent of a sample.
+    fn size(&self) -> DataSize;
+
+    /// The files (or what stands for them) in their fixed order, on which the split and the order of samples depend.
+    fn names(&self) -> Vec<String>;
+
+    /// What normalizing did to each channel, where a model needs it to be used on other data: empty where each sample is normalized by
+    /// itself.
+    fn normalization(&self) -> &[Intensity] {
+        &[]
+    }
+
+    /// The size in memory that the data of a configuration will have, without opening it, for samples of so many channels; none if it
+    /// must be opened.
+    ///
+    /// # Errors
+    ///
+    /// If there is no data, or the part that has to be read cannot be.
+    fn expected(context: &Context<'_>, channels: usize) -> Result<Option<DataSize>>;
 }
 
 /// Volumes, with labels or without: the section `data`.
@@ -56,8 +97,17 @@ impl Data for Arc<Dataset> {
         Ok(samples)
     }
 
-    fn cached(&self) -> Bytes {
-        Bytes(self.cached_bytes())
+    fn size(&self) -> DataSize {
+        of_volumes(self.memory())
+    }
+
+    fn names(&self) -> Vec<String> {
+        Dataset::names(self)
+    }
+
+    fn expected(context: &Context<'_>, channels: usize) -> Result<Option<DataSize>> {
+        let channels = context.data.channels.unwrap_or(channels);
+        Ok(Some(of_volumes(DataMemory::of(context.data, channels, context.seed)?)))
     }
 }
 
@@ -77,7 +127,29 @@ impl Data for Arc<SequenceDataset> {
         Ok(vec![("the sequence".into(), [channels, days, height, width])])
     }
 
-    fn cached(&self) -> Bytes {
-        Bytes(size_of_val(self.sequence().data()) as u64)
+    fn size(&self) -> DataSize {
+        DataSize { held: Bytes(size_of_val(self.sequence().data()) as u64), ..DataSize::default() }
     }
+
+    fn names(&self) -> Vec<String> {
+        let files = find_volumes(&self.config().paths).unwrap_or_default();
+        files.iter().map(|file| file.display().to_string()).collect()
+    }
+
+    fn normalization(&self) -> &[Intensity] {
+        self.intensities()
+    }
+
+    fn expected(context: &Context<'_>, channels: usize) -> Result<Option<DataSize>> {
+        let SequenceConfig { advection, downsample, .. } = context.fields();
+        let held = advection.map(|advection| {
+            let [height, width] = advection.shape.map(|length| length.div_ceil(downsample));
+            Bytes(4 * (advection.steps * channels * height * width) as u64)
+        });
+        Ok(held.map(|held| DataSize { held, ..DataSize::default() }))
+    }
+}
+
+fn of_volumes(DataMemory { cached, read, .. }: DataMemory) -> DataSize {
+    DataSize { held: Bytes(cached), read: Bytes(read), ..DataSize::default() }
 }

@@ -72,11 +72,11 @@ pub use autoencoder::{AutoencoderObjectiveSection, AutoencoderSection, Discrimin
 pub use batch::{Batch, Batches};
 pub use codec::{Codec, CodecShape, LatentModel};
 pub use config::Config;
-pub use data::Data;
+pub use data::{Data, DataSize};
 pub use error::{Result, SystemError};
 pub use evaluation::{Curves, L1, Metrics, PictureLabel};
 pub use forecaster::{ForecastObjectiveSection, ForecasterSection, ModelType};
-pub use machine::machine_memory;
+pub use machine::{heap_limit, machine_memory};
 pub use recipe::Recipe;
 pub use run_folder::{KeyChange, RunFolder};
 pub use segmentation::{SegmentationObjectiveSection, SegmentationSection};

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use leanburn_common::Bytes;
+use leanburn_train::CountingAllocator;
 
 /// Memory that this process may have: the machine's, or less where its control group (a container, a job of a queue) or its address
 /// space (`ulimit -v`) has a limit. `None` where the system does not say, which is anywhere but on Linux.
@@ -14,6 +15,24 @@ pub fn machine_memory() -> Option<Bytes> {
     let space = read("/proc/self/limits").and_then(|text| of_address_space(&text));
     [machine, group, space].into_iter().flatten().min()
 }
+
+/// What the heap may hold where nothing else is said: nine tenths of [`machine_memory`]. The rest is for the program itself and for what
+/// the heap leaves unused. Of an address space (`ulimit -v`) what is mapped already is taken off, and what threads reserve.
+pub fn heap_limit() -> Option<Bytes> {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let space = read("/proc/self/limits").and_then(|text| of_address_space(&text)).map(|space| {
+        let mapped = read("/proc/self/status").and_then(|text| in_kib(&text, "VmSize:")).unwrap_or_default();
+        let heap = Bytes(CountingAllocator.current_usage() as u64);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from) + LOADERS;
+        space.saturating_sub(mapped.saturating_sub(heap)).saturating_sub(Bytes::mib(THREAD_MIB * threads as u64))
+    });
+    Some(space.into_iter().chain(machine_memory()).min()?.share(0.9))
+}
+
+/// Address space that glibc reserves for a thread: 64 MiB of heap, and a stack.
+const THREAD_MIB: u64 = 72;
+/// Threads that make batches, as configured by default.
+const LOADERS: usize = 2;
 
 /// A line such as `MemTotal:       24682912 kB`.
 fn in_kib(text: &str, key: &str) -> Option<Bytes> {
@@ -83,5 +102,6 @@ mod tests {
     #[test]
     fn this_machine_has_some() {
         assert!(machine_memory().unwrap() > Bytes::mib(64));
+        assert!(heap_limit().unwrap() <= machine_memory().unwrap().share(0.9));
     }
 }

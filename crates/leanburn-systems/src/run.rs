@@ -4,11 +4,11 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use image::RgbImage;
-use leanburn_common::Bytes;
+use leanburn_data::Intensity;
 use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
 
 use crate::batch::{Batch, Batches};
-use crate::data::Data;
+use crate::data::{Data, DataSize};
 use crate::error::Result;
 use crate::evaluation::Metrics;
 use crate::system::{DataOf, System};
@@ -28,8 +28,14 @@ pub(crate) trait AnyRun {
     /// Goes on from a checkpoint.
     fn resume(&mut self, checkpoint: &Path) -> std::result::Result<(), TrainError>;
 
-    /// Saves a checkpoint, and the trained weights to a file of their own.
-    fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()>;
+    /// Saves a checkpoint.
+    fn save(&mut self, store: &CheckpointStore) -> Result<()>;
+
+    /// Saves the trained weights alone, those of other models beside the file.
+    fn save_weights(&self, weights: &Path) -> Result<()>;
+
+    /// What the channels of the data were normalized by.
+    fn normalization(&self) -> &[Intensity];
 
     /// The metrics over the validation samples; what is not finite (the distance to nothing) is left out.
     ///
@@ -42,11 +48,11 @@ pub(crate) trait AnyRun {
     /// What each learner holds between steps.
     fn memory(&mut self) -> Vec<(&'static str, LearnerMemory)>;
 
-    /// What of the data is held in memory.
-    fn cached(&self) -> Bytes;
+    /// The files of the data, in their order.
+    fn data_names(&self) -> Vec<String>;
 
-    /// The extent of a sample.
-    fn extent(&self) -> Result<[usize; 3]>;
+    /// Size of the data, and extent of a sample.
+    fn data_size(&self) -> Result<DataSize>;
 }
 
 /// A system in training.
@@ -87,13 +93,20 @@ impl<S: System> AnyRun for Run<S> {
     }
 
     fn resume(&mut self, checkpoint: &Path) -> std::result::Result<(), TrainError> {
-        self.trainer.resume(checkpoint)
+        self.trainer.resume_split(checkpoint) // the run folder has compared the items of a step
     }
 
-    fn save(&mut self, store: &CheckpointStore, weights: &Path) -> Result<()> {
+    fn save(&mut self, store: &CheckpointStore) -> Result<()> {
         self.trainer.save(store)?;
-        S::save_weights(self.trainer.workload(), weights)?;
         Ok(())
+    }
+
+    fn save_weights(&self, weights: &Path) -> Result<()> {
+        Ok(S::save_weights(self.trainer.workload(), weights)?)
+    }
+
+    fn normalization(&self) -> &[Intensity] {
+        self.data.normalization()
     }
 
     fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError> {
@@ -113,11 +126,11 @@ impl<S: System> AnyRun for Run<S> {
         self.trainer.memory()
     }
 
-    fn cached(&self) -> Bytes {
-        self.data.cached()
+    fn data_names(&self) -> Vec<String> {
+        self.data.names()
     }
 
-    fn extent(&self) -> Result<[usize; 3]> {
-        self.data.extent()
+    fn data_size(&self) -> Result<DataSize> {
+        Ok(DataSize { extent: Some(self.data.extent()?), ..self.data.size() })
     }
 }

@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use leanburn_common::atomic;
+use leanburn_data::Intensity;
 use leanburn_train::{CheckpointStore, TrainError};
 use serde_json::Value;
 
@@ -14,6 +15,7 @@ use crate::config::Config;
 use crate::error::{Result, SystemError};
 use crate::weight_source::WEIGHTS;
 
+const NORMALIZATION: &str = "normalization.json";
 const CHECKPOINTS: &str = "checkpoints";
 /// Held by the process that trains.
 const LOCK: &str = ".lock";
@@ -37,10 +39,13 @@ const MAY_CHANGE: [&str; 8] = [
     "sequence.prefetch",
 ];
 
-/// Keys of the system's section `training` that may not: what a checkpoint holds depends on them, or its place in the data. The others
-/// say how the run learns from here on: rates and schedule, losses and their weights, intervals, what is recomputed.
+/// Keys of the system's section `training` that may not: what a checkpoint holds depends on them, or its place in the data. (The first two
+/// may where their product stays: it is the items of a step that count.) The others say how the run learns from here on: rates and schedule, losses and their weights, intervals, what is recomputed.
 const FIXED_IN_TRAINING: [&str; 5] =
     ["batch_size", "gradient_accumulation_steps", "optimizer", "ema_decay", "discriminator"];
+
+/// Keys of the section `training` whose product is the items of a step.
+const SPLIT: [&str; 2] = ["batch_size", "gradient_accumulation_steps"];
 
 /// Keys below those that may change nevertheless.
 const MAY_CHANGE_BELOW: [&str; 1] = ["discriminator.learning_rate"];
@@ -141,8 +146,15 @@ impl RunFolder {
         let keys = was.keys().chain(is.keys().filter(|key| !was.contains_key(*key)));
         let changes = keys.map(|key| KeyChange { key: key.clone(), old: value(&was, key), new: value(&is, key) });
         let training = format!("{}.training.", config.system_name());
-        let (may, may_not): (Vec<_>, Vec<_>) =
-            changes.filter(|change| change.old != change.new).partition(|change| may_change(&change.key, &training));
+        let items = |settings: &BTreeMap<String, String>| -> Option<u128> {
+            let size = |key: &str| settings.get(&format!("{training}{key}"))?.parse::<u64>().ok();
+            Some(u128::from(size(SPLIT[0])?) * u128::from(size(SPLIT[1])?))
+        };
+        let is_split = items(&was).is_some() && items(&was) == items(&is);
+        let (may, may_not): (Vec<_>, Vec<_>) = changes.filter(|change| change.old != change.new).partition(|change| {
+            let key = change.key.strip_prefix(&training);
+            may_change(&change.key, &training) || is_split && key.is_some_and(|key| SPLIT.contains(&key))
+        });
         if may_not.is_empty() {
             return Ok(may);
         }
@@ -199,6 +211,96 @@ impl RunFolder {
     /// The discriminator's weights in MONAI's names.
     pub fn discriminator_weights(&self) -> PathBuf {
         self.path.join("discriminator.safetensors")
+    }
+
+    /// The files that the run is trained on, in their order.
+    pub fn data(&self) -> PathBuf {
+        self.path.join("data.json")
+    }
+
+    /// Checks that a run that goes on has the files that it began with: the split, and which sample comes when, depend on them.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::RunFolder`] with the files that have come or gone.
+    pub(crate) fn check_data(&self, names: &[String]) -> Result<()> {
+        let Ok(text) = fs::read(self.data()) else { return Ok(()) }; // a new run, or one of an older version
+        let Ok(began) = serde_json::from_slice::<Vec<String>>(&text) else { return Ok(()) };
+        if began == names {
+            return Ok(());
+        }
+        let missing = |these: &[String], those: &[String]| -> Vec<String> {
+            these.iter().filter(|name| !those.contains(name)).cloned().collect()
+        };
+        let list = |what: &str, names: Vec<String>| match names.len() {
+            0 => None,
+            1..=3 => Some(format!("{what} {}", names.join(", "))),
+            more => Some(format!("{what} {} and {} more", names[..3].join(", "), more - 3)),
+        };
+        let [come, gone] = [missing(names, &began), missing(&began, names)];
+        let changes: Vec<String> = [list("new are", come), list("gone are", gone)].into_iter().flatten().collect();
+        let changes = if changes.is_empty() { "they lie in another order".to_string() } else { changes.join("; ") };
+        let remedy = format!(
+            "put the files as they were, or start another run on the new ones from the weights, with --from {} and --out",
+            self.path.display()
+        );
+        Err(self.reject(format!("its data are other files than those it began with: {changes}"), &remedy))
+    }
+
+    /// Writes the files that a run begins with.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Write`].
+    pub(crate) fn write_data(&self, names: &[String]) -> Result<()> {
+        let path = self.data();
+        let text = serde_json::to_vec_pretty(names).expect("text serialises");
+        atomic::write(&path, &text).map_err(SystemError::writing(&path))
+    }
+
+    /// What the channels of the data were normalized by, of systems whose models need it to be used.
+    pub fn normalization(&self) -> PathBuf {
+        self.path.join(NORMALIZATION)
+    }
+
+    /// Writes what the channels of the data were normalized by.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Write`].
+    pub(crate) fn write_normalization(&self, channels: &[Intensity]) -> Result<()> {
+        let path = self.normalization();
+        let text = serde_json::to_vec_pretty(channels).expect("numbers serialise");
+        atomic::write(&path, &text).map_err(SystemError::writing(&path))
+    }
+
+    /// What lies beside weights: what the channels of their data were normalized by.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Input`] if it is not there, or is something else.
+    pub(crate) fn normalization_beside(weights: &Path) -> Result<Vec<Intensity>> {
+        let path = weights.with_file_name(NORMALIZATION);
+        let read = fs::read(&path).map_err(|error| error.to_string());
+        let read = read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
+        read.map_err(|found| SystemError::Input {
+            subject: path.display().to_string(),
+            expected: "what the fields were normalized by in training, a scale and an offset a channel".into(),
+            found,
+            remedy:
+                "name the weights in the run's folder; a run of an older version writes the file with `train --resume`"
+                    .into(),
+        })
+    }
+
+    /// The folder of the weights that were the best by `best_metric`.
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best")
+    }
+
+    /// The folder of the weights after a step, as `weights_interval` makes it.
+    pub fn weights_after(&self, step: u64) -> PathBuf {
+        self.path.join("weights").join(format!("step-{step:08}"))
     }
 
     /// The page for people.
@@ -323,6 +425,13 @@ mod tests {
             config.seed = 1;
             folder.check(&config, true).unwrap_or_else(|error| panic!("{set}: {error}"));
         }
+        let mut split = config("seed=1");
+        let items = split.training().batch_size;
+        (split.training_mut().batch_size, split.training_mut().gradient_accumulation_steps) = (1, items);
+        assert_eq!(folder.check(&split, true).unwrap().len(), if items > 1 { 2 } else { 0 });
+        split.training_mut().gradient_accumulation_steps = items + 1;
+        let message = folder.check(&split, true).unwrap_err().to_string();
+        assert!(message.contains("gradient_accumulation_steps"), "{message}");
         assert!(folder.check(&config("seed=2"), true).is_err());
     }
 }

@@ -10,7 +10,7 @@ use leanburn_plan::{FlexMemory, Space};
 use leanburn_systems::measure::measure;
 use leanburn_systems::metrics::{Phase, Record};
 use leanburn_systems::planning::ConfigSpace;
-use leanburn_systems::{Config, DeviceSection, SegmentationSection, Session, TrainingSection};
+use leanburn_systems::{Config, DataSize, DeviceSection, SegmentationSection, Session, TrainingSection};
 use leanburn_train::planning::Planner;
 use leanburn_train::{CountingAllocator, Precision};
 
@@ -161,7 +161,7 @@ fn the_planned_peak_is_the_measured_one() {
         if recompute {
             config.training_mut().recompute = leanburn_systems::Recompute::all();
         }
-        let space = ConfigSpace::new(&config, "test", &Planner::cpu(), || Ok(extent)).unwrap();
+        let space = ConfigSpace::new(&config, "test", &Planner::cpu(), || Ok(DataSize::of_extent(extent))).unwrap();
         let planned = space.record(&space.configured()).unwrap().timeline(&FlexMemory).peak().get();
         measure(&config, "test", extent, 1).unwrap(); // what is allocated once for all
         let measured = measure(&config, "test", extent, 1).unwrap().peak.get();

@@ -8,6 +8,8 @@ use leanburn_common::Bytes;
 use leanburn_ops::probe;
 use serde::{Deserialize, Serialize};
 
+use crate::out_of_memory::unwind;
+
 pub use leanburn_ops::CountingAllocator;
 
 /// What is in use.
@@ -59,10 +61,21 @@ impl MemoryMonitor {
         self.samples_operations = true;
     }
 
-    /// Runs a part of a step, sampled where that was asked for.
-    pub(crate) fn during<T>(&self, part: impl FnOnce() -> T) -> T {
-        if !self.samples_operations || self.pool().is_none() {
-            return part();
+    /// Runs a part of a step: on a GPU sampled where that was asked for, on the CPU up to the operation after which more than `limit` has
+    /// been held. What happens then is as if the device had no more memory.
+    pub(crate) fn during<T>(&self, limit: Option<Bytes>, part: impl FnOnce() -> T) -> T {
+        match (self.pool(), limit) {
+            (None, Some(limit)) => {
+                let check = move || {
+                    let held = Bytes(CountingAllocator.peak_usage() as u64);
+                    if held > limit {
+                        unwind(exceeded(held, limit));
+                    }
+                };
+                return probe::sampled(Rc::new(check), part);
+            }
+            (Some(_), _) if self.samples_operations => {}
+            _ => return part(),
         }
         let (device, lap) = (self.device.clone(), self.lap.clone());
         let sample = move || {
@@ -125,6 +138,11 @@ impl MemoryMonitor {
         let [live, padding, reserved] = [pool.bytes_in_use, pool.bytes_padding, pool.bytes_reserved].map(Bytes);
         Some(MemoryUse { live, peak: Bytes(0), padding, reserved })
     }
+}
+
+/// What was held and may be held, in words.
+pub(crate) fn exceeded(held: Bytes, limit: Bytes) -> String {
+    format!("it held {held}, and may hold {limit}")
 }
 
 fn lock(value: &Mutex<Bytes>) -> MutexGuard<'_, Bytes> {

@@ -37,7 +37,18 @@ pub fn is_out_of_memory(payload: &(dyn Any + Send)) -> bool {
     reason(payload).is_some()
 }
 
+/// A limit that was exceeded, on its way to [`or_out_of_memory`].
+struct Exceeded(String);
+
+/// Ends the part of a step that has exceeded its limit. No panic hook hears of it.
+pub(crate) fn unwind(reason: String) -> ! {
+    resume_unwind(Box::new(Exceeded(reason)))
+}
+
 fn reason(payload: &(dyn Any + Send)) -> Option<String> {
+    if let Some(Exceeded(reason)) = payload.downcast_ref() {
+        return Some(reason.clone());
+    }
     let message = payload.downcast_ref::<String>().map(String::as_str);
     let message = message.or_else(|| payload.downcast_ref::<&str>().copied())?;
     let is_sign = |line: &&str| SIGNS.iter().any(|sign| line.to_lowercase().contains(&sign.to_lowercase()));
@@ -59,6 +70,7 @@ mod tests {
                 format!("the launch failed: {code}")
             );
         }
+        assert_eq!(or_out_of_memory(|| -> () { unwind("it held more".into()) }).unwrap_err(), "it held more");
         assert_eq!(or_out_of_memory(|| 3), Ok(3));
         let other = catch_unwind(|| or_out_of_memory(|| -> () { panic!("index out of bounds") }));
         assert!(other.is_err());

@@ -14,7 +14,7 @@ use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
 use crate::checkpoint::CheckpointStore;
 use crate::error::TrainError;
 use crate::manifest;
-use crate::memory::{MemoryMonitor, MemoryUse, PhasePeaks};
+use crate::memory::{MemoryMonitor, MemoryUse, PhasePeaks, exceeded};
 use crate::out_of_memory::or_out_of_memory;
 use crate::prepared_step::{LearnerReport, PreparedStep};
 use crate::trainer_config::TrainerConfig;
@@ -206,12 +206,12 @@ impl<W: Workload> Trainer<W> {
         sums: &mut LossSums,
         phases: &mut PhasePeaks,
     ) -> Result<(), TrainError> {
-        let share = 1.0 / self.config.accumulation_steps as f64;
+        let (share, limit) = (1.0 / self.config.accumulation_steps as f64, self.config.memory_limit);
         for learner in 0..self.workload.learners().len() {
             let path = [position.step, position.micro_batch, learner as u64];
             random::seed(&self.device, random::derive(self.config.seed, &path));
             let forward = || self.workload.loss(learner, batch, position);
-            let losses = or_out_of_memory(|| self.monitor.during(forward))
+            let losses = or_out_of_memory(|| self.monitor.during(limit, forward))
                 .map_err(|reason| out_of_memory(position.step, "forward", reason))?;
             let Some(losses) = losses else { continue };
             for (name, part) in losses.parts {
@@ -220,7 +220,7 @@ impl<W: Workload> Trainer<W> {
             }
             phases.forward = phases.forward.max(self.lap(position.step, "forward")?); // on a GPU the most is held here
             let backward = || self.workload.learners()[learner].accumulate(losses.total, share);
-            or_out_of_memory(|| self.monitor.during(backward))
+            or_out_of_memory(|| self.monitor.during(limit, backward))
                 .map_err(|reason| out_of_memory(position.step, "backward", reason))?;
             phases.backward = phases.backward.max(self.lap(position.step, "backward")?);
         }
@@ -236,7 +236,8 @@ impl<W: Workload> Trainer<W> {
         let step = self.position.step;
         self.monitor.start();
         let did_not_fit = |reason| TrainError::EvaluationOutOfMemory { evaluation, step, reason };
-        let result = or_out_of_memory(|| work(&self.workload)).map_err(did_not_fit)?;
+        let work = || self.monitor.during(self.config.memory_limit, || work(&self.workload));
+        let result = or_out_of_memory(work).map_err(did_not_fit)?;
         match self.excess(self.monitor.lap()) {
             None => Ok(result),
             Some(reason) => Err(did_not_fit(reason)),
@@ -253,7 +254,7 @@ impl<W: Workload> Trainer<W> {
     fn excess(&self, lap: Bytes) -> Option<String> {
         let limit = self.config.memory_limit?;
         let held = self.monitor.excess(limit, lap)?;
-        Some(format!("it held {held}, and may hold {limit}"))
+        Some(exceeded(held, limit))
     }
 
     fn count_bad_steps(&mut self, report: &StepReport) -> Result<(), TrainError> {
@@ -296,17 +297,27 @@ impl<W: Workload> Trainer<W> {
     /// [`TrainError::Checkpoint`], and [`TrainError::CheckpointMismatch`] if the seed, the accumulation, a loss scale or a
     /// model differs. The trainer is then as it was.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<(), TrainError> {
-        manifest::verify(checkpoint)?;
-        let path = checkpoint.join(TRAINER);
-        let text = fs::read(&path).map_err(|error| TrainError::reading(&path, error))?;
-        let saved: Saved = serde_json::from_slice(&text).map_err(|error| TrainError::reading(&path, error))?;
-        for (name, found, expected) in [
-            ("seed", saved.seed, self.config.seed),
-            ("gradient_accumulation_steps", saved.accumulation_steps, self.config.accumulation_steps),
-        ] {
-            if found != expected {
-                return Err(TrainError::mismatch(checkpoint, format!("{name} is {found} there and {expected} here")));
-            }
+        let saved = saved(checkpoint)?;
+        let accumulation = (saved.accumulation_steps, self.config.accumulation_steps);
+        self.restore(checkpoint, saved, &[("gradient_accumulation_steps", accumulation)])
+    }
+
+    /// The same with steps of as many items in another number of micro-batches: the place in the data is the same, and sums are taken in
+    /// another order.
+    ///
+    /// # Errors
+    ///
+    /// As [`resume`](Self::resume), but for the accumulation.
+    pub fn resume_split(&mut self, checkpoint: &Path) -> Result<(), TrainError> {
+        let saved = saved(checkpoint)?;
+        self.restore(checkpoint, saved, &[])
+    }
+
+    /// Puts back what was saved, if the seed and these other numbers are the same there and here.
+    fn restore(&mut self, checkpoint: &Path, saved: Saved, same: &[(&str, (u64, u64))]) -> Result<(), TrainError> {
+        let seed = ("seed", (saved.seed, self.config.seed));
+        if let Some((name, (found, expected))) = [seed].iter().chain(same).find(|(_, (there, here))| there != here) {
+            return Err(TrainError::mismatch(checkpoint, format!("{name} is {found} there and {expected} here")));
         }
         let read = self.workload.learners().into_iter().map(|learner| learner.load(checkpoint));
         let restore: Vec<Restore<'_>> = read.collect::<Result<_, _>>()?;
@@ -314,6 +325,14 @@ impl<W: Workload> Trainer<W> {
         self.position = saved.position;
         Ok(())
     }
+}
+
+/// The trainer's file of a checkpoint, which must be whole.
+fn saved(checkpoint: &Path) -> Result<Saved, TrainError> {
+    manifest::verify(checkpoint)?;
+    let path = checkpoint.join(TRAINER);
+    let text = fs::read(&path).map_err(|error| TrainError::reading(&path, error))?;
+    serde_json::from_slice(&text).map_err(|error| TrainError::reading(&path, error))
 }
 
 /// Updates all learners, when the norms of all their gradients are known; the phase and the reason where memory ran out.

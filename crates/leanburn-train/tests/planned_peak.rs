@@ -2,13 +2,15 @@
 //!
 //! `LEANBURN_PLAN_CASES=63` takes as many as the README speaks of, `LEANBURN_PLAN_SEED=2` others.
 
+mod common;
+
 use std::env;
-use std::sync::{Mutex, PoisonError};
 
 use burn::module::Module;
 use burn::nn::conv::{Conv3d, Conv3dConfig};
 use burn::nn::{GroupNorm, GroupNormConfig, Linear, LinearConfig, PaddingConfig3d};
 use burn::tensor::{Device, Tensor, activation::silu};
+use common::{alone, on_new_threads};
 use leanburn_nn::losses::AdversarialCriterion;
 use leanburn_nn::models::{AutoencoderKlConfig, PatchDiscriminatorConfig};
 use leanburn_ops::{Residency, ResidencyPolicy};
@@ -214,38 +216,26 @@ impl Compared {
 
 /// Plans and runs a model of Burn's own layers and `count` drawn ones on so many threads.
 fn compare(threads: usize, count: u64) -> Compared {
-    /// The heap is counted for the whole process: tests take turns.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone(); // the heap is counted for the whole process
     let mut random = StdRng::seed_from_u64(number("LEANBURN_PLAN_SEED", 1));
     let sized =
         |[depth, height, width]: [usize; 3]| move |device: &Device| numbers([1, 1, depth, height, width], device);
-    let compare = || {
-        let plain = || planned_and_measured(plain_trainer, sized([28, 30, 32]), sized([8; 3]));
-        plain(); // what is allocated once for all: threads, and the scratch that matrix products keep
-        let plain = [("plain Burn layers".to_string(), plain())];
-        let drawn = (0..count).map(|_| {
-            let case = Case::draw(&mut random);
-            let (batch, small_batch) =
-                (|device: &Device| case.batch(device), |device: &Device| case.small_batch(device));
-            let found = planned_and_measured(|device| case.trainer(device), batch, small_batch);
-            (format!("{case:?}"), found)
-        });
-        let mut compared = Compared { exceeded: Vec::new(), errors: Vec::new() };
-        for (case, (planned, measured)) in plain.into_iter().chain(drawn) {
-            let error = planned.as_mib() / measured.as_mib() - 1.0;
-            println!(
-                "{:8.2} planned {:8.2} measured {:6.2} % {case}",
-                planned.as_mib(),
-                measured.as_mib(),
-                100.0 * error
-            );
-            compared.exceeded.extend((bound(planned) < measured).then_some(case));
-            compared.errors.push(error);
-        }
-        compared
-    };
-    let compared = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(compare);
+    let plain = || on_new_threads(threads, || planned_and_measured(plain_trainer, sized([28, 30, 32]), sized([8; 3])));
+    plain(); // what is allocated once for all
+    let plain = [("plain Burn layers".to_string(), plain())];
+    let drawn = (0..count).map(|_| {
+        let case = Case::draw(&mut random);
+        let (batch, small_batch) = (|device: &Device| case.batch(device), |device: &Device| case.small_batch(device));
+        let compare = || planned_and_measured(|device| case.trainer(device), batch, small_batch);
+        (format!("{case:?}"), on_new_threads(threads, compare))
+    });
+    let mut compared = Compared { exceeded: Vec::new(), errors: Vec::new() };
+    for (case, (planned, measured)) in plain.into_iter().chain(drawn) {
+        let error = planned.as_mib() / measured.as_mib() - 1.0;
+        println!("{:8.2} planned {:8.2} measured {:6.2} % {case}", planned.as_mib(), measured.as_mib(), 100.0 * error);
+        compared.exceeded.extend((bound(planned) < measured).then_some(case));
+        compared.errors.push(error);
+    }
     let (median, worst) = (100.0 * compared.median(), 100.0 * compared.worst());
     println!("{threads} threads, {} configurations: median {median:.2} %, worst {worst:.2} %", compared.errors.len());
     compared

@@ -9,7 +9,7 @@ use leanburn_common::Bytes;
 use leanburn_plan::catalogue::Device;
 use leanburn_plan::{Candidate, Class, CubeMemory, Frontier, Machine, Plan, Plans, Rates, Timeline};
 use leanburn_systems::planning::ConfigSpace;
-use leanburn_systems::{Config, recipes};
+use leanburn_systems::{Config, DataSize, recipes};
 use leanburn_train::planning::Planner;
 
 use super::load::load;
@@ -85,7 +85,7 @@ impl Column {
         (config.data.patch_size, config.data.voxel_size) = (None, Some(extent));
         (config.device.mixed_precision, config.device.precision) = (false, None);
         let typical = Planner::card("rtx-4090").expect("it is in the catalogue");
-        let space = ConfigSpace::new(&config, source, &typical, || Ok(extent))?;
+        let space = ConfigSpace::new(&config, source, &typical, || Ok(DataSize::of_extent(extent)))?;
         let machine = Machine { other_bytes: Bytes(0), ..typical.machine() };
         let mut search = Plans::new(&space, &machine);
         let mut plans = search.up_to(Class::Lossless)?;

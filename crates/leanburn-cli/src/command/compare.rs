@@ -57,7 +57,7 @@ fn rows(config: &Config, source: &str, planner: &Planner) -> Result<(String, Vec
     let mut rows = Vec::new();
     let mut size = [0; 3];
     for (name, config) in sizes {
-        let space = ConfigSpace::new(&config, source, planner, || config.extent_of_data(source))?;
+        let space = ConfigSpace::new(&config, source, planner, || config.data_size(source))?;
         let candidate = space.configured();
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(planner.memory_model());
         let parameters = config.parameters(source)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use clap::Args;
-use leanburn_data::{Format, find_volumes};
+use leanburn_data::{Format, find_volumes, matches};
 use leanburn_systems::SystemError;
 
 use super::output::{Force, Output};
@@ -17,7 +17,7 @@ use crate::error::{CommandError, Result};
 #[derive(Debug, Args)]
 pub(super) struct Files {
     /// What goes in, and last the file for what is made of it. Inputs are files (.nii, .nii.gz, .npy, .npz or .safetensors) or folders,
-    /// which are searched to the bottom. Of several inputs or a folder, OUT is the folder for the files, made if need be: they have
+    /// which are searched to the bottom, or quoted patterns such as 'scans/*_t1.nii.gz'. Of several inputs or a folder, OUT is the folder for the files, made if need be: they have
     /// the names of the inputs, and lie as these do in their folder.
     #[arg(required = true, value_name = "INPUT... OUT")]
     paths: Vec<PathBuf>,
@@ -43,8 +43,10 @@ impl Files {
     ///
     /// [`SystemError::Input`] if an output may not be written or two are one, and if an input is missing.
     pub fn jobs(&self, model: &ModelArguments, ending: Option<&str>) -> Result<Vec<Job>> {
-        let (named, out) = self.split()?;
-        let is_folder = named.len() > 1 || named.iter().any(|input| input.is_dir()) || names_folder(out);
+        let (given, out) = self.split()?;
+        let is_pattern = given.iter().any(|input| matches(input).is_some());
+        let named = &expanded(given)?[..];
+        let is_folder = is_pattern || named.len() > 1 || named.iter().any(|input| input.is_dir()) || names_folder(out);
         let pairs = match is_folder {
             true => pairs(named, out, ending)?,
             false => named.iter().map(|input| (input.clone(), out.to_path_buf())).collect(),
@@ -87,6 +89,16 @@ impl Files {
             .into()),
         }
     }
+}
+
+/// Inputs with patterns replaced by what they match.
+fn expanded(inputs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let expand = |input: &PathBuf| match matches(input) {
+        Some(_) => find_volumes(std::slice::from_ref(input)),
+        None => Ok(vec![input.clone()]),
+    };
+    let expanded: Vec<Vec<PathBuf>> = inputs.iter().map(expand).collect::<std::result::Result<_, _>>()?;
+    Ok(expanded.concat())
 }
 
 /// Each input with its output in the folder `out`.

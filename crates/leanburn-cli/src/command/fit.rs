@@ -14,6 +14,7 @@ use serde_json::json;
 use super::budget::{BudgetArguments, required, warning};
 use super::load::{inputs, load};
 use super::output::{Force, Output};
+use super::plan_report::unknown_data;
 use crate::console::{print_line, print_stderr, seconds_text};
 use crate::error::{CommandError, Result, both};
 use crate::progress::Progress;
@@ -101,7 +102,7 @@ impl Fit {
         let planner = available.planner(&config.device.name)?;
         let bytes = required(&planner)?;
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
-        let space = ConfigSpace::new(&config, &source, &planner, || config.extent_of_data(&source))?;
+        let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
         let machine = planner.machine();
         let began = Instant::now();
         let allowed = match self.allow {
@@ -128,10 +129,12 @@ impl Fit {
         }
         if self.json {
             return print_line(json!({ "config": source, "device": planner.key(), "budget_bytes": bytes, "plan": plan,
+                    "held": space.held(&plan.candidate).into_iter().map(|held| json!({ "name": held.name, "bytes": held.bytes })).collect::<Vec<_>>(),
                     "frontier": plans.plans }));
         }
         self.print(&space, plan, &plans, bytes)?;
-        warning(&planner).map_or(Ok(()), print_line)?;
+        let unknown = space.unknown_data().map(unknown_data);
+        warning(&planner).into_iter().chain(unknown).try_for_each(print_line)?;
         if let Some((before, after)) = rate {
             print_line(format_args!(
                 "learning rate {before} becomes {after} by the linear scaling rule (base_batch_size)"
@@ -151,6 +154,11 @@ impl Fit {
         ))?;
         for (name, value) in changes(space, plan) {
             print_line(format_args!("  {name} = {value}"))?;
+        }
+        let held = space.held(&plan.candidate);
+        if !held.is_empty() {
+            let held: Vec<String> = held.into_iter().map(|held| format!("{} {}", held.bytes, held.name)).collect();
+            print_line(format_args!("of which {}", held.join(", ")))?;
         }
         let slower = |fastest: &Plan| 100.0 * (plan.seconds / fastest.seconds - 1.0);
         if let Some(fastest) = plans.plans.last().filter(|fastest| fastest.peak > bytes && slower(fastest) >= 1.0) {

@@ -40,7 +40,7 @@ impl Measure {
         let source = self.config.display().to_string();
         let config = load(&self.config, &self.set)?;
         let planner = planner_of(&config.device.name, None, None)?;
-        let space = ConfigSpace::new(&config, &source, &planner, || config.extent_of_data(&source))?;
+        let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
         let bench = Bench { space: &space, memory: planner.memory_model(), source: &source, steps: self.steps };
         match self.ladder {
             true => self.climb(&bench),

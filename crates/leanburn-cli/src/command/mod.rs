@@ -18,8 +18,10 @@ mod outcome;
 mod output;
 mod plan;
 mod plan_report;
+mod predict;
 mod recipes;
 mod reconstruct;
+mod sample;
 mod segment;
 mod signals;
 mod train;
@@ -53,6 +55,8 @@ pub enum Command {
     Encode(codec::Encode),
     /// Decode latents into volumes, in the normalized units that the model was trained in.
     Decode(codec::Decode),
+    /// Forecast fields with a trained forecaster.
+    Predict(predict::Predict),
     /// Estimate a network's memory by the classic rule of thumb.
     Calc(calc::Calc),
     /// List the devices that can compute.
@@ -88,6 +92,7 @@ impl Command {
             Self::Segment(segment) => segment.run(),
             Self::Encode(encode) => encode.run(),
             Self::Decode(decode) => decode.run(),
+            Self::Predict(predict) => predict.run(),
             Self::Calc(calc) => calc.run(),
             Self::Devices(devices) => devices.run(),
             Self::Recipes(recipes) => recipes.run(),

@@ -58,7 +58,11 @@ impl Terminal {
             print_line(format_args!("{name:>14}  {value}"))?;
         }
         print_line(format_args!("\nreport   {}", snapshot.folder.report().display()))?;
-        print_line(format_args!("weights  {}", snapshot.folder.weights().display()))
+        print_line(format_args!("weights  {}", snapshot.folder.weights().display()))?;
+        match snapshot.best {
+            Some(_) => print_line(format_args!("best     {}", snapshot.folder.best().display())),
+            None => Ok(()),
+        }
     }
 
     fn step_down(&mut self, error: &str, step_down: &StepDown, continues: bool) -> Result<()> {

@@ -72,7 +72,12 @@ impl<'a> Outcome<'a> {
             ("device", self.snapshot.config.device.name.clone()),
             ("precision", self.snapshot.config.device.resolved_precision().to_string()),
         ];
-        let steps = ("steps".to_string(), self.snapshot.steps.to_string());
+        let early = if self.snapshot.stopped_early { ", stopped early" } else { "" };
+        let steps = ("steps".to_string(), format!("{}{early}", self.snapshot.steps));
+        outcomes.extend(self.snapshot.best.map(|best| {
+            let name = best.metric.replace('_', " ");
+            ("best".to_string(), format!("{name} {:.4} at step {}", best.value, best.step))
+        }));
         let rest = rest.into_iter().map(|(name, value)| (name.to_string(), value));
         [steps].into_iter().chain(outcomes).chain(rest).collect()
     }

@@ -79,7 +79,21 @@ impl Output {
     ///
     /// As [`write_with`](Self::write_with).
     pub fn write(&self, text: &str) -> Result<()> {
-        self.write_with(|path| atomic::write(path, text.as_bytes()).map_err(CommandError::writing(path)))
+        self.write_bytes(text.as_bytes())
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_with`](Self::write_with).
+    pub fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
+        self.write_with(|path| atomic::write(path, bytes).map_err(CommandError::writing(path)))
+    }
+
+    /// Where it is written.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Lets `write` write the file by [`atomic`].

@@ -60,7 +60,7 @@ impl Plan {
         let (config, available) = both(load(path, &self.set), self.budget.resolve())?;
         let (page, trace) = self.outputs(path, &config)?;
         let planner = available.planner(&config.device.name)?;
-        let space = ConfigSpace::new(&config, &source, &planner, || config.extent_of_data(&source))?;
+        let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
         let candidate = space.configured();
         let began = Instant::now();
         let recording = space.record_with(&candidate, candidate.recorded())?;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, OperationEvent, Space, Target, Timeline, bound};
+use leanburn_plan::{Candidate, OperationEvent, Target, Timeline, bound};
 use leanburn_systems::Config;
 use leanburn_systems::planning::ConfigSpace;
 use leanburn_train::planning::Planner;
@@ -40,9 +40,12 @@ impl PlanReport<'_> {
         let gaps = (self.taken - self.timeline.peak(), "gaps in the pool's pages");
         let margin = (bound(self.taken) - self.taken, "margin of the plan");
         let context = (self.planner.context(), "context of the driver");
-        let batches = (self.space.other_bytes(&self.candidate), "batches that wait (data.prefetch)");
-        let named = [gaps, context, batches, margin].into_iter().filter(|(bytes, _)| *bytes > Bytes(0));
-        named.map(|(bytes, name)| (name.to_string(), bytes)).collect()
+        let held = self.space.held(&self.candidate).into_iter().map(|held| (held.name, held.bytes));
+        let [device, margin] = [vec![gaps, context], vec![margin]].map(|rows| {
+            let rows = rows.into_iter().filter(|(bytes, _)| *bytes > Bytes(0));
+            rows.map(|(bytes, name)| (name.to_string(), bytes)).collect::<Vec<_>>()
+        });
+        device.into_iter().chain(held).chain(margin).collect()
     }
 
     /// All that is needed at the peak.
@@ -103,7 +106,8 @@ impl PlanReport<'_> {
                 limit
             )
         });
-        over.into_iter().chain(self.attention()).chain(warning(&self.planner)).collect()
+        let unknown = self.space.unknown_data().map(unknown_data);
+        over.into_iter().chain(self.attention()).chain(warning(&self.planner)).chain(unknown).collect()
     }
 
     /// Says so where a step is little else than attention.
@@ -252,8 +256,7 @@ impl PlanReport<'_> {
         let drawn = (recorded < accumulation).then(|| {
             format!("{recorded} of the {accumulation} micro-batches are drawn; the others are like the last of these.")
         });
-        let mut not_counted =
-            vec!["volumes held in memory (data.cache_rate)", "the program itself, its threads and libraries"];
+        let mut not_counted = vec!["stacks of threads, libraries, and what the heap leaves unused"];
         if self.planner.target() == Target::Gpu {
             not_counted.push("what autotuned products of matrices need while they run");
         }
@@ -270,4 +273,9 @@ impl PlanReport<'_> {
             not_counted: not_counted.into_iter().map(String::from).collect(),
         })
     }
+}
+
+/// The warning of data whose size is not known.
+pub(super) fn unknown_data(reason: &str) -> String {
+    format!("what the data takes in memory is not counted: {reason}")
 }

@@ -8,8 +8,9 @@ use leanburn_systems::{Recipe, SystemError, recipes};
 use serde_json::{Value, json};
 
 use super::output::{Force, Output};
+use super::sample;
 use crate::console::print_line;
-use crate::error::Result;
+use crate::error::{Result, both};
 
 /// `leanburn recipes`
 #[derive(Debug, Args)]
@@ -32,11 +33,13 @@ impl Recipes {
         for recipe in recipes() {
             table.add_row([recipe.name, recipe.about]);
         }
-        print_line(format_args!("{table}\n`leanburn init RECIPE` writes one into a file to edit."))
+        print_line(format_args!(
+            "{table}\n`leanburn init RECIPE` writes one into a file to edit, and the volumes that it names and that come with the command."
+        ))
     }
 }
 
-/// `leanburn init`
+/// `leanburn init`: the configuration, and in `data` the volumes that it names if they come with the command.
 #[derive(Debug, Args)]
 pub struct Init {
     /// Name of the recipe, as `leanburn recipes` lists it.
@@ -62,7 +65,9 @@ impl Init {
             return Err(error.into());
         };
         let path = self.out.unwrap_or_else(|| format!("{}.yaml", recipe.name).into());
-        Output::new(&path, &[], self.force)?.write(recipe.text)?;
+        let (configuration, samples) = both(Output::new(&path, &[], self.force), sample::outputs(&recipe, self.force))?;
+        configuration.write(recipe.text)?;
+        sample::write(samples)?;
         print_line(format_args!("{path}: edit it, then `leanburn train {path}`", path = path.display()))
     }
 }

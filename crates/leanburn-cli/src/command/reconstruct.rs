@@ -1,7 +1,7 @@
 //! `leanburn reconstruct`.
 
 use clap::Args;
-use leanburn_data::{SlidingWindow, Volume, prepare};
+use leanburn_data::{Prepared, SlidingWindow, Volume, prepare};
 use leanburn_systems::{Codec, Config};
 
 use super::files::{Files, Job, run_all};
@@ -33,13 +33,11 @@ impl Reconstruct {
 fn reconstruct(job: &Job, config: &Config, codec: &Codec, window: Option<&SlidingWindow>) -> Result<String> {
     let volume = Volume::read(&job.input)?;
     check_channels(&job.input, &volume, codec.shape().in_channels)?;
-    let prepared = prepare(volume, &config.data)?;
-    let reconstruction = with_progress(|progress| codec.reconstruct(&prepared.volume, window, progress))?;
-    let difference = l1(reconstruction.data(), prepared.volume.data());
-    let reconstruction = reconstruction.to_original_grid()?;
-    let mut data = reconstruction.data().to_vec();
-    prepared.intensity.invert(&mut data);
-    let reconstruction = reconstruction.with_data(data, reconstruction.channels())?;
+    let Prepared { volume, intensity } = prepare(volume, &config.data)?;
+    let reconstruction = with_progress(|progress| codec.reconstruct(&volume, window, progress))?;
+    let difference = l1(reconstruction.data(), volume.data());
+    drop(volume);
+    let reconstruction = reconstruction.into_original_grid()?.in_units(&intensity);
     job.output.write_with(|path| reconstruction.write(path))?;
     Ok(format!("mean absolute difference {difference:.4} of the normalized range"))
 }

@@ -40,7 +40,7 @@ impl Segment {
             let window = window.clone().unwrap_or_else(|| segmenter.window(&config.data, prepared.extent()));
             let patches = window.count(prepared.extent());
             let logits = with_progress(|done| segmenter.logits(&prepared, &window, || done(patches)))?;
-            let labels = LabelMap::argmax(&logits.to_original_grid()?)?;
+            let labels = LabelMap::argmax(&logits.into_original_grid()?)?;
             job.output.write_with(|path| labels.write(path))?;
             Ok(shares(&labels, section.num_classes))
         })

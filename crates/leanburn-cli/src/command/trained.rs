@@ -56,8 +56,7 @@ impl ModelArguments {
         match config.codec(&name, &self.weights, &device)? {
             Some(codec) => Ok((config, codec)),
             None => {
-                let remedy =
-                    "`leanburn segment` labels volumes; a forecaster's pictures show what it makes of its fields";
+                let remedy = "`leanburn segment` labels volumes, `leanburn predict` forecasts fields";
                 Err(other_system(&config, name, "autoencoder`, `vae3d` or `vqvae", remedy))
             }
         }

@@ -3,6 +3,7 @@
 use crate::error::DataError;
 use crate::volumes::Intensity;
 use crate::volumes::zeros;
+use std::borrow::Borrow;
 
 /// One patch, or one whole volume, ready for a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,26 +39,52 @@ impl Batch {
     /// # Errors
     /// If there is none, their shapes differ, or some have labels and others have none.
     pub fn stack(samples: &[Sample]) -> Result<Self, DataError> {
-        let Some(first) = samples.first() else {
-            let remedy = "Ask for a batch size of 1 or more.";
-            return Err(DataError::malformed("at least one sample in a batch", "none", remedy));
-        };
-        let [channels, x, y, z] = first.shape;
-        let shape = [samples.len(), channels, x, y, z];
-        let mut data = zeros(&shape)?;
-        for (sample, part) in samples.iter().zip(data.chunks_exact_mut((channels * x * y * z).max(1))) {
-            if sample.shape != first.shape || sample.data.len() != part.len() {
-                return Err(
-                    sample.differs(format!("the shape of the batch, {:?}", first.shape), format!("{:?}", sample.shape))
-                );
+        Self::gather(samples.len(), samples.iter().map(Ok))
+    }
+
+    /// Puts so many samples together as they come; no more than one of them is in memory.
+    pub(crate) fn gather<S: Borrow<Sample>>(
+        batch_size: usize,
+        mut samples: impl Iterator<Item = Result<S, DataError>>,
+    ) -> Result<Self, DataError> {
+        let mut next = || samples.next().unwrap_or_else(|| Err(too_few()));
+        let first = next()?;
+        let mut batch = Self::like(first.borrow(), batch_size)?;
+        batch.put(0, first.borrow())?;
+        drop(first);
+        for place in 1..batch_size {
+            batch.put(place, next()?.borrow())?;
+        }
+        Ok(batch)
+    }
+
+    /// Zeros for so many samples of the shape of one.
+    fn like(sample: &Sample, batch_size: usize) -> Result<Self, DataError> {
+        let [channels, x, y, z] = sample.shape;
+        let shape = [batch_size, channels, x, y, z];
+        let labels = sample.labels.is_some().then(|| zeros(&[batch_size, x, y, z])).transpose()?;
+        Ok(Self { data: zeros(&shape)?, shape, labels })
+    }
+
+    fn put(&mut self, place: usize, sample: &Sample) -> Result<(), DataError> {
+        let [_, shape @ ..] = self.shape;
+        let (values, voxels) = (shape.iter().product::<usize>(), shape[1..].iter().product::<usize>());
+        if sample.shape != shape || sample.data.len() != values {
+            return Err(sample.differs(format!("the shape of the batch, {shape:?}"), format!("{:?}", sample.shape)));
+        }
+        self.data[place * values..][..values].copy_from_slice(&sample.data);
+        match (&mut self.labels, &sample.labels) {
+            (Some(all), Some(labels)) if labels.len() == voxels => {
+                all[place * voxels..][..voxels].copy_from_slice(labels)
             }
-            part.copy_from_slice(&sample.data);
+            (None, None) => {}
+            (None, Some(_)) => return Err(sample.differs("no labels, as the others".into(), "labels".into())),
+            (Some(_), labels) => {
+                let found = labels.as_ref().map_or(0, Vec::len);
+                return Err(sample.differs(format!("{voxels} labels"), found.to_string()));
+            }
         }
-        let labels = first.labels.is_some().then(|| stack_labels(samples, [x, y, z])).transpose()?;
-        if let Some(labelled) = samples.iter().find(|sample| labels.is_none() && sample.labels.is_some()) {
-            return Err(labelled.differs("no labels, as the others".into(), "labels".into()));
-        }
-        Ok(Self { data, shape, labels })
+        Ok(())
     }
 
     /// The shape of the labels, `[batch_size, x, y, z]`.
@@ -67,18 +94,9 @@ impl Batch {
     }
 }
 
-fn stack_labels(samples: &[Sample], [x, y, z]: [usize; 3]) -> Result<Vec<u8>, DataError> {
-    let mut labels = zeros(&[samples.len(), x, y, z])?;
-    for (sample, part) in samples.iter().zip(labels.chunks_exact_mut((x * y * z).max(1))) {
-        match &sample.labels {
-            Some(labels) if labels.len() == part.len() => part.copy_from_slice(labels),
-            other => {
-                let found = other.as_ref().map_or(0, Vec::len);
-                return Err(sample.differs(format!("{} labels", part.len()), found.to_string()));
-            }
-        }
-    }
-    Ok(labels)
+/// The error of a batch of nothing.
+fn too_few() -> DataError {
+    DataError::malformed("at least one sample in a batch", "none", "Ask for a batch size of 1 or more.")
 }
 
 impl Sample {

@@ -3,6 +3,7 @@
 use crate::datasets::batch::Sample;
 use crate::datasets::config::DataConfig;
 use crate::datasets::item::{Item, Scan, check_against, load};
+use crate::datasets::memory::{DataMemory, cached};
 use crate::datasets::source::Source;
 use crate::error::DataError;
 use crate::random::{Stream, generator};
@@ -78,7 +79,7 @@ impl Dataset {
         DataError::if_invalid(config.missing_source())?;
         let sources = Source::all(config, seed)?;
         let total = sources.len();
-        let cached = (config.cache_rate * total as f64).ceil() as usize;
+        let cached = cached(config, total);
         let roles = roles(total, config.val_fraction, seed);
         let jobs: Vec<(usize, &Source)> = sources.iter().enumerate().collect();
         let (mut items, mut places): (Vec<Item>, Vec<Place>) = (Vec::new(), Vec::new());
@@ -123,6 +124,23 @@ impl Dataset {
     /// Number of classes of the labels, the background among them; none without labels.
     pub fn num_classes(&self) -> Option<usize> {
         self.config.num_classes()
+    }
+
+    /// The files (or phantoms) of its volumes, in their fixed order.
+    pub fn names(&self) -> Vec<String> {
+        self.items.iter().map(|item| item.source.name()).collect()
+    }
+
+    /// What its volumes and labels take in memory.
+    pub fn memory(&self) -> DataMemory {
+        let labels = u64::from(self.config.labels.is_some());
+        let bytes =
+            |item: &Item| item.shape[1..].iter().product::<usize>() as u64 * (4 * item.shape[0] as u64 + labels);
+        let read = self.items.iter().filter(|item| item.cached.is_none()).map(bytes);
+        DataMemory {
+            cached: self.cached_bytes(),
+            read: read.max().map_or(0, |bytes| DataMemory::of_readers(&self.config, bytes)),
+        }
     }
 
     /// Bytes of the volumes and labels in memory.

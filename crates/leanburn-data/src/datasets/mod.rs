@@ -5,6 +5,7 @@ mod config;
 mod dataset;
 mod item;
 mod labels;
+mod memory;
 mod prepare;
 mod source;
 #[cfg(test)]
@@ -13,4 +14,5 @@ mod tests;
 pub use batch::{Batch, Sample};
 pub use config::{DataConfig, LabelsConfig};
 pub use dataset::{Dataset, HeldOut, Progress};
+pub use memory::DataMemory;
 pub use prepare::{Prepared, prepare};

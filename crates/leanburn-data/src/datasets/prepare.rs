@@ -7,7 +7,7 @@ use crate::volumes::{Intensity, NewGrid, Normalize, Volume};
 /// A volume as models see it, and how to convert results back.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// Resampled and normalized; [`Volume::to_original_grid`] converts back to the input's grid.
+    /// Resampled and normalized; [`Volume::into_original_grid`] converts back to the input's grid.
     pub volume: Volume,
     /// What normalizing did; [`Intensity::invert`] converts back to the input's units.
     pub intensity: Intensity,
@@ -68,7 +68,7 @@ mod tests {
             assert_eq!(prepared.volume.extent(), extent);
             let range = prepared.volume.data().iter();
             assert!(range.clone().any(|value| *value == 0.0) && range.clone().any(|value| *value == 1.0));
-            let mut back = prepared.volume.to_original_grid().unwrap();
+            let mut back = prepared.volume.into_original_grid().unwrap();
             prepared.intensity.invert(back.data_mut());
             assert_eq!(back.affine(), volume.affine());
             let pairs = back.data().iter().zip(volume.data());

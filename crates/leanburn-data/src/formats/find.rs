@@ -5,14 +5,28 @@ use crate::formats::format::Format;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The volume files among `paths`, folders searched to the bottom, sorted, each once.
+/// The volume files among `paths`, folders searched to the bottom, sorted, each once. A path that is not there and has `*`, `?`, `[..]`
+/// or `**` in it is a pattern, and stands for what it matches.
 ///
 /// # Errors
-/// If a path is missing, a folder holds no volume, or a file that was named outright is of an
-/// unknown kind. Other files in folders are passed over.
+/// If a path is missing, a pattern matches nothing, a folder holds no volume, or a file that was named outright is of an
+/// unknown kind. Other files in folders, and files that a pattern matches, are passed over.
 pub fn find_volumes(paths: &[PathBuf]) -> Result<Vec<PathBuf>, DataError> {
     let mut found = Vec::new();
     for path in paths {
+        if let Some(matched) = matches(path) {
+            let before = found.len();
+            for path in matched {
+                match path.is_dir() {
+                    true => search(&path, &mut found)?,
+                    false => found.extend(Some(path).filter(|path| Format::of(path).is_ok())),
+                }
+            }
+            if found.len() == before {
+                return Err(DataError::NoVolumes { path: path.clone() });
+            }
+            continue;
+        }
         let metadata = fs::metadata(path).map_err(|error| DataError::io(path, "read", error))?;
         if metadata.is_dir() {
             let before = found.len();
@@ -28,6 +42,13 @@ pub fn find_volumes(paths: &[PathBuf]) -> Result<Vec<PathBuf>, DataError> {
     found.sort();
     found.dedup();
     Ok(found)
+}
+
+/// What a pattern matches; none of a path that is there, or is no pattern.
+pub fn matches(path: &Path) -> Option<Vec<PathBuf>> {
+    let text = path.to_str().filter(|text| text.contains(['*', '?', '[']) && !path.exists())?;
+    let pattern = glob::glob(text).ok()?;
+    Some(pattern.filter_map(Result::ok).collect())
 }
 
 fn search(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), DataError> {
@@ -48,6 +69,29 @@ fn search(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), DataError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_stands_for_what_it_matches() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("b")).unwrap();
+        for name in
+            ["case_1_t1.nii", "case_2_t1.nii", "case_2_t2.nii", "case_3_t1.txt", "b/case_4_t1.npy", "odd[1].nii"]
+        {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found = |pattern: &str| {
+            let found = find_volumes(&[folder.path().join(pattern)])?;
+            Ok::<_, DataError>(
+                found.iter().map(|path| path.file_name().unwrap().display().to_string()).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(found("*_t1*").unwrap(), ["case_1_t1.nii", "case_2_t1.nii"]);
+        assert_eq!(found("**/*_t1.*").unwrap(), ["case_4_t1.npy", "case_1_t1.nii", "case_2_t1.nii"]);
+        assert_eq!(found("b*").unwrap(), ["case_4_t1.npy"], "a folder that it matches is searched");
+        assert_eq!(found("odd[1].nii").unwrap(), ["odd[1].nii"], "what is there is no pattern");
+        assert!(matches!(found("*_t3*"), Err(DataError::NoVolumes { .. })));
+        assert!(found("none.nii").unwrap_err().is_not_found());
+    }
 
     #[test]
     fn finds_volumes_sorted_and_once() {

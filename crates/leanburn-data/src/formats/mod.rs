@@ -14,5 +14,5 @@ mod sparse_grid;
 mod volume_io;
 
 pub(crate) use archive::Archive;
-pub use find::find_volumes;
+pub use find::{find_volumes, matches};
 pub use format::Format;

@@ -149,10 +149,14 @@ fn collect<N: npyz::Deserialize, T>(
 /// Writes 32-bit floats; one channel as 3D, several as 4D.
 pub(crate) fn write(volume: &Volume, path: &Path) -> Result<(), DataError> {
     let shape = volume.shape();
-    let shape = if shape[0] == 1 { &shape[1..] } else { &shape[..] };
+    write_values(if shape[0] == 1 { &shape[1..] } else { &shape }, volume.data(), path)
+}
+
+/// Writes 32-bit floats of a shape.
+pub(crate) fn write_values(shape: &[usize], values: &[f32], path: &Path) -> Result<(), DataError> {
     file::replace(path, ".npy", |file, _| {
         let mut file = BufWriter::new(file);
-        write_array(&mut file, shape, volume.data().iter().copied())?;
+        write_array(&mut file, shape, values.iter().copied())?;
         file.flush()
     })
 }

@@ -36,7 +36,7 @@ impl Volume {
     /// Writes the volume as 32-bit floats, by the end of the name, as its axes lie now.
     ///
     /// The file appears whole or not at all. `.npy` does not keep the affine. For a file on the
-    /// grid of the one that was read, write [`Volume::to_original_orientation`].
+    /// grid of the one that was read, write [`Volume::into_original_orientation`].
     ///
     /// # Errors
     /// If the name is of an unknown kind, the folder is missing or the disk is full.
@@ -73,7 +73,7 @@ impl LabelMap {
     /// ```no_run
     /// use leanburn_data::{LabelMap, Volume};
     /// // scores of a model on the prepared grid, back on the grid of the file, and there the best class
-    /// let scores = Volume::read("scores.nii.gz")?.to_original_grid()?;
+    /// let scores = Volume::read("scores.nii.gz")?.into_original_grid()?;
     /// LabelMap::argmax(&scores)?.write("labels.nii.gz")?;
     /// # Ok::<(), leanburn_data::DataError>(())
     /// ```

@@ -1,7 +1,9 @@
 //! The configuration of a sequence of fields.
 
 use crate::checks;
+use crate::error::DataError;
 use crate::sequences::advection::AdvectionConfig;
+use crate::sequences::sequence::Sequence;
 use crate::volumes::Normalize;
 use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
@@ -61,6 +63,18 @@ impl Default for SequenceConfig {
 const MOST_DAYS: usize = 1 << 20;
 
 impl SequenceConfig {
+    /// Does to fields what training does before it normalizes them: `use_channels`, `downsample`.
+    ///
+    /// # Errors
+    /// If a channel is not there, or there is no memory.
+    pub fn prepare(&self, sequence: Sequence) -> Result<Sequence, DataError> {
+        let sequence = match &self.use_channels[..] {
+            [] => sequence,
+            channels => sequence.select_channels(channels)?,
+        };
+        if self.downsample == 1 { Ok(sequence) } else { sequence.downsample(self.downsample) }
+    }
+
     /// Everything that is wrong with the values.
     pub fn validate(&self) -> Vec<ValidationError> {
         let mut validation = Validation::default();

@@ -45,8 +45,8 @@ impl SequenceDataset {
         DataError::if_invalid(config.validate())?;
         let place = config.paths.first().cloned().unwrap_or_else(|| PathBuf::from("advection"));
         let mut sequence = match &config.advection {
-            Some(advection) => prepare(Advection::new(advection, seed)?.sequence()?, config),
-            None => Sequence::read_all(&config.paths, |sequence| prepare(sequence, config)),
+            Some(advection) => config.prepare(Advection::new(advection, seed)?.sequence()?),
+            None => Sequence::read_all(&config.paths, |sequence| config.prepare(sequence)),
         }
         .map_err(|error| at_unless_named(error, &place))?;
         let border = border(sequence.shape()[0], config, &place)?;
@@ -155,14 +155,6 @@ impl SequenceDataset {
         }
         Ok(Window { input, input_shape, target, target_shape, start })
     }
-}
-
-fn prepare(sequence: Sequence, config: &SequenceConfig) -> Result<Sequence, DataError> {
-    let sequence = match &config.use_channels[..] {
-        [] => sequence,
-        channels => sequence.select_channels(channels)?,
-    };
-    if config.downsample == 1 { Ok(sequence) } else { sequence.downsample(config.downsample) }
 }
 
 /// Names the source in an error that does not name a file yet.

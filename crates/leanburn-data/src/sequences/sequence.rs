@@ -1,9 +1,8 @@
 //! A sequence of fields, from memory or from files.
 
 use crate::error::DataError;
-use crate::formats::Archive;
-use crate::formats::find_volumes;
-use crate::volumes::{count, zeros};
+use crate::formats::{Archive, Format, find_volumes, numpy};
+use crate::volumes::{Intensity, count, zeros};
 use std::path::{Path, PathBuf};
 
 /// The array that holds the fields.
@@ -52,6 +51,51 @@ impl Sequence {
             Self::new(array.values, shape)
         };
         read().map_err(|error: DataError| error.at(path))
+    }
+
+    /// Writes it as `.npy`, `[time, channels, height, width]`, whole or not at all.
+    ///
+    /// # Errors
+    /// If the name ends otherwise, or the file cannot be written.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), DataError> {
+        let path = path.as_ref();
+        match Format::of(path)? {
+            Format::Numpy => numpy::write_values(&self.shape, &self.data, path),
+            _ => Err(DataError::UnknownFormat { path: path.into() }),
+        }
+    }
+
+    /// The last frames.
+    ///
+    /// # Errors
+    /// If there are fewer.
+    pub fn last(&self, frames: usize) -> Result<Self, DataError> {
+        let [time, rest @ ..] = self.shape;
+        if frames > time {
+            let remedy = "Give a file with more of the days before, or a model that sees fewer.";
+            return Err(DataError::malformed(format!("{frames} frames or more"), time.to_string(), remedy));
+        }
+        let frame: usize = rest.iter().product();
+        Ok(Self { data: self.data[(time - frames) * frame..].to_vec(), shape: [frames, rest[0], rest[1], rest[2]] })
+    }
+
+    /// Each channel by a line of its own, as normalizing does; back to input units if `inverse`.
+    ///
+    /// # Errors
+    /// If there are not as many lines as channels.
+    pub fn scaled(mut self, intensities: &[Intensity], inverse: bool) -> Result<Self, DataError> {
+        let [_, channels, height, width] = self.shape;
+        if intensities.len() != channels {
+            let remedy = "Give the channels that the model was trained on.";
+            return Err(DataError::malformed(format!("{} channels", intensities.len()), channels.to_string(), remedy));
+        }
+        for (plane, intensity) in self.data.chunks_exact_mut(height * width).zip(intensities.iter().cycle()) {
+            match inverse {
+                true => intensity.invert(plane),
+                false => intensity.apply(plane),
+            }
+        }
+        Ok(self)
     }
 
     /// The values, last axis fastest.

@@ -2,6 +2,7 @@
 
 use crate::error::DataError;
 use crate::volumes::{count, zeros};
+use std::borrow::Borrow;
 use std::path::PathBuf;
 
 /// Consecutive frames: those that a forecaster sees, and those that it predicts.
@@ -38,33 +39,57 @@ impl WindowBatch {
     /// # Errors
     /// If there is none, or their shapes differ.
     pub fn stack(windows: &[Window]) -> Result<Self, DataError> {
-        let inputs: Vec<_> = windows.iter().map(|window| (&window.input[..], window.input_shape)).collect();
-        let targets: Vec<_> = windows.iter().map(|window| (&window.target[..], window.target_shape)).collect();
-        let ((input, input_shape), (target, target_shape)) = (stack(&inputs)?, stack(&targets)?);
-        Ok(Self { input, input_shape, target, target_shape })
+        Self::gather(windows.len(), windows.iter().map(Ok))
+    }
+
+    /// Puts so many windows together as they come; no more than one of them is in memory.
+    pub(crate) fn gather<W: Borrow<Window>>(
+        batch_size: usize,
+        mut windows: impl Iterator<Item = Result<W, DataError>>,
+    ) -> Result<Self, DataError> {
+        let mut next = || windows.next().unwrap_or_else(|| Err(too_few()));
+        let first = next()?;
+        let Window { input_shape, target_shape, .. } = *first.borrow();
+        let of_all = |[days, channels, height, width]: [usize; 4]| [batch_size, days, channels, height, width];
+        let (input_shape, target_shape) = (of_all(input_shape), of_all(target_shape));
+        let mut batch = Self { input: zeros(&input_shape)?, input_shape, target: zeros(&target_shape)?, target_shape };
+        batch.put(0, first.borrow())?;
+        drop(first);
+        for place in 1..batch_size {
+            batch.put(place, next()?.borrow())?;
+        }
+        Ok(batch)
+    }
+
+    fn put(&mut self, place: usize, window: &Window) -> Result<(), DataError> {
+        put(&mut self.input, self.input_shape, place, &window.input, window.input_shape)?;
+        put(&mut self.target, self.target_shape, place, &window.target, window.target_shape)
     }
 }
 
-fn stack(parts: &[(&[f32], [usize; 4])]) -> Result<(Vec<f32>, [usize; 5]), DataError> {
-    let Some((_, first)) = parts.first() else {
-        let remedy = "Ask for a batch size of 1 or more.";
-        return Err(DataError::malformed("at least one window in a batch", "none", remedy));
-    };
-    let [days, channels, height, width] = *first;
-    let shape = [parts.len(), days, channels, height, width];
-    let mut data = zeros(&shape)?;
-    for ((values, shape), place) in parts.iter().zip(data.chunks_exact_mut(count(first)?.max(1))) {
-        if shape != first || values.len() != place.len() {
-            return Err(DataError::Mismatch {
-                path: PathBuf::from("window in memory"),
-                expected: format!("the shape of the batch, {first:?}"),
-                found: format!("{shape:?}"),
-                remedy: "Stack windows of one data set.",
-            });
-        }
-        place.copy_from_slice(values);
+/// The error of a batch of nothing.
+fn too_few() -> DataError {
+    DataError::malformed("at least one window in a batch", "none", "Ask for a batch size of 1 or more.")
+}
+
+fn put(
+    all: &mut [f32],
+    [_, first @ ..]: [usize; 5],
+    place: usize,
+    values: &[f32],
+    shape: [usize; 4],
+) -> Result<(), DataError> {
+    let count = count(&first)?;
+    if shape != first || values.len() != count {
+        return Err(DataError::Mismatch {
+            path: PathBuf::from("window in memory"),
+            expected: format!("the shape of the batch, {first:?}"),
+            found: format!("{shape:?}"),
+            remedy: "Stack windows of one data set.",
+        });
     }
-    Ok((data, shape))
+    all[place * count..][..count].copy_from_slice(values);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -86,21 +86,23 @@ impl Volume {
 
     /// Resampled to the grid of the file that the volume came from, and in its orientation.
     ///
-    /// For volumes that were resized or resampled whole; not for patches.
+    /// For volumes that were resized or resampled whole; not for patches. Where grid and axes stay, the values are not copied.
     ///
     /// # Errors
     /// If there is no memory for it.
-    pub fn to_original_grid(&self) -> Result<Self, DataError> {
+    pub fn into_original_grid(self) -> Result<Self, DataError> {
         let file = self.file();
         let orientation = file.orientation;
         let extent = orientation.shape(file.shape);
         if extent == self.extent() {
-            return Ok(self.to_original_orientation());
+            return Ok(self.into_original_orientation());
         }
         let target = affine::spacing(&orientation.affine(&file.affine, file.shape));
         let spacing = self.spacing();
         let step = [0, 1, 2].map(|axis| target[axis] / spacing[axis]);
-        Ok(self.on_new_grid(&NewGrid { extent, step })?.to_original_orientation())
+        let resampled = self.on_new_grid(&NewGrid { extent, step })?;
+        drop(self);
+        Ok(resampled.into_original_orientation())
     }
 }
 
@@ -264,7 +266,7 @@ mod tests {
         let values = Array4::from_shape_fn([1, 6, 7, 5], |(_, x, y, z)| (x + y + z) as f32);
         let volume = Volume::from_file_axes(values.view(), affine).unwrap();
         for other in [volume.resize([4, 9, 6]).unwrap(), volume.resample([1.5, 0.7, 0.8]).unwrap()] {
-            let back = other.to_original_grid().unwrap();
+            let back = other.into_original_grid().unwrap();
             assert_eq!(back.shape(), [1, 6, 7, 5]);
             assert_eq!(back.affine(), &affine);
             assert!((back.view()[[0, 3, 3, 2]] - 8.0).abs() < 1e-4);

@@ -2,6 +2,7 @@
 
 use crate::error::DataError;
 use crate::volumes::affine::{self, Affine};
+use crate::volumes::intensity::Intensity;
 use crate::volumes::memory::count;
 use crate::volumes::orientation::Orientation;
 use ndarray::{Array4, ArrayView4};
@@ -136,18 +137,31 @@ impl Volume {
     /// The axes as they lay in the file, so that a written copy matches it voxel by voxel.
     ///
     /// The result is no longer in RAS order: write it, do not train on it. A volume that was not
-    /// resampled lands on the file's affine bit by bit.
-    pub fn to_original_orientation(&self) -> Self {
-        let back = self.file.orientation.inverse();
-        let extent = self.extent();
-        let view: Array4<f32> = back.apply(self.view());
-        let (channels, x, y, z) = view.dim();
-        let mut affine = back.affine(&self.affine, extent);
-        if [x, y, z] == self.file.shape && affine::nearly_equal(&self.file.affine, &affine) {
-            affine = self.file.affine;
+    /// resampled lands on the file's affine bit by bit. Where the axes stay, the values are not copied.
+    pub fn into_original_orientation(self) -> Self {
+        let FileGrid { shape: file_shape, affine: file_affine, orientation } = self.file;
+        let back = orientation.inverse();
+        let mut affine = back.affine(&self.affine, self.extent());
+        let (data, shape) = match orientation == Orientation::RAS {
+            true => (self.data, self.shape),
+            false => {
+                let view: Array4<f32> = back.apply(self.view());
+                let (channels, x, y, z) = view.dim();
+                (view.into_raw_vec_and_offset().0, [channels, x, y, z])
+            }
+        };
+        let extent = [shape[1], shape[2], shape[3]];
+        if extent == file_shape && affine::nearly_equal(&file_affine, &affine) {
+            affine = file_affine;
         }
-        let file = FileGrid { shape: [x, y, z], affine, orientation: Orientation::RAS };
-        Self { data: view.into_raw_vec_and_offset().0, shape: [channels, x, y, z], affine, file }
+        Self { data, shape, affine, file: FileGrid { shape: extent, affine, orientation: Orientation::RAS } }
+    }
+
+    /// In input units, where normalizing did this; in place.
+    #[must_use]
+    pub fn in_units(mut self, intensity: &Intensity) -> Self {
+        intensity.invert(&mut self.data);
+        self
     }
 
     /// How the volume lay in its file.
@@ -216,8 +230,16 @@ mod tests {
         let volume = Volume::from_file_axes(values.view(), affine).unwrap();
         assert_eq!(volume.shape(), [2, 5, 3, 4]);
         assert_ne!(volume.affine(), &affine);
-        let back = volume.to_original_orientation();
+        let back = volume.into_original_orientation();
         assert_eq!(back.affine(), &affine);
         assert_eq!(back.view(), values);
+    }
+
+    #[test]
+    fn what_lies_as_in_its_file_goes_back_without_a_copy() {
+        let volume = Volume::new(vec![0.0; 24], [1, 2, 3, 4], IDENTITY).unwrap();
+        let place = volume.data().as_ptr();
+        let back = volume.into_original_grid().unwrap().in_units(&Intensity { scale: 0.5, offset: -1.0 });
+        assert_eq!((back.data().as_ptr(), back.data()[0]), (place, 2.0));
     }
 }

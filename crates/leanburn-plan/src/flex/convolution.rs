@@ -4,12 +4,11 @@
 
 use burn::backend::ir::{ModuleOperationIr, TensorIr};
 use burn::tensor::DType;
-use leanburn_common::Bytes;
 
 use super::gemm::Gemm;
-use super::inputs::{Inputs, bytes, new_output};
+use super::inputs::{Inputs, Workspace, bytes, new_output};
 use super::view::keeps_order;
-use crate::memory_model::{Effect, Place};
+use crate::memory_model::{Effect, Kept, Place};
 
 /// Stride, padding and dilation along the spatial axes.
 #[derive(Clone, Copy)]
@@ -133,11 +132,11 @@ fn weight_backward(inputs: &Inputs<'_>, options: Options, [x, kernel]: [usize; 2
     let workspace = convolution.workspace(inputs.dtype(1), gradient);
     if options.groups > 1 {
         let copy = if convolution.is_turned() { gradient } else { 0 };
-        return new_output(gradient + workspace.max(copy));
+        return new_output(Workspace { bytes: gradient + workspace.bytes.max(copy), ..workspace });
     }
     let is_contiguous = !convolution.is_turned() && convolution.elements() == weight.elements();
     let more = gradient.saturating_sub(inputs.bytes(1));
-    Effect { outputs: vec![(Place::New, is_contiguous)], workspace: Bytes(workspace + more) }
+    Effect { outputs: vec![(Place::New, is_contiguous)], ..new_output(workspace.and(more)) }
 }
 
 /// Sums rows of channels, for which batches of more than one sample are turned and copied. Inputs are
@@ -177,9 +176,11 @@ impl Convolution {
         self.x.outer > 1 && self.kernel.outer > 1
     }
 
-    fn workspace(&self, dtype: DType, output: u64) -> u64 {
+    fn workspace(&self, dtype: DType, output: u64) -> Workspace {
+        let native = if dtype == DType::BF16 { DType::F32 } else { dtype };
+        let kept = self.product(native).map_or(Kept::default(), |(gemm, count)| gemm.kept(count));
         if dtype != DType::BF16 {
-            return (self.workspace_of_native(dtype) * dtype.size()) as u64;
+            return Workspace { bytes: (self.workspace_of_native(dtype) * dtype.size()) as u64, kept };
         }
         let wide = self.x.elements() + self.kernel.elements();
         let widened = Self {
@@ -187,29 +188,31 @@ impl Convolution {
             kernel: Volume { is_contiguous: true, ..self.kernel },
             options: self.options,
         };
-        4 * (wide + widened.workspace_of_native(DType::F32)) as u64 + output
+        Workspace { bytes: 4 * (wide + widened.workspace_of_native(DType::F32)) as u64 + output, kept }
     }
 
     /// Elements, on top of the output.
     fn workspace_of_native(&self, dtype: DType) -> usize {
         let copies = self.x.copy() + self.kernel.copy();
+        let Some((gemm, count)) = self.product(dtype) else { return copies };
+        let at_once = count.min(rayon::current_num_threads());
+        let packed = gemm.scratch().packed as usize / dtype.size();
         if self.is_pointwise() {
-            return copies
-                + self.x.outer.min(rayon::current_num_threads()) * self.scratch(self.x.positions(), true, dtype);
+            return copies + at_once * packed;
         }
-        if self.is_direct() {
-            return copies;
-        }
-        let positions: usize = self.spatial_out().iter().product();
-        let tile = positions.min(TILE);
         let columns = self.kernel.elements() / self.kernel.outer + self.kernel.outer / self.options.groups;
-        let at_once = (self.x.outer * positions.div_ceil(TILE)).min(rayon::current_num_threads());
         let turned = self.x.elements() + self.kernel.elements();
-        copies + turned + at_once * (columns * tile + self.scratch(tile, false, dtype))
+        copies + turned + at_once * (columns * gemm.columns + packed)
     }
 
-    /// Elements that the matrix product of a tile packs.
-    fn scratch(&self, columns: usize, is_right_row_major: bool, dtype: DType) -> usize {
+    /// The matrix product of a sample or a tile, and how many of them there are; none where the volume is convolved where it lies.
+    fn product(&self, dtype: DType) -> Option<(Gemm, usize)> {
+        let positions: usize = self.spatial_out().iter().product();
+        let (columns, count, is_right_row_major) = match (self.is_pointwise(), self.is_direct()) {
+            (true, _) => (positions, self.x.outer, true),
+            (_, true) => return None,
+            _ => (positions.min(TILE), self.x.outer * positions.div_ceil(TILE), false),
+        };
         let gemm = Gemm {
             rows: self.kernel.outer / self.options.groups,
             columns,
@@ -218,7 +221,7 @@ impl Convolution {
             is_right_row_major,
             dtype,
         };
-        gemm.scratch() as usize / dtype.size()
+        Some((gemm, count))
     }
 
     fn is_pointwise(&self) -> bool {
@@ -254,17 +257,18 @@ const COLUMNS: usize = 8 << 20;
 const PARALLEL: usize = 256 * 1024;
 
 impl Transposed {
-    fn workspace(self, dtype: DType, output: u64) -> u64 {
+    fn workspace(self, dtype: DType, output: u64) -> Workspace {
         if dtype != DType::BF16 {
-            let elements = self.x.copy() + self.kernel.copy() + self.columns(dtype, output);
-            return (elements * dtype.size()) as u64;
+            let columns = self.columns(dtype, output);
+            let copies = ((self.x.copy() + self.kernel.copy()) * dtype.size()) as u64;
+            return columns.and(copies);
         }
-        let wide = self.x.elements() + self.kernel.elements() + self.columns(DType::F32, 2 * output);
-        4 * wide as u64 + output
+        let wide = 4 * (self.x.elements() + self.kernel.elements()) as u64;
+        self.columns(DType::F32, 2 * output).and(wide + output)
     }
 
-    /// Elements of columns and of what their matrix products pack; `output` in bytes.
-    fn columns(&self, dtype: DType, output: u64) -> usize {
+    /// Columns and what their matrix products pack; `output` in bytes.
+    fn columns(&self, dtype: DType, output: u64) -> Workspace {
         let width = dtype.size();
         let rows = self.kernel.elements() / self.kernel.outer;
         let positions = self.x.positions();
@@ -279,7 +283,8 @@ impl Transposed {
         };
         let parts = self.x.outer * self.groups;
         let is_parallel = parts > 1 && output as usize / width >= PARALLEL;
-        let at_once = if is_parallel { parts.min(rayon::current_num_threads()) } else { 1 };
-        at_once * (rows * tile.min(positions) + gemm.scratch() as usize / dtype.size())
+        let at_once = if is_parallel { parts.min(rayon::current_num_threads()) } else { 1 } as u64;
+        let each = (rows * gemm.columns * width) as u64 + gemm.scratch().packed;
+        Workspace { bytes: at_once * each, kept: gemm.kept(if is_parallel { parts } else { 1 }) }
     }
 }

@@ -10,7 +10,7 @@ use crate::memory_model::{Effect, Place};
 pub(super) fn unary(inputs: &Inputs<'_>) -> Effect {
     match inputs.writable(0) {
         true => in_memory_of(0, true),
-        false => Effect { outputs: vec![(Place::New, inputs.is_contiguous(0))], workspace: Bytes(0) },
+        false => Effect { outputs: vec![(Place::New, inputs.is_contiguous(0))], ..new_output(0) },
     }
 }
 
@@ -45,7 +45,7 @@ fn over_first_of(candidates: &[usize], inputs: &Inputs<'_>, output: &TensorIr) -
 pub(super) fn softmax(inputs: &Inputs<'_>, dim: usize) -> Effect {
     match dim + 1 == inputs.dims(0).len() {
         true => new_output(inputs.copy(0)),
-        false => Effect { outputs: vec![(Place::New, false)], workspace: Bytes(inputs.bytes(0)) },
+        false => Effect { outputs: vec![(Place::New, false)], ..new_output(inputs.bytes(0)) },
     }
 }
 

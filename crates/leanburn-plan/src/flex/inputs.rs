@@ -4,16 +4,37 @@ use burn::backend::ir::TensorIr;
 use burn::tensor::DType;
 use leanburn_common::Bytes;
 
-use crate::memory_model::{Effect, Operand, Place};
+use crate::memory_model::{Effect, Kept, Operand, Place};
 
-/// One new contiguous output, and so many bytes of workspace.
-pub(super) fn new_output(workspace: u64) -> Effect {
-    Effect { outputs: vec![(Place::New, true)], workspace: Bytes(workspace) }
+/// Bytes that an operation needs while it runs, and what its threads keep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Workspace {
+    pub(super) bytes: u64,
+    pub(super) kept: Kept,
+}
+
+impl From<u64> for Workspace {
+    fn from(bytes: u64) -> Self {
+        Self { bytes, kept: Kept::default() }
+    }
+}
+
+impl Workspace {
+    /// With so many bytes more.
+    pub(super) fn and(self, bytes: u64) -> Self {
+        Self { bytes: self.bytes + bytes, ..self }
+    }
+}
+
+/// One new contiguous output.
+pub(super) fn new_output(workspace: impl Into<Workspace>) -> Effect {
+    let Workspace { bytes, kept } = workspace.into();
+    Effect { outputs: vec![(Place::New, true)], workspace: Bytes(bytes), kept }
 }
 
 /// One output in an input's memory.
 pub(super) fn in_memory_of(input: usize, is_contiguous: bool) -> Effect {
-    Effect { outputs: vec![(Place::Input(input), is_contiguous)], workspace: Bytes(0) }
+    Effect { outputs: vec![(Place::Input(input), is_contiguous)], ..new_output(0) }
 }
 
 pub(super) fn elements(tensor: &TensorIr) -> u64 {

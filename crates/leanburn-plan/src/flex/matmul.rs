@@ -3,8 +3,8 @@
 use burn::backend::ir::TensorIr;
 use burn::tensor::DType;
 
-use super::gemm::Gemm;
-use super::inputs::{Inputs, elements};
+use super::gemm::{Gemm, PARALLEL};
+use super::inputs::{Inputs, Workspace, elements};
 use super::reduce;
 
 /// A factor of a product.
@@ -38,11 +38,10 @@ impl<'a> Factor<'a> {
     }
 }
 
-/// Work from which Flex runs matrices of a batch, or parts of one matrix, on several threads.
+/// Work from which Flex runs matrices of a batch on several threads.
 const BATCH_WORK: usize = 128 * 128 * 128;
-const MATRIX_WORK: usize = 192 * 192 * 192;
 
-fn product(left: Factor<'_>, right: Factor<'_>, dtype: DType) -> u64 {
+fn product(left: Factor<'_>, right: Factor<'_>, dtype: DType) -> Workspace {
     let rank = left.batch.len().max(right.batch.len());
     let size = |factor: Factor<'_>, axis: usize| {
         (axis + factor.batch.len()).checked_sub(rank).map_or(1, |axis| factor.batch[axis])
@@ -57,28 +56,28 @@ fn product(left: Factor<'_>, right: Factor<'_>, dtype: DType) -> u64 {
         is_right_row_major: right.is_contiguous || dtype == DType::BF16,
         dtype: if dtype == DType::BF16 { DType::F32 } else { dtype },
     };
-    let work = left.rows.saturating_mul(left.columns).saturating_mul(right.columns);
-    let all = work.saturating_mul(batch);
-    let is_batch_parallel = all >= BATCH_WORK && if work >= MATRIX_WORK { batch >= 4 } else { batch > 1 };
+    let all = gemm.work().saturating_mul(batch);
+    let is_batch_parallel = all >= BATCH_WORK && if gemm.work() >= PARALLEL { batch >= 4 } else { batch > 1 };
     let at_once = if is_batch_parallel { batch.min(rayon::current_num_threads()) } else { 1 };
-    let scratch = at_once as u64 * gemm.scratch();
+    let kept = gemm.kept(if is_batch_parallel { batch } else { 1 });
+    let scratch = at_once as u64 * gemm.scratch().packed;
     if dtype != DType::BF16 {
-        return scratch.max(output * dtype.size() as u64); // zeros are made as bytes, then copied
+        return Workspace { bytes: scratch.max(output * dtype.size() as u64), kept }; // zeros are made as bytes, then copied
     }
     // The factors in order, in f32, and the product in f32 before the one in bf16.
     let copy = |factor: Factor<'_>| if factor.is_contiguous { 0 } else { 2 * factor.elements() };
     let wide = 4 * (left.elements() + right.elements() + output);
-    copy(left) + copy(right) + wide + scratch.max(4 * output) - 2 * output
+    Workspace { bytes: copy(left) + copy(right) + wide + scratch.max(4 * output) - 2 * output, kept }
 }
 
 /// A product of two inputs.
-pub(super) fn matmul(inputs: &Inputs<'_>) -> u64 {
+pub(super) fn matmul(inputs: &Inputs<'_>) -> Workspace {
     product(Factor::of(inputs, 0), Factor::of(inputs, 1), inputs.dtype(0))
 }
 
 /// The product of a layer's input and weight. Few rows in many batches are computed as one matrix, for which an input out of
 /// order is copied.
-fn layer(x: Factor<'_>, weight: Factor<'_>, dtype: DType) -> u64 {
+fn layer(x: Factor<'_>, weight: Factor<'_>, dtype: DType) -> Workspace {
     let (batch, columns) = (x.batch.iter().product::<usize>(), weight.columns);
     let rows = batch * x.rows;
     let is_squarer = rows.min(columns) * x.rows.max(columns) > x.rows.min(columns) * rows.max(columns);
@@ -87,27 +86,27 @@ fn layer(x: Factor<'_>, weight: Factor<'_>, dtype: DType) -> u64 {
         let is_copied = !x.batch.is_empty() && !weight.is_contiguous;
         let copy = if is_copied { weight.elements() * dtype.size() as u64 } else { 0 };
         let is_contiguous = weight.is_contiguous || is_copied;
-        return copy + product(x, Factor { is_contiguous, ..weight }, dtype);
+        return product(x, Factor { is_contiguous, ..weight }, dtype).and(copy);
     }
     let copy = if x.is_contiguous { 0 } else { x.elements() * dtype.size() as u64 };
-    copy + product(Factor { is_contiguous: true, ..x.flat() }, weight, dtype)
+    product(Factor { is_contiguous: true, ..x.flat() }, weight, dtype).and(copy)
 }
 
 /// Inputs are `x, weight` and perhaps a bias, which is added in place.
-pub(super) fn linear(inputs: &Inputs<'_>) -> u64 {
+pub(super) fn linear(inputs: &Inputs<'_>) -> Workspace {
     layer(Factor::of(inputs, 0), Factor::of(inputs, 1), inputs.dtype(0))
 }
 
 /// Inputs are `weight, gradient of the output`.
-pub(super) fn linear_x_backward(inputs: &Inputs<'_>) -> u64 {
+pub(super) fn linear_x_backward(inputs: &Inputs<'_>) -> Workspace {
     layer(Factor::of(inputs, 1), Factor::of(inputs, 0).transposed(), inputs.dtype(1))
 }
 
 /// Inputs are `x, gradient of the output`, both as one matrix.
-pub(super) fn linear_weight_backward(inputs: &Inputs<'_>) -> u64 {
+pub(super) fn linear_weight_backward(inputs: &Inputs<'_>) -> Workspace {
     let flat = |input| Factor { is_contiguous: true, ..Factor::of(inputs, input).flat() };
     let copy = |input| if inputs.dims(input).len() == 2 { 0 } else { inputs.copy(input) };
-    copy(0) + copy(1) + product(flat(0).transposed(), flat(1), inputs.dtype(0))
+    product(flat(0).transposed(), flat(1), inputs.dtype(0)).and(copy(0) + copy(1))
 }
 
 /// The input is the gradient of the output, summed over all axes but the last.

@@ -2,9 +2,8 @@
 
 use burn::backend::ir::TensorIr;
 use burn::tensor::DType;
-use leanburn_common::Bytes;
 
-use super::inputs::{Inputs, bytes, elements, is_half};
+use super::inputs::{Inputs, bytes, elements, is_half, new_output};
 use crate::memory_model::{Effect, Place};
 
 /// Half-precision values are widened to f32, all at once.
@@ -65,5 +64,5 @@ pub(super) fn arg(inputs: &Inputs<'_>, dim: usize, output: &TensorIr) -> u64 {
 /// Extreme values and their positions, which are found 64 bits wide.
 pub(super) fn with_indices(inputs: &Inputs<'_>, indices: &TensorIr) -> Effect {
     let wide = if indices.dtype == DType::I64 { 0 } else { 8 * elements(indices) };
-    Effect { outputs: vec![(Place::New, true); 2], workspace: Bytes(inputs.copy(0) + wide) }
+    Effect { outputs: vec![(Place::New, true); 2], ..new_output(inputs.copy(0) + wide) }
 }

@@ -5,13 +5,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use leanburn_common::{Validation, ValidationError};
-use leanburn_data::{DataConfig, SequenceConfig, find_volumes};
+use leanburn_common::{Bytes, Validation, ValidationError};
+use leanburn_data::{DataConfig, SequenceConfig, batches_ahead, find_volumes};
 use serde::Serialize;
 
 use super::flat;
 use crate::codec::Codec;
-use crate::error::Result;
+use crate::data::DataSize;
+use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
 use crate::shared::{Context, DeviceSection, Source, TrainingSection, read_data, read_sequence, reject};
 use crate::system::NamedSize;
@@ -252,14 +253,45 @@ impl Config {
         self.system.any().parameters(&self.context(name))
     }
 
-    /// Size of a training sample, read from the data: depth, height and width; of fields the days that are seen, height and
-    /// width.
+    /// What of the data a plan counts. Data is opened only where the configuration names no size of a sample; of volumes without
+    /// `voxel_size` the first is read, and the others are taken to be as large. Where a size is named and data cannot be read, what it holds is
+    /// unknown.
     ///
     /// # Errors
     ///
-    /// If the first sample cannot be read.
-    pub fn extent_of_data(&self, name: &str) -> Result<[usize; 3]> {
-        self.system.any().extent(&self.context(name))
+    /// If data that is needed cannot be read.
+    pub fn data_size(&self, name: &str) -> Result<DataSize> {
+        let unknown = |reason: String| DataSize { unknown: Some(reason), ..DataSize::default() };
+        match self.extent() {
+            None => self.system.any().data_size(&self.context(name), true),
+            Some(_) if self.sequence.is_none() && !self.data.missing_source().is_empty() => {
+                Ok(unknown("no data is named".into()))
+            }
+            Some(_) => match self.system.any().data_size(&self.context(name), false) {
+                Err(SystemError::Data(error)) => Ok(unknown(error.to_string())),
+                size => size,
+            },
+        }
+    }
+
+    /// Extent of a training sample where the configuration names it: depth, height and width; of fields the days that are seen, height
+    /// and width.
+    pub fn extent(&self) -> Option<[usize; 3]> {
+        let Some(sequence) = &self.sequence else {
+            return self.data.patch_size.or(self.data.voxel_size);
+        };
+        let [height, width] = sequence.advection.as_ref()?.shape.map(|length| length.div_ceil(sequence.downsample));
+        Some([sequence.input_days, height, width])
+    }
+
+    /// Batches that wait for their step, beside the one of the step, and samples that they are made of.
+    pub(crate) fn waiting(&self, micro_batch: Bytes) -> Bytes {
+        let training = self.training();
+        let data = (self.data.num_workers, self.data.prefetch);
+        let (workers, prefetch) = self.sequence.as_ref().map_or(data, |fields| (fields.num_workers, fields.prefetch));
+        let samples = if training.batch_size > 1 { workers as u64 } else { 0 };
+        let sample = micro_batch.get() / training.batch_size.max(1) as u64;
+        Bytes(micro_batch.get() * batches_ahead(workers, prefetch) as u64 + sample * samples)
     }
 
     /// The trained model as a codec of volumes, with weights from a file, ours or MONAI's; `name` is what messages call the
@@ -296,11 +328,6 @@ impl Config {
     /// Has everything take part from the first step: for plans and measurements.
     pub fn start_at_once(&mut self) {
         self.system.any_mut().start_at_once();
-    }
-
-    /// Batches that may wait.
-    pub fn prefetch(&self) -> usize {
-        self.sequence.as_ref().map_or(self.data.prefetch, |sequence| sequence.prefetch)
     }
 
     /// The configuration as YAML, every default written out; [`Config::parse`] reads it back.

@@ -49,6 +49,18 @@ impl AnyForecaster {
         }
     }
 
+    /// Loads the weights, all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`weights::load`].
+    pub fn load(&mut self, path: &Path) -> std::result::Result<(), WeightsError> {
+        match self {
+            Self::ConvLstm(model) => weights::load(model, path),
+            Self::Cnn3dLstm(model) => weights::load(model, path),
+        }
+    }
+
     /// Loads the weights that fit.
     ///
     /// # Errors

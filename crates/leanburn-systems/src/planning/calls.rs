@@ -75,6 +75,6 @@ impl Config {
 
     fn space(&self, planner: &Planner) -> Result<ConfigSpace> {
         let name = "the configuration";
-        ConfigSpace::new(self, name, planner, || self.extent_of_data(name))
+        ConfigSpace::new(self, name, planner, || self.data_size(name))
     }
 }

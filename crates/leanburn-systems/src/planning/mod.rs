@@ -7,4 +7,5 @@ mod variants;
 
 pub use calls::FittedConfig;
 pub use planner::planner_of;
-pub use space::ConfigSpace;
+pub(crate) use space::PROGRAM;
+pub use space::{ConfigSpace, HeldBytes};

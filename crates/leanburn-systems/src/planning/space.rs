@@ -6,6 +6,7 @@ use leanburn_train::planning::Planner;
 
 use super::variants::variants;
 use crate::config::Config;
+use crate::data::DataSize;
 use crate::error::{Result, SystemError};
 use crate::shared::Recompute;
 
@@ -15,30 +16,40 @@ pub struct ConfigSpace {
     variants: Vec<(Variant, Config)>,
     source: String,
     target: Target,
-    /// Size of the volumes where the configuration does not say.
-    extent: Option<[usize; 3]>,
+    data: DataSize,
+}
+
+/// What the heap of a run holds before its first step, besides data: configuration, threads, devices, the files that it writes. Measured
+/// as 0.79 MiB, whatever the model (the command in a development build with the features of GPUs, 2026-11-23).
+pub(crate) const PROGRAM: Bytes = Bytes::kib(840);
+
+/// Something that a process holds besides the tensors of its step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldBytes {
+    /// What it is, with the key that makes it smaller, such as `volumes in memory (data.cache_rate)`.
+    pub name: String,
+    /// How much.
+    pub bytes: Bytes,
 }
 
 impl ConfigSpace {
-    /// The space around `config`, which was read from `source`, on the planner's device; `extent` is asked for where the
-    /// configuration names no size.
+    /// The space around `config`, which was read from `source`, on the planner's device. `data` is asked for where the configuration
+    /// names no size of a sample, and on the CPU, whose memory the data takes too; [`Config::data_size`] answers it.
     ///
     /// # Errors
     ///
-    /// What `extent` gives.
+    /// What `data` gives.
     pub fn new(
         config: &Config,
         source: &str,
         planner: &Planner,
-        extent: impl FnOnce() -> Result<[usize; 3]>,
+        data: impl FnOnce() -> Result<DataSize>,
     ) -> Result<Self> {
         config.check(source)?;
-        let extent = match configured_extent(config) {
-            Some(_) => None,
-            None => Some(extent()?),
-        };
+        let is_asked = config.extent().is_none() || planner.target() == Target::Cpu;
+        let data = if is_asked { data()? } else { DataSize::default() };
         let variants = variants(config, planner.half_precision());
-        Ok(Self { variants, source: source.to_string(), target: planner.target(), extent })
+        Ok(Self { variants, source: source.to_string(), target: planner.target(), data })
     }
 
     /// The system that is trained, as its section is called.
@@ -72,7 +83,7 @@ impl ConfigSpace {
     /// Depth, height and width of what the model sees under a candidate; of fields the days, height and width.
     pub fn extent(&self, candidate: &Candidate) -> [usize; 3] {
         let config = &self.variants[candidate.variant].1;
-        configured_extent(config).or(self.extent).expect("asked for where the configuration does not say")
+        config.extent().or(self.data.extent).expect("asked for where the configuration does not say")
     }
 
     /// Size of one micro-batch.
@@ -80,6 +91,33 @@ impl ConfigSpace {
         let config = &self.variants[candidate.variant].1;
         let context = config.context(&self.source);
         config.system.any().batch_size_in_memory(&context, candidate.micro_batch, self.extent(candidate))
+    }
+
+    /// What the process holds besides the tensors of a step: data, and batches that wait. On a card nothing: it has only the batch that
+    /// it works on.
+    pub fn held(&self, candidate: &Candidate) -> Vec<HeldBytes> {
+        if self.target == Target::Gpu {
+            return Vec::new();
+        }
+        let (base, config) = (&self.variants[0].1, &self.variants[candidate.variant].1);
+        let voxels = |config: &Config| config.data.voxel_size.map_or(1, |size| size.iter().product::<usize>() as u64);
+        let scaled = |bytes: Bytes| Bytes(bytes.get() / voxels(base) * voxels(config)); // a variant may resize the volumes
+        let (section, noun) = (config.source().section(), config.source().noun());
+        let mut waiting = config.clone();
+        waiting.training_mut().batch_size = candidate.micro_batch;
+        let held = [
+            (format!("{noun} in memory ({})", config.source().cache_key()), scaled(self.data.held)),
+            (format!("{noun} that are read again ({section}.cache_rate)"), scaled(self.data.read)),
+            (format!("batches that wait ({section}.prefetch)"), waiting.waiting(self.batch_size_in_memory(candidate))),
+            ("the program itself".to_string(), PROGRAM),
+        ];
+        let held = held.into_iter().filter(|(_, bytes)| *bytes > Bytes(0));
+        held.map(|(name, bytes)| HeldBytes { name, bytes }).collect()
+    }
+
+    /// Why it is not known what the data holds, if it is not.
+    pub fn unknown_data(&self) -> Option<&str> {
+        self.data.unknown.as_deref().filter(|_| self.target == Target::Cpu)
     }
 
     /// The names of the system's [knobs](Space::knobs), which are keys of its `training` section.
@@ -107,15 +145,6 @@ impl ConfigSpace {
     }
 }
 
-/// The size of a sample where the configuration says it.
-fn configured_extent(config: &Config) -> Option<[usize; 3]> {
-    let Some(sequence) = &config.sequence else {
-        return config.data.patch_size.or(config.data.voxel_size);
-    };
-    let [height, width] = sequence.advection.as_ref()?.shape.map(|length| length.div_ceil(sequence.downsample));
-    Some([sequence.input_days, height, width])
-}
-
 impl Space for ConfigSpace {
     type Error = SystemError;
 
@@ -138,14 +167,8 @@ impl Space for ConfigSpace {
         system.knobs(candidate.micro_batch, self.extent(candidate))
     }
 
-    /// On the CPU the batches that wait; a card has only the one that it works on.
+    /// The sum of what is [held](ConfigSpace::held).
     fn other_bytes(&self, candidate: &Candidate) -> Bytes {
-        match self.target {
-            Target::Cpu => {
-                let waiting = self.variants[candidate.variant].1.prefetch() as u64;
-                Bytes(self.batch_size_in_memory(candidate).get() * waiting)
-            }
-            Target::Gpu => Bytes(0),
-        }
+        self.held(candidate).into_iter().map(|held| held.bytes).sum()
     }
 }

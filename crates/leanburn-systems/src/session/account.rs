@@ -13,10 +13,12 @@ pub struct MemoryAccount {
     pub learners: Vec<(&'static str, LearnerMemory)>,
     /// What the run is trained on.
     pub source: Source,
-    /// Volumes or fields held in memory.
+    /// Volumes or fields held in memory, and those that are read again.
     pub data: Bytes,
-    /// Batches that wait for their step.
+    /// Batches that wait for their step, beside the one of the step.
     pub batches: Bytes,
+    /// The program itself.
+    pub program: Bytes,
     /// The most that was held at once, if it was measured.
     pub peak: Option<Bytes>,
     /// The step's peak as it was planned.
@@ -48,7 +50,8 @@ impl MemoryAccount {
             ("optimizer states", sum(|memory| memory.optimizer), states_note(sum(|memory| memory.optimizer), weights)),
             ("average of weights", sum(|memory| memory.average), "for validation and export".to_string()),
             (&in_memory, self.data, format!("{} makes it smaller", self.source.cache_key())),
-            ("batches in flight", self.batches, format!("{}.prefetch makes it smaller", self.source.section())),
+            ("batches that wait", self.batches, format!("{}.prefetch makes it smaller", self.source.section())),
+            ("the program itself", self.program, "whatever the model".to_string()),
         ];
         let known: Bytes = causes.iter().map(|(_, size, _)| *size).sum();
         let rest = (
@@ -60,9 +63,9 @@ impl MemoryAccount {
         causes.map(|(cause, size, note)| MemoryCause { cause: cause.into(), size, note }).collect()
     }
 
-    /// The peak as it was planned: the step's, data in memory, and batches that wait.
+    /// The peak as it was planned: the step's, data in memory, batches that wait, and the program.
     pub fn planned(&self) -> Bytes {
-        self.planned_step + self.data + self.batches
+        self.planned_step + self.data + self.batches + self.program
     }
 }
 
@@ -87,6 +90,7 @@ mod tests {
             source: Source::Volumes,
             data: Bytes(5),
             batches: Bytes(6),
+            program: Bytes(7),
             peak: Some(Bytes(1000)),
             planned_step: Bytes(900),
         };
@@ -94,6 +98,6 @@ mod tests {
         assert_eq!(causes.iter().map(|cause| cause.size).sum::<Bytes>(), Bytes(1000));
         assert!(causes.iter().any(|cause| cause.cause == "optimizer states" && cause.size == Bytes(40)));
         assert!(causes.iter().all(|cause| cause.cause != "average of weights"), "nothing is said of what is not there");
-        assert_eq!(account.planned(), Bytes(911));
+        assert_eq!(account.planned(), Bytes(918));
     }
 }

@@ -8,13 +8,16 @@ use leanburn_ops::is_gpu;
 use leanburn_train::{CheckpointStore, StepReport, TrainError};
 
 use super::account::MemoryAccount;
+use super::best::{Best, Watch, weights_alone};
 use super::observer::{Beginning, Observed, Observer, Snapshot};
 use super::planned::Planned;
 use crate::config::Config;
+use crate::data::DataSize;
 use crate::error::{Result, SystemError};
 use crate::machine::machine_memory;
 use crate::metrics::{MetricsLog, PEAK, Phase, Record, read_metrics};
 use crate::picture::encode_png;
+use crate::planning::PROGRAM;
 use crate::run::AnyRun;
 use crate::run_folder::RunFolder;
 
@@ -35,10 +38,20 @@ pub(super) struct Attempt<'a> {
     reserved: Bytes,
     planned: Planned,
     last_step: u64,
+    watch: Option<Watch>,
 }
 
-/// Steps, seconds and memory of a run that has ended.
-type Finished = (u64, f64, MemoryAccount);
+/// A run that has ended.
+pub(super) struct Finished {
+    /// Steps taken.
+    pub steps: u64,
+    /// Seconds of training.
+    pub seconds: f64,
+    pub memory: MemoryAccount,
+    /// Whether it was asked to stop.
+    pub interrupted: bool,
+    pub best: Option<Best>,
+}
 
 impl<'a> Attempt<'a> {
     /// Opens the logs; those of a run that goes on lose what lies after its checkpoint.
@@ -62,9 +75,12 @@ impl<'a> Attempt<'a> {
         let before = records.last().map_or(0.0, |record| record.seconds);
         let peak = records.iter().filter_map(|record| record.values.get(PEAK)).fold(0.0, |a: f64, &b| a.max(b)) as u64;
         let store = folder.checkpoints(config.training().keep_checkpoints);
-        let memory =
-            MemoryAccount { peak: (peak > 0).then_some(Bytes(peak)), ..at_rest(config, &*run, device, &planned) };
+        let memory = MemoryAccount {
+            peak: (peak > 0).then_some(Bytes(peak)),
+            ..at_rest(config, &run.data_size()?, device, &planned)
+        };
         let warnings = planned.warnings(planned.reserved.unwrap_or(memory.planned()), config, device);
+        let watch = Watch::of(config, folder, &records);
         let beginning = Beginning {
             config,
             folder,
@@ -77,7 +93,21 @@ impl<'a> Attempt<'a> {
         };
         observer.began(&beginning).map_err(SystemError::Observer)?;
         let (began, reserved) = (Instant::now(), Bytes(0));
-        Ok(Self { config, folder, run, store, observer, metrics, began, before, memory, reserved, planned, last_step })
+        Ok(Self {
+            config,
+            folder,
+            run,
+            store,
+            observer,
+            metrics,
+            began,
+            before,
+            memory,
+            reserved,
+            planned,
+            last_step,
+            watch,
+        })
     }
 
     /// Trains up to the last step, or until `stop` says so between two steps.
@@ -89,7 +119,7 @@ impl<'a> Attempt<'a> {
             self.draw()?;
         }
         let mut interrupted = false;
-        while self.run.steps() < self.last_step {
+        while self.run.steps() < self.last_step && !self.is_over() {
             interrupted = stop();
             if interrupted {
                 break;
@@ -106,6 +136,10 @@ impl<'a> Attempt<'a> {
             if steps.is_multiple_of(training.checkpoint_interval) && !is_last {
                 self.save()?;
             }
+            if training.weights_interval > 0 && steps.is_multiple_of(training.weights_interval) {
+                let place = RunFolder::new(self.folder.weights_after(steps));
+                weights_alone(self.config, &place, |place| save_weights(&*self.run, place))?;
+            }
         }
         self.write_plan()?;
         self.save()?; // after the last step, and for a run that was over already
@@ -113,8 +147,14 @@ impl<'a> Attempt<'a> {
             true => observer.interrupted(snapshot),
             false => observer.finished(snapshot),
         })?;
-        let memory = self.account();
-        Ok((self.run.steps(), self.seconds(), memory))
+        let (steps, seconds, memory) = (self.run.steps(), self.seconds(), self.account());
+        let best = self.watch.as_ref().and_then(Watch::best).cloned();
+        Ok(Finished { steps, seconds, memory, interrupted, best })
+    }
+
+    /// Whether the run ends before its last step, because it does not get better.
+    fn is_over(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_over)
     }
 
     fn seconds(&self) -> f64 {
@@ -182,11 +222,15 @@ impl<'a> Attempt<'a> {
     fn evaluate(&mut self) -> Result<()> {
         let metrics = self.run.evaluate();
         let metrics = self.fitted(metrics)?;
+        let step = self.run.steps();
+        let is_best = self.watch.as_mut().map_or(Ok(false), |watch| watch.judge(step, &metrics))?;
         if metrics.is_empty() {
             return Ok(());
         }
-        let step = self.run.steps();
         self.log(step, Phase::Validation, metrics.iter().map(|(key, value)| (key.to_string(), *value)).collect())?;
+        if let Some(watch) = self.watch.as_ref().filter(|_| is_best) {
+            watch.keep(self.config, self.folder, |place| save_weights(&*self.run, place))?;
+        }
         let seconds = self.seconds();
         self.observer.evaluated(step, &metrics, seconds).map_err(SystemError::Observer)
     }
@@ -209,7 +253,8 @@ impl<'a> Attempt<'a> {
 
     /// A checkpoint to go on from, and weights to use.
     pub fn save(&mut self) -> Result<()> {
-        self.run.save(&self.store, &self.folder.weights())?;
+        self.run.save(&self.store)?;
+        save_weights(&*self.run, self.folder)?;
         self.notify(|observer, snapshot| observer.saved(snapshot))
     }
 
@@ -217,7 +262,9 @@ impl<'a> Attempt<'a> {
     fn notify(&mut self, call: impl FnOnce(&mut dyn Observer, &Snapshot<'_>) -> Observed) -> Result<()> {
         let (memory, seconds) = (self.account(), self.seconds());
         let (config, folder, steps) = (self.config, self.folder, self.run.steps());
-        let snapshot = Snapshot { config, folder, steps, seconds, memory: &memory };
+        let best = self.watch.as_ref().and_then(Watch::best);
+        let stopped_early = steps < self.last_step && self.is_over();
+        let snapshot = Snapshot { config, folder, steps, seconds, memory: &memory, best, stopped_early };
         call(self.observer, &snapshot).map_err(SystemError::Observer)
     }
 
@@ -239,15 +286,33 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// That the memory of this machine can hold what a run on the CPU is planned to need. Where the configuration has a limit, the run
-/// steps down to it.
-pub(super) fn check_machine(config: &Config, run: &dyn AnyRun, device: &Device, planned: &Planned) -> Result<()> {
-    let needed = at_rest(config, run, device, planned).planned();
+/// Saves the weights of a run into a folder, with what its data was normalized by.
+fn save_weights(run: &dyn AnyRun, folder: &RunFolder) -> Result<()> {
+    run.save_weights(&folder.weights())?;
+    match run.normalization() {
+        [] => Ok(()),
+        channels => folder.write_normalization(channels),
+    }
+}
+
+/// That a run on the CPU is planned to need no more than `limit`, which the heap of this machine may take. Where the configuration has a
+/// limit of its own, the run steps down to it.
+pub(super) fn check_machine(
+    config: &Config,
+    run: &dyn AnyRun,
+    device: &Device,
+    planned: &Planned,
+    limit: Option<Bytes>,
+) -> Result<()> {
+    let needed = at_rest(config, &run.data_size()?, device, planned).planned();
     let is_unlimited = !is_gpu(device) && config.device.memory_limit.is_none();
-    let Some(machine) = machine_memory().filter(|machine| is_unlimited && needed > *machine) else { return Ok(()) };
-    let budget = machine.share(0.9).to_string().replace(' ', ""); // the program itself and what the heap leaves unused need some
+    let Some(limit) = limit.filter(|limit| is_unlimited && needed > *limit) else { return Ok(()) };
+    let machine = machine_memory().unwrap_or(limit);
+    let budget = limit.to_string().replace(' ', "");
     Err(SystemError::OutOfMemory {
-        reason: format!("the run is planned to need {needed}, and this machine has {machine} for it"),
+        reason: format!(
+            "the run is planned to need {needed}; this machine has {machine}, of which the heap may take {limit}"
+        ),
         remedy: format!(
             "`leanburn fit CONFIG --budget {budget}` finds what fits; with device.memory_limit={budget} the run starts and steps down"
         ),
@@ -255,23 +320,21 @@ pub(super) fn check_machine(config: &Config, run: &dyn AnyRun, device: &Device, 
 }
 
 /// Memory of a run other than that of its learners. Of a GPU's memory the data takes nothing.
-fn at_rest(config: &Config, run: &dyn AnyRun, device: &Device, planned: &Planned) -> MemoryAccount {
+fn at_rest(config: &Config, data: &DataSize, device: &Device, planned: &Planned) -> MemoryAccount {
     let batch_size = |extent| {
         let context = config.context("the configuration");
         config.system.any().batch_size_in_memory(&context, config.training().batch_size, extent)
     };
-    let (data, batches) = match is_gpu(device) {
-        true => (Bytes(0), Bytes(0)),
-        false => {
-            let batch = run.extent().map_or(Bytes(0), batch_size);
-            (run.cached(), Bytes(batch.get() * (config.prefetch() + 1) as u64))
-        }
+    let (data, batches, program) = match is_gpu(device) {
+        true => (Bytes(0), Bytes(0), Bytes(0)),
+        false => (data.held + data.read, config.waiting(data.extent.map_or(Bytes(0), batch_size)), PROGRAM),
     };
     MemoryAccount {
         learners: Vec::new(),
         source: config.source(),
         data,
         batches,
+        program,
         peak: None,
         planned_step: planned.peak,
     }

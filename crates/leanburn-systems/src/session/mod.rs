@@ -5,12 +5,14 @@
 
 mod account;
 mod attempt;
+mod best;
 mod observer;
 mod planned;
 mod start;
 mod step_down;
 
 pub use account::{MemoryAccount, MemoryCause};
+pub use best::Best;
 pub use observer::{Beginning, Observed, Observer, Resumed, Snapshot};
 pub use planned::Planned;
 pub use start::{OnOutOfMemory, Outcome, Session};

@@ -7,6 +7,7 @@ use leanburn_data::Progress;
 use leanburn_train::StepReport;
 
 use super::account::MemoryAccount;
+use super::best::Best;
 use super::step_down::StepDown;
 use crate::config::Config;
 use crate::evaluation::{Metrics, PictureLabel};
@@ -131,6 +132,10 @@ pub struct Snapshot<'a> {
     pub seconds: f64,
     /// Where the memory went.
     pub memory: &'a MemoryAccount,
+    /// The best so far by `best_metric`, whose weights are kept.
+    pub best: Option<&'a Best>,
+    /// Whether the run has ended early, because it did not get better.
+    pub stopped_early: bool,
 }
 
 /// Nobody.

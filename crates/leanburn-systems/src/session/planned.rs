@@ -5,6 +5,7 @@ use leanburn_common::Bytes;
 use leanburn_ops::Gpu;
 
 use crate::config::Config;
+use crate::data::DataSize;
 use crate::error::Result;
 use crate::planning::{ConfigSpace, planner_of};
 
@@ -21,15 +22,15 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// What the recording of a step shows; `extent` is asked for where the configuration names no size.
+    /// What the recording of a step shows of data of this size.
     ///
     /// # Errors
     ///
     /// What keeps the configuration from being recorded.
-    pub fn of(config: &Config, name: &str, extent: impl FnOnce() -> Result<[usize; 3]>) -> Result<Self> {
+    pub fn of(config: &Config, name: &str, data: DataSize) -> Result<Self> {
         let planner = planner_of(&config.device.name, None, None)?;
         let memory = planner.memory_model();
-        let space = ConfigSpace::new(config, name, &planner, extent)?;
+        let space = ConfigSpace::new(config, name, &planner, || Ok(data))?;
         let candidate = space.configured();
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(memory);
         Ok(Self {

@@ -2,18 +2,25 @@
 
 use std::path::PathBuf;
 
-use leanburn_train::TrainError;
+use burn::tensor::Device;
+use leanburn_common::Bytes;
+use leanburn_ops::is_gpu;
+use leanburn_train::{CountingAllocator, TrainError};
 
 use super::account::MemoryAccount;
-use super::attempt::{Attempt, check_machine};
+use super::attempt::{Attempt, Finished, check_machine};
+use super::best::Best;
 use super::observer::{Observer, Resumed};
 use super::planned::Planned;
-use super::step_down::StepDown;
+use super::step_down::{FIRST, StepDown};
 use crate::config::Config;
+use crate::data::DataSize;
 use crate::device::device_of;
 use crate::error::{Result, SystemError};
+use crate::machine::heap_limit;
 use crate::metrics::{Record, read_metrics};
 use crate::run_folder::RunFolder;
+use crate::shared::{Context, DeviceSection};
 use crate::weight_source::WeightSource;
 
 /// A training run.
@@ -40,12 +47,14 @@ pub struct Session<'a> {
     stop: Box<dyn Fn() -> bool + 'a>,
     on_out_of_memory: OnOutOfMemory,
     observer: Box<dyn Observer + 'a>,
+    /// Size of the data, once it has been opened.
+    data: DataSize,
 }
 
 /// What to do when a step does not fit into memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnOutOfMemory {
-    /// Recompute more, and go on from the last good state. Results stay the same.
+    /// Recompute more, or split batches, and go on from the last good state; at most three times. The mathematics stays the same.
     #[default]
     StepDown,
     /// Stop.
@@ -64,6 +73,8 @@ pub struct Outcome {
     pub steps: u64,
     /// Whether it was [asked to stop](Session::stop_when) before its last step.
     pub interrupted: bool,
+    /// The best by `best_metric`, whose weights are [kept](RunFolder::best).
+    pub best: Option<Best>,
     /// Seconds of training, those before a resume included.
     pub seconds: f64,
     /// Where the memory went.
@@ -93,6 +104,7 @@ impl<'a> Session<'a> {
             stop: Box::new(|| false),
             on_out_of_memory: OnOutOfMemory::default(),
             observer: Box::new(()),
+            data: DataSize::default(),
         })
     }
 
@@ -172,14 +184,15 @@ impl<'a> Session<'a> {
     /// [`SystemError::OutOfMemory`], [`SystemError::Train`], [`SystemError::Write`], [`SystemError::Observer`].
     pub fn run(mut self) -> Result<Outcome> {
         self.config.resolve_device();
-        loop {
+        for restarts_left in (0..=FIRST).rev() {
             let error = match self.attempt() {
                 Err(SystemError::Train(error)) if error.is_out_of_memory() => error,
                 done => return done,
             };
-            self.step_down(&error)?;
+            self.step_down(&error, restarts_left)?;
             self.resume = true;
         }
+        unreachable!("without restarts left there is no step down")
     }
 
     /// Trains, from the beginning or from the newest checkpoint, until the end or until a step does not fit.
@@ -197,16 +210,23 @@ impl<'a> Session<'a> {
             _ => None,
         };
         let training_device = device.clone().autodiff();
-        let context = config.context(name);
+        let limit = limit(config, &device);
+        let section = DeviceSection { memory_limit: limit, ..config.device.clone() };
+        let context = Context { device: &section, ..config.context(name) };
         let mut run =
             config.system.any().open(&context, &training_device, &mut |progress| observer.reading(progress))?;
-        let planned = Planned::of(config, name, || run.extent())?;
-        check_machine(config, &*run, &device, &planned)?;
+        let names = run.data_names();
+        folder.check_data(&names)?;
+        let data = run.data_size()?;
+        self.data = data.clone();
+        let planned = Planned::of(config, name, data)?;
+        check_machine(config, &*run, &device, &planned, limit)?;
         if let Some((step, path)) = &checkpoint {
             run.resume(path).map_err(|error| folder.not_resumed(*step, error))?;
         }
         let initialized = from.map_or(Ok(Vec::new()), |source| run.initialize(&source))?;
         let _lock = folder.begin(config)?;
+        folder.write_data(&names)?;
         let aside = match self.resume_from.take().and(checkpoint.as_ref()) {
             Some((step, _)) => folder.checkpoints(1).set_aside_after(*step)?,
             None => Vec::new(),
@@ -224,15 +244,24 @@ impl<'a> Session<'a> {
         let finished = attempt.run(&self.stop);
         // what the step has left in the pool is of no use to the next attempt
         training_device.memory_cleanup();
-        let (steps, seconds, memory) = finished?;
+        let Finished { steps, seconds, memory, interrupted, best } = finished?;
         let records = read_metrics(&folder.metrics())?;
-        let interrupted = steps < last_step;
-        Ok(Outcome { config: config.clone(), folder: folder.clone(), steps, interrupted, seconds, memory, records })
+        Ok(Outcome {
+            config: config.clone(),
+            folder: folder.clone(),
+            steps,
+            interrupted,
+            best,
+            seconds,
+            memory,
+            records,
+        })
     }
 
-    /// Goes to the next smaller plan, if there is one and it is asked for.
-    fn step_down(&mut self, error: &TrainError) -> Result<()> {
-        let step_down = StepDown::of(&self.config, &self.name)?;
+    /// Goes to a smaller plan, if there is one and it is asked for.
+    fn step_down(&mut self, error: &TrainError, restarts_left: usize) -> Result<()> {
+        let limit = limit(&self.config, &device_of(&self.config.device)?);
+        let step_down = StepDown::of(&self.config, &self.name, self.data.clone(), limit, restarts_left)?;
         let continues = self.on_out_of_memory == OnOutOfMemory::StepDown && step_down.config.is_some();
         self.observer.stepped_down(&error.to_string(), &step_down, continues).map_err(SystemError::Observer)?;
         match step_down.config {
@@ -262,6 +291,12 @@ impl std::fmt::Debug for Session<'_> {
             .field("on_out_of_memory", on_out_of_memory)
             .finish_non_exhaustive()
     }
+}
+
+/// The most that a run may hold: as configured, else on the CPU [what the heap may take](heap_limit), where something counts it.
+fn limit(config: &Config, device: &Device) -> Option<Bytes> {
+    let is_counted = !is_gpu(device) && CountingAllocator.current_usage() > 0;
+    config.device.memory_limit.or_else(|| heap_limit().filter(|_| is_counted))
 }
 
 fn advice(lower: Option<String>) -> String {

@@ -1,10 +1,13 @@
-//! One level less memory for a training whose step did not fit.
+//! Less memory for a training whose step did not fit.
+
+use std::collections::BTreeSet;
 
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, Class, Knob, Machine, Plan, Recording, Space, Timeline, Variant, frontier};
+use leanburn_plan::{Candidate, Class, Machine, Plan, Space, Timeline, frontier};
 
 use crate::config::Config;
-use crate::error::{Result, SystemError};
+use crate::data::DataSize;
+use crate::error::Result;
 use crate::planning::{ConfigSpace, planner_of};
 
 /// What the planner has to say to a step that did not fit.
@@ -13,77 +16,67 @@ use crate::planning::{ConfigSpace, planner_of};
 pub struct StepDown {
     /// The operation at the peak of the plan, and the segment that it is in.
     pub peak: Option<String>,
-    /// The configuration with the next smaller peak and the same mathematics, and what is changed; none if there is none.
+    /// The configuration with a smaller peak and the same mathematics, and what is changed; none if there is none.
     pub config: Option<(Config, String)>,
 }
 
 impl StepDown {
-    /// The next plan below the one that `config` comes to: the same micro-batches, more of the segments recomputed. Plans are
-    /// ranked by the rates of the device that the configuration names.
+    /// The fastest plan below the one that `config` comes to, and within `limit` where there is one: other micro-batches of the same
+    /// items, segments that are recomputed. Where that one did not fit either, plans are a tenth smaller each time; the last restart
+    /// takes the smallest. Plans are ranked by the rates of the device that the configuration names.
     ///
     /// # Errors
     ///
     /// What keeps the configuration from being recorded.
-    pub fn of(config: &Config, name: &str) -> Result<Self> {
+    pub fn of(config: &Config, name: &str, data: DataSize, limit: Option<Bytes>, restarts_left: usize) -> Result<Self> {
         let planner = planner_of(&config.device.name, None, None)?;
         let memory = planner.memory_model();
-        let space = ConfigSpace::new(config, name, &planner, || config.extent_of_data(name))?;
+        let space = ConfigSpace::new(config, name, &planner, || Ok(data))?;
         let now = space.configured();
         let timeline = space.record_with(&now, now.recorded())?.timeline(memory);
+        let peak = peak_of(&timeline);
         let planned = memory.needed(&timeline) + space.other_bytes(&now);
-
+        if restarts_left == 0 {
+            return Ok(Self { peak, config: None });
+        }
         let machine = Machine { other_bytes: Bytes(0), ..planner.machine() };
-        let plans = frontier(&SameBatches(&space), &machine, Class::Lossless)?.plans;
-        let next = plans.into_iter().rev().find(|plan| plan.peak < planned);
-        let lower = next.map(|plan| {
+        let mut plans = frontier(&space, &machine, Class::Lossless)?.plans;
+        plans.retain(|plan| plan.peak < planned);
+        let ceiling = match (limit, restarts_left) {
+            (_, 1) => Bytes(0), // which leaves the smallest
+            (Some(limit), FIRST) => limit,
+            (limit, _) => planned.share(0.9).min(limit.unwrap_or(planned)),
+        };
+        let fastest = plans.iter().rfind(|plan| plan.peak <= ceiling).or(plans.first());
+        let lower = fastest.map(|plan| {
             let (from, to) = (planned, plan.peak);
-            (space.config(&plan.candidate), format!("{}, planned {from} -> {to}", change(&now, &plan)))
+            (space.config(&plan.candidate), format!("{}, planned {from} -> {to}", change(&now, plan)))
         });
-        Ok(Self { peak: peak_of(&timeline), config: lower })
+        Ok(Self { peak, config: lower })
     }
 }
 
-/// The plans with the micro-batches as configured. Among all plans, those that recompute at a large micro-batch may be missing:
-/// a smaller micro-batch beats them in both memory and time.
-struct SameBatches<'a>(&'a ConfigSpace);
-
-impl Space for SameBatches<'_> {
-    type Error = SystemError;
-
-    fn variants(&self) -> Vec<Variant> {
-        self.0.variants()
-    }
-
-    fn splits(&self) -> Vec<(usize, u64)> {
-        let Candidate { micro_batch, accumulation, .. } = self.0.configured();
-        vec![(micro_batch, accumulation)]
-    }
-
-    fn record(&self, candidate: &Candidate) -> Result<Recording> {
-        self.0.record(candidate)
-    }
-
-    fn knobs(&self, candidate: &Candidate) -> Vec<Knob> {
-        self.0.knobs(candidate)
-    }
-
-    fn other_bytes(&self, candidate: &Candidate) -> Bytes {
-        self.0.other_bytes(candidate)
-    }
-}
+/// The restarts that are left when a run steps down for the first time.
+pub(super) const FIRST: usize = 3;
 
 /// What a plan does otherwise, in words.
 fn change(now: &Candidate, plan: &Plan) -> String {
-    let recompute = &plan.candidate.recompute;
-    let more = recompute.len().saturating_sub(3);
-    let names = recompute.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-    let recomputed = (!recompute.is_empty()).then(|| match more {
-        0 => format!("recompute {names}"),
+    let then = &plan.candidate;
+    let split = |candidate: &Candidate| format!("{} x {}", candidate.micro_batch, candidate.accumulation);
+    let batch = (split(now) != split(then)).then(|| format!("batch {} -> {}", split(now), split(then)));
+    let more = then.recompute.len().saturating_sub(3);
+    let names = then.recompute.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    let recomputed = (now.recompute != then.recompute).then(|| match (names.is_empty(), more) {
+        (true, _) => "recompute nothing".to_string(),
+        (_, 0) => format!("recompute {names}"),
         _ => format!("recompute {names} and {more} more"),
     });
-    let knobs = plan.candidate.knobs.iter().filter(|(name, value)| now.knob(name) != Some(**value));
-    let knobs = knobs.map(|(name, value)| format!("{name} = {value}"));
-    recomputed.into_iter().chain(knobs).collect::<Vec<_>>().join(", ")
+    let knobs: BTreeSet<&String> = now.knobs.keys().chain(then.knobs.keys()).collect();
+    let knobs = knobs.into_iter().filter(|name| now.knob(name) != then.knob(name)).map(|name| match then.knob(name) {
+        Some(value) => format!("{name} = {value}"),
+        None => format!("{name} as large as is fastest"),
+    });
+    batch.into_iter().chain(recomputed).chain(knobs).collect::<Vec<_>>().join(", ")
 }
 
 fn peak_of(timeline: &Timeline) -> Option<String> {
@@ -104,41 +97,66 @@ data: {phantom: {count: 2, shape: 32}, patch_size: 32}
 device: {name: flex}
 ";
 
-    #[test]
-    fn it_goes_down_to_the_smallest_plan_of_the_same_micro_batch() {
+    /// The step-downs of a run whose every attempt fails.
+    fn all_the_way(limit: Option<Bytes>) -> Vec<(Config, String)> {
         let mut config = Config::parse(TINY, "tiny", &[]).unwrap();
-        let planner = Planner::cpu();
-        let space = ConfigSpace::new(&config, "tiny", &planner, || unreachable!()).unwrap();
-        let machine = planner.machine();
-        let smallest = frontier(&SameBatches(&space), &machine, Class::Lossless).unwrap().plans.remove(0);
-        assert_eq!((smallest.candidate.micro_batch, smallest.candidate.accumulation), (4, 1));
-        let among_all = frontier(&space, &machine, Class::Lossless).unwrap();
-        assert!(!among_all.plans.contains(&smallest), "else the test shows nothing");
-
-        let mut steps = 0;
-        while let Some((lower, what)) = StepDown::of(&config, "tiny").unwrap().config {
-            assert!(what.starts_with("recompute ") && what.contains(" -> "), "{what}");
-            assert_eq!((lower.training().batch_size, lower.training().gradient_accumulation_steps), (4, 1));
-            (config, steps) = (lower, steps + 1);
-            assert!(steps < 20, "each step is lower than the one before");
+        let mut steps = Vec::new();
+        for restarts_left in (0..=FIRST).rev() {
+            let size = config.data_size("tiny").unwrap();
+            let Some((lower, what)) = StepDown::of(&config, "tiny", size, limit, restarts_left).unwrap().config else {
+                return steps;
+            };
+            steps.push((lower.clone(), what));
+            config = lower;
         }
-        assert_eq!(config.training().recompute.patterns(), smallest.candidate.recompute);
+        panic!("a fourth restart: {steps:?}")
+    }
+
+    #[test]
+    fn it_takes_the_fastest_plan_within_the_limit_and_ends_with_the_smallest() {
+        let config = Config::parse(TINY, "tiny", &[]).unwrap();
+        let planner = Planner::cpu();
+        let space = ConfigSpace::new(&config, "tiny", &planner, || config.data_size("tiny")).unwrap();
+        let plans = frontier(&space, &planner.machine(), Class::Lossless).unwrap().plans;
+        let is_split = |plan: &&Plan| plan.candidate.micro_batch < 4;
+        assert!(plans.len() > 2 && plans.iter().any(|plan| is_split(&plan)), "else the test shows nothing: {plans:?}");
+        let candidate = |config: &Config| {
+            ConfigSpace::new(config, "tiny", &planner, || Ok(DataSize::default())).unwrap().configured()
+        };
+
+        let expected = plans.iter().rfind(is_split).unwrap();
+        let steps = all_the_way(Some(expected.peak));
+        assert_eq!(candidate(&steps[0].0), expected.candidate);
+        assert!(steps[0].1.starts_with("batch 4 x 1 -> ") && steps[0].1.contains(" -> "), "{}", steps[0].1);
+        let last = |steps: &[(Config, String)]| candidate(&steps.last().unwrap().0);
+        assert_eq!(last(&steps), plans[0].candidate);
+
+        let unlimited = all_the_way(None);
+        assert!(unlimited.len() <= FIRST && last(&unlimited) == plans[0].candidate);
+        let nothing_helps = all_the_way(Some(Bytes(1)));
+        assert_eq!((nothing_helps.len(), last(&nothing_helps)), (1, plans[0].candidate.clone()));
     }
 
     #[test]
     fn a_change_is_named_by_what_it_sets() {
-        let candidate = |recompute: &[&str], block| {
+        let candidate = |split: (usize, u64), recompute: &[&str], block| {
             let recompute = recompute.iter().map(ToString::to_string).collect();
-            Candidate { recompute, ..Candidate::new(1, 1) }.with_knob("attention_block", block)
+            Candidate { recompute, ..Candidate::new(split.0, split.1) }.with_knob("attention_block", block)
         };
-        let named = |recompute: &[&str], block| {
-            let plan =
-                Plan { candidate: candidate(recompute, block), class: Class::Lossless, peak: Bytes(0), seconds: 0.0 };
-            change(&candidate(&[], None), &plan)
+        let named = |split, recompute: &[&str], block| {
+            let candidate_then = candidate(split, recompute, block);
+            let plan = Plan { candidate: candidate_then, class: Class::Lossless, peak: Bytes(0), seconds: 0.0 };
+            change(&candidate((2, 1), &[], Some(64)), &plan)
         };
-        assert_eq!(named(&["a", "b"], None), "recompute a, b");
-        assert_eq!(named(&["a", "b", "c", "d"], None), "recompute a, b, c and 1 more");
-        assert_eq!(named(&[], Some(32)), "attention_block = 32");
-        assert_eq!(named(&["a"], Some(32)), "recompute a, attention_block = 32");
+        assert_eq!(named((2, 1), &["a", "b"], Some(64)), "recompute a, b");
+        assert_eq!(
+            named((1, 2), &["a", "b", "c", "d"], Some(64)),
+            "batch 2 x 1 -> 1 x 2, recompute a, b, c and 1 more"
+        );
+        assert_eq!(named((2, 1), &[], Some(32)), "attention_block = 32");
+        assert_eq!(named((2, 1), &["a"], None), "recompute a, attention_block as large as is fastest");
+        let back =
+            Plan { candidate: candidate((1, 2), &[], None), class: Class::Lossless, peak: Bytes(0), seconds: 0.0 };
+        assert_eq!(change(&candidate((2, 1), &["a"], None), &back), "batch 2 x 1 -> 1 x 2, recompute nothing");
     }
 }

@@ -74,6 +74,27 @@ pub struct TrainingSection {
     pub checkpoint_interval: u64,
     /// Checkpoints to keep; older ones are deleted. Default: 2.
     pub keep_checkpoints: usize,
+    /// The validation metric by which the best weights are kept, in the folder `best` of the run. Default: none, the best are not
+    /// kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_metric: Option<String>,
+    /// Ends the run after this many validations in a row without a better `best_metric`. Default: none, it runs to `max_steps`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub early_stopping_patience: Option<u64>,
+    /// By how much `best_metric` must be better to count for early stopping. Default: 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub early_stopping_min_delta: f64,
+    /// Steps between copies of the weights alone, in folders of their own; 0 makes none. Default: 0.
+    #[serde(skip_serializing_if = "is_none")]
+    pub weights_interval: u64,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Default for TrainingSection {
@@ -100,6 +121,10 @@ impl Default for TrainingSection {
             visualize_interval: 50,
             checkpoint_interval: 100,
             keep_checkpoints: 2,
+            best_metric: None,
+            early_stopping_patience: None,
+            early_stopping_min_delta: 0.0,
+            weights_interval: 0,
         }
     }
 }
@@ -124,6 +149,10 @@ with_methods! { TrainingSection {
     with_visualize_interval => visualize_interval: u64,
     with_checkpoint_interval => checkpoint_interval: u64,
     with_keep_checkpoints => keep_checkpoints: usize,
+    with_best_metric => best_metric: Option<String>,
+    with_early_stopping_patience => early_stopping_patience: Option<u64>,
+    with_early_stopping_min_delta => early_stopping_min_delta: f64,
+    with_weights_interval => weights_interval: u64,
 } }
 
 impl TrainingSection {
@@ -172,6 +201,10 @@ impl TrainingSection {
             visualize_interval: section.number("visualize_interval", default.visualize_interval, 0..),
             checkpoint_interval: section.number("checkpoint_interval", default.checkpoint_interval, 1..),
             keep_checkpoints: section.number("keep_checkpoints", default.keep_checkpoints, 1..=MANY),
+            best_metric: section.get("best_metric", default.best_metric),
+            early_stopping_patience: section.number("early_stopping_patience", default.early_stopping_patience, 1..),
+            early_stopping_min_delta: section.number("early_stopping_min_delta", default.early_stopping_min_delta, 0..),
+            weights_interval: section.number("weights_interval", default.weights_interval, 0..),
         }
     }
 
@@ -200,6 +233,14 @@ impl TrainingSection {
             "a warm-up no longer than the training",
             format!("{} warm-up steps of {}", self.warmup_steps, self.max_steps),
             "lower `warmup_steps` or raise `max_steps`",
+        );
+        validation.check_together(
+            self.early_stopping_patience.is_none() || self.best_metric.is_some(),
+            &["best_metric"],
+            "early_stopping_patience",
+            "a `best_metric` to stop by",
+            "none",
+            "name a validation metric, such as `best_metric: dice`, or remove `early_stopping_patience`",
         );
         [validation.errors(), self.optimizer_config().validate()].concat()
     }

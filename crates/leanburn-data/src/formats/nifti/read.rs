@@ -148,16 +148,25 @@ fn values(
     })
 }
 
-/// The first of sform, qform and plain voxel sizes that places every voxel.
+/// The first of sform and qform that places every voxel; voxel sizes where the header names neither.
 fn best_affine(header: &NiftiHeader) -> Result<Affine, DataError> {
     let wide = |row: [f32; 4]| row.map(f64::from);
     let sform = [wide(header.srow_x), wide(header.srow_y), wide(header.srow_z), IDENTITY[3]];
-    let candidates = [
-        (header.sform_code > 0).then_some(sform),
-        (header.qform_code > 0).then(|| quaternion_affine(header)),
-        Some(voxel_size_affine(header)),
+    let named = [
+        (header.sform_code > 0).then_some(("sform", sform)),
+        (header.qform_code > 0).then(|| ("qform", quaternion_affine(header))),
     ];
-    candidates.into_iter().flatten().find(affine::is_sound).ok_or_else(|| {
+    let named: Vec<(&str, Affine)> = named.into_iter().flatten().collect();
+    if let Some((_, sound)) = named.iter().find(|(_, affine)| affine::is_sound(affine)) {
+        return Ok(*sound);
+    }
+    if let Some((name, broken)) = named.first() {
+        // with voxel sizes alone the volume would lie at the origin, as if the header said nothing
+        let expected = format!("a place for every voxel, as the header's {name} says it has");
+        let remedy = "Export the volume again, or set sform_code and qform_code to 0 if only its voxel sizes matter.";
+        return Err(DataError::malformed(expected, format!("{:?}", &broken[..3]), remedy));
+    }
+    Some(voxel_size_affine(header)).filter(affine::is_sound).ok_or_else(|| {
         let found = format!("{:?}", &header.pixdim[1..4]);
         DataError::malformed("positive voxel sizes (pixdim)", found, EXPORT_AGAIN)
     })
@@ -325,13 +334,25 @@ mod tests {
         assert_eq!(volume.original_orientation().codes(), "LPI");
         assert_eq!(volume.data(), [4.0, 3.0]);
         assert_eq!(place(volume.affine(), [1, 0, 0]), [10.0, 20.0, 30.0]);
-        assert_eq!(volume.to_original_orientation().data(), [3.0, 4.0]);
+        assert_eq!(volume.into_original_orientation().data(), [3.0, 4.0]);
         // The sform goes before it, unless it is flat.
         file.put(254, &[1_i16])
             .put(280, &[[4.0_f32, 0.0, 0.0, 1.0], [0.0, 5.0, 0.0, 2.0], [0.0, 0.0, 6.0, 3.0]].concat());
         assert_eq!(file.read().unwrap().spacing(), [4.0, 5.0, 6.0]);
         file.put(280, &[0.0_f32; 12]);
         assert_eq!(file.read().unwrap().spacing(), [1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn a_place_that_is_no_place_is_an_error() {
+        for broken in [[f32::NAN; 12], [0.0; 12], [1.0; 12]] {
+            let mut file = sound();
+            file.put(252, &[0_i16, 1]).put(280, &broken);
+            let error = file.read().unwrap_err().to_string();
+            assert!(error.contains("sform") && error.contains("sform_code"), "{error}");
+            file.put(254, &[0_i16]);
+            assert_eq!(file.read().unwrap().spacing(), [1.0, 2.0, 3.0], "what is not named does not matter");
+        }
     }
 
     #[test]

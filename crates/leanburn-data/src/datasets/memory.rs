@@ -1,0 +1,75 @@
+//! What the volumes of a configuration take in memory.
+
+use crate::datasets::config::DataConfig;
+use crate::datasets::source::Source;
+use crate::error::DataError;
+
+/// Bytes that volumes and their labels take in memory: 4 a value, 1 a label.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DataMemory {
+    /// Of those that stay, a share of `cache_rate`.
+    pub cached: u64,
+    /// Of those that the threads of the loader read again: each holds one as it is in the file and one prepared, of the same size where
+    /// the grid stays.
+    pub read: u64,
+}
+
+impl DataMemory {
+    /// What the volumes of a configuration will take, without opening them: by `voxel_size` where there is one, else all are taken to
+    /// be as large as the first, which is read. `channels` are those that they are expected to have.
+    ///
+    /// # Errors
+    /// If there are no volumes, or the first cannot be read.
+    pub fn of(config: &DataConfig, channels: usize, seed: u64) -> Result<Self, DataError> {
+        let sources = Source::all(config, seed)?;
+        let bytes = bytes_of_one(config, &sources, channels)?;
+        let stay = cached(config, sources.len());
+        let read = if stay < sources.len() { Self::of_readers(config, bytes) } else { 0 };
+        Ok(Self { cached: bytes.saturating_mul(stay as u64), read })
+    }
+
+    /// What all threads of the loader hold as each reads a volume of so many bytes.
+    pub(crate) fn of_readers(config: &DataConfig, bytes: u64) -> u64 {
+        bytes.saturating_mul(2 * config.num_workers.max(1) as u64)
+    }
+}
+
+/// How many of `total` volumes stay in memory.
+pub(crate) fn cached(config: &DataConfig, total: usize) -> usize {
+    (config.cache_rate * total as f64).ceil() as usize
+}
+
+fn bytes_of_one(config: &DataConfig, sources: &[Source], channels: usize) -> Result<u64, DataError> {
+    let Some(extent) = config.voxel_size else {
+        let Some(first) = sources.first() else { return Ok(0) };
+        let (prepared, labels) = first.load(config)?;
+        let labels = labels.map_or(0, |labels| labels.data().len());
+        return Ok((size_of_val(prepared.volume.data()) + labels) as u64);
+    };
+    let voxels = extent.iter().fold(1_u64, |voxels, &length| voxels.saturating_mul(length as u64));
+    Ok(voxels.saturating_mul(4 * channels as u64 + u64::from(config.labels.is_some())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datasets::{Dataset, LabelsConfig};
+    use crate::synthetic::PhantomConfig;
+
+    #[test]
+    fn what_is_expected_is_what_an_opened_data_set_has() {
+        let phantom = Some(PhantomConfig { count: 5, shape: [6, 8, 10], noise: 0.1 });
+        let plain = DataConfig { phantom, ..DataConfig::default() };
+        let resized = DataConfig { voxel_size: Some([4, 4, 6]), ..plain.clone() };
+        let labelled = DataConfig { labels: Some(LabelsConfig::default()), cache_rate: 0.5, ..plain.clone() };
+        let expected = [(5 * 4 * 480, 0), (5 * 4 * 96, 0), (3 * 5 * 480, 4 * 5 * 480)];
+        for (config, (cached, read)) in [plain, resized, labelled].into_iter().zip(expected) {
+            let found = DataMemory::of(&config, 1, 3).unwrap();
+            assert_eq!(found, DataMemory { cached, read });
+            assert_eq!(found, Dataset::open(&config, 3).unwrap().memory());
+        }
+        let nowhere =
+            DataConfig { paths: vec!["nowhere.nii".into()], voxel_size: Some([4; 3]), ..DataConfig::default() };
+        assert!(DataMemory::of(&nowhere, 1, 3).unwrap_err().is_not_found());
+    }
+}
