@@ -41,7 +41,7 @@ impl Kernel for Convolve<'_> {
             None => Tensor::zeros([shape.weight_dims()[0]], (&x.device(), DType::F32)),
         };
         let weight = cast_to(weight.clone(), DType::F32).into_dispatch();
-        Tensor::from_dispatch(launch!(convolve3d(x.into_dispatch(), weight, bias.into_dispatch(), shape.clone())))
+        Tensor::from_dispatch(launch!(convolve3d(x.into_dispatch(), weight, bias.into_dispatch(), *shape)))
     }
 }
 
@@ -68,7 +68,7 @@ impl Kernel for ConvolveWeightGradient<'_> {
 
     fn launched(self) -> Tensor<5> {
         let [x, gradient] = [self.x, self.gradient].map(Tensor::into_dispatch);
-        let parts = launch!(convolve3d_weight_gradient(x, gradient, self.shape.clone()));
+        let parts = launch!(convolve3d_weight_gradient(x, gradient, *self.shape));
         with_plain_strides(added_up(Tensor::from_dispatch(parts), self.shape))
     }
 }

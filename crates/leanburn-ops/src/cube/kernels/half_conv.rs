@@ -53,7 +53,7 @@ fn has_matrix_units(x: &CubeTensor) -> bool {
     if !matches!(x.dtype, DType::F16 | DType::BF16) {
         return false;
     }
-    let (half, wide) = (element(x.dtype).into(), ElemType::Float(FloatKind::F32).into());
+    let (half, wide) = (element(x.dtype), ElemType::Float(FloatKind::F32));
     let units = &x.client.properties().features.matmul.cmma;
     units.iter().any(|unit| unit.a_type == half && unit.b_type == half && unit.cd_type == wide)
 }
