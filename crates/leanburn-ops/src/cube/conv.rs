@@ -9,6 +9,7 @@ use leanburn_kernels::conv::ConvShape;
 
 use super::kernel::Kernel;
 use super::launch::launch;
+use super::parts::dims_of_weight_parts;
 use super::plain_strides::with_plain_strides;
 use crate::numerics::cast_to;
 use crate::recording::Call;
@@ -63,7 +64,7 @@ impl Kernel for ConvolveWeightGradient<'_> {
     fn recorded(self, call: Call) -> Tensor<5> {
         let Self { x, gradient, shape } = self;
         let call = call.costs(shape.flops(), 0).takes(x).takes(gradient);
-        added_up(call.record_one(dims_of_parts(shape), DType::F32), shape)
+        added_up(call.record_one(dims_of_weight_parts(shape), DType::F32), shape)
     }
 
     fn launched(self) -> Tensor<5> {
@@ -71,24 +72,6 @@ impl Kernel for ConvolveWeightGradient<'_> {
         let parts = launch!(convolve3d_weight_gradient(x, gradient, *self.shape));
         with_plain_strides(added_up(Tensor::from_dispatch(parts), self.shape))
     }
-}
-
-/// Sums that keep a card busy.
-const BUSY: usize = 1 << 22;
-
-/// Multiplications that are worth a part of the positions.
-const OF_A_PART: usize = 1 << 20;
-
-/// The most parts.
-const MOST_PARTS: usize = 256;
-
-/// `[parts, channels_out, depth * height * width of the kernel, channels_in / groups]`: each part is of some rows of the output.
-pub(super) fn dims_of_parts(shape: &ConvShape) -> [usize; 4] {
-    let ([batch_size, _, depth, height, _], [channels_out, per_group, kernel @ ..]) =
-        (shape.output_dims(), shape.weight_dims());
-    let most = (shape.multiplications() / OF_A_PART).min(batch_size * depth * height).clamp(1, MOST_PARTS);
-    let parts = (BUSY / shape.weight_len().max(1)).clamp(1, most);
-    [parts, channels_out, kernel.iter().product(), per_group]
 }
 
 fn added_up(parts: Tensor<4>, shape: &ConvShape) -> Tensor<5> {

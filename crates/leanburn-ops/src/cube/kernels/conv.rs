@@ -12,7 +12,7 @@ use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
 use super::half_conv;
 use super::volume::{Layout, Volume, address_type, element, elementwise, small};
-use crate::cube::conv::dims_of_parts;
+use crate::cube::parts::dims_of_weight_parts;
 
 /// Units of a cube: as many as WebGPU always has.
 const UNITS: usize = 256;
@@ -565,7 +565,7 @@ const MOST_CUBES: u32 = 32768;
 /// The parts of the gradient of the weight, `[parts, channels_out, taps, channels_in / groups]` in float32.
 pub(super) fn weight_gradient(x: CubeTensor, gradient: CubeTensor, shape: &ConvShape) -> CubeTensor {
     let [x, gradient] = [x, gradient].map(|volume| Volume::in_layout(volume, Layout::ChannelsLast));
-    let dims @ [parts, channels_out, taps, per_group] = dims_of_parts(shape);
+    let dims @ [parts, channels_out, taps, per_group] = dims_of_weight_parts(shape);
     let groups = shape.settings().groups;
     let tile = match (channels_out / groups, taps * per_group) {
         (_, ..=64) => tile(64, 64, 4, 4),

@@ -122,7 +122,7 @@ pub(crate) trait CubeOps: Backend {
 
     /// The parts of the gradient of a convolution's weight, in float32.
     #[fusion(meta = |_: &TensorSpec, _: &TensorSpec, shape| {
-        TensorSpec::new(crate::cube::conv::dims_of_parts(shape).into(), DType::F32)
+        TensorSpec::new(crate::cube::parts::dims_of_weight_parts(shape).into(), DType::F32)
     })]
     fn convolve3d_weight_gradient(
         x: FloatTensor<Self>,
