@@ -23,7 +23,7 @@ fn convolutions(policy: ResidencyPolicy) -> usize {
         scope.complete([], [])
     });
     let operations = captured.expect("a complete recording").graph.operations;
-    operations.iter().filter(|operation: &&OperationIr| format!("{operation:?}").contains("Conv3d(")).count()
+    operations.iter().filter(|operation: &&OperationIr| format!("{operation:?}").contains("convolve3d\"")).count()
 }
 
 #[test]
