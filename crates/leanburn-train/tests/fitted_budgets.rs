@@ -1,5 +1,7 @@
 //! What is fitted into a budget is run for real, and stays within it: an autoencoder of ours, and a model that is not.
 
+mod common;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::module::Module;
@@ -114,12 +116,15 @@ fn features(setup: &StepSetup, device: &Device) -> Tensor<5> {
 fn stays_within<W: Workload>(
     options: &Options,
     budgets: u64,
-    build: impl Fn(&StepSetup, &Device) -> Result<Trainer<W>, TrainError>,
-    batch: impl Fn(&StepSetup, &Device) -> W::Batch,
+    build: impl Fn(&StepSetup, &Device) -> Result<Trainer<W>, TrainError> + Sync,
+    batch: impl Fn(&StepSetup, &Device) -> W::Batch + Sync,
 ) {
     let device = Device::flex().autodiff();
+    // A plan counts what each thread keeps for products of matrices.
     let run = |setup: &StepSetup| {
-        measure(&device, 1, |device| build(setup, device), |device| batch(setup, device)).unwrap().peak
+        common::on_new_threads(rayon::current_num_threads(), || {
+            measure(&device, 1, |device| build(setup, device), |device| batch(setup, device)).unwrap().peak
+        })
     };
     run(&options.all[0].setup); // what is allocated once for all
     let measured: Vec<Bytes> = options.all.iter().map(|fitted| run(&fitted.setup)).collect();
