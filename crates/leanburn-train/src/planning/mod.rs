@@ -47,8 +47,8 @@
 //! };
 //! let batch = |setup: &StepSetup, device: &Device| Tensor::<2>::zeros([1024 * setup.micro_batch, 256], device);
 //!
-//! let fitted = Planner::cpu().within(Bytes::mib(16)).fit(4, build, batch)?;
-//! assert!(fitted.peak <= Bytes::mib(16));
+//! let fitted = Planner::cpu().within(Bytes::mib(24)).fit(4, build, batch)?;
+//! assert!(fitted.peak <= Bytes::mib(24));
 //! let trainer = build(&fitted.setup, &Device::flex().autodiff())?;
 //! # assert_eq!(trainer.steps(), 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
