@@ -1,11 +1,15 @@
 //! The block of attention: what a recording says of it, against the heap; and what it costs.
 
+#[path = "common/threads.rs"]
+mod threads;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::prelude::*;
 use burn::tensor::{DType, Distribution};
 use leanburn_ops::{CountingAllocator, attention3d_in_blocks, backward, largest_attention_block};
 use leanburn_plan::{CubeMemory, FlexMemory, MemoryModel, Rates, Target, Timeline, record};
+use threads::on_new_threads;
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;
@@ -15,21 +19,6 @@ const RATES: Rates = Rates { flops: 3e13, half_flops: 6e13, bandwidth: 7e11, ove
 fn alone() -> MutexGuard<'static, ()> {
     static RUNNING: Mutex<()> = Mutex::new(());
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs something in a pool of one new thread, and waits for its end: the scratch memory that matrix products keep in a thread is made
-/// in it and gone after it.
-fn on_a_new_thread<T: Send>(part: impl FnOnce() -> T + Send) -> T {
-    let mut thread = None;
-    let spawn = |worker: rayon::ThreadBuilder| {
-        thread = Some(std::thread::spawn(|| worker.run()));
-        Ok(())
-    };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).spawn_handler(spawn).build().unwrap();
-    let result = pool.install(part);
-    drop(pool);
-    thread.expect("it was spawned").join().unwrap();
-    result
 }
 
 /// Forward and backward of attention of two heads in blocks.
@@ -55,7 +44,7 @@ fn the_composition_takes_what_its_recording_says() {
     const DIMS: [usize; 5] = [1, 16, 12, 12, 12];
     const POSITIONS: usize = 12 * 12 * 12;
     let measured = |block| {
-        on_a_new_thread(|| {
+        on_new_threads(1, || {
             let before = HEAP.current_usage();
             HEAP.reset_peak_usage();
             attend(DIMS, DType::F64, block, &Device::flex().autodiff());
@@ -64,7 +53,7 @@ fn the_composition_takes_what_its_recording_says() {
     };
     // A plan counts what each thread of the pool keeps.
     let planned = |block| {
-        on_a_new_thread(|| {
+        on_new_threads(1, || {
             let timeline = timeline(Target::Cpu, &FlexMemory, |device| attend(DIMS, DType::F64, block, device));
             timeline.peak().get() as f64
         })

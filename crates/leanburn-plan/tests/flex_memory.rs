@@ -1,5 +1,8 @@
 //! What the model of Flex says of an operation, against the heap. One test: each case counts the whole heap.
 
+#[path = "common/threads.rs"]
+mod threads;
+
 use std::env;
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +17,7 @@ use burn::tensor::{BoolStore, DType, Device, FloatDType, IndexingUpdateOp, IntDT
 use gemm_common::cache::CACHE_INFO;
 use leanburn_ops::CountingAllocator;
 use leanburn_plan::{FlexMemory, MemoryModel, Operand, Place, Target, record};
+use threads::on_new_threads;
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;
@@ -466,20 +470,6 @@ fn threads(count: usize) -> rayon::ThreadPool {
     pool
 }
 
-/// Runs something on a new thread, and waits for the end of the thread.
-fn on_a_new_thread<T: Send>(part: impl FnOnce() -> T + Send) -> T {
-    let mut thread = None;
-    let spawn = |worker: rayon::ThreadBuilder| {
-        thread = Some(std::thread::spawn(|| worker.run()));
-        Ok(())
-    };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).spawn_handler(spawn).build().unwrap();
-    let result = pool.install(part);
-    drop(pool);
-    thread.expect("one was asked for").join().unwrap();
-    result
-}
-
 fn is_close(measured: i64, predicted: i64) -> bool {
     (measured - predicted).abs() <= predicted.abs() / 100 + 4096
 }
@@ -520,7 +510,7 @@ fn compare(cases: &[Case]) {
     }
     // Threads that come and go free a little at any time, so these come last.
     for case in cases {
-        let (first, alone) = on_a_new_thread(|| (case.measure(), case.predict()));
+        let (first, alone) = on_new_threads(1, || (case.measure(), case.predict()));
         let kept = first.after - alone.after;
         check(case, &first, &alone, (kept - alone.kept).abs() <= (64 << 10));
     }

@@ -56,16 +56,19 @@ fn a_weight_gradient_of_many_positions() {
 /// What fills tiles: each tile that a convolution or the gradient of its weight may have, with rests on every side.
 #[test]
 fn convolutions_in_tiles() {
-    for (volume, channels_out) in [
-        ([1, 18, 13, 31, 23], 37), // tiles of 64 positions; backward to 18 channels
-        ([1, 2, 17, 63, 65], 36),  // 256 positions, 64 channels; backward to 2
-        ([1, 7, 17, 63, 65], 11),  // 32 channels; backward to 7
-        ([1, 23, 17, 63, 65], 4),  // 8 channels; few rows of the weight
+    let same = || ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+    for (volume, channels_out, options) in [
+        ([1, 18, 13, 31, 23], 37, same()), // tiles of 64 positions; backward to 18 channels
+        ([1, 2, 17, 63, 65], 36, same()),  // 256 positions, 64 channels; backward to 2
+        ([1, 7, 17, 63, 65], 11, same()),  // 32 channels; backward to 7
+        ([1, 23, 17, 63, 65], 4, same()),  // 8 channels; few rows of the weight
+        ([2, 8, 16, 47, 49], 36, ConvOptions::new([2, 1, 1], [1, 2, 1], [1, 2, 1], 2)),
     ] {
-        let case = Case { kernels: vec![[channels_out, volume[1], 3, 3, 3]], ..of_volume(volume) };
-        case.check_directly_on(&gpu(), |(x, kernels, _): Inputs| {
-            let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
-            conv3d(x[0].clone(), Convolution { weight: kernels[0].clone(), bias: None, options })
+        let kernels = vec![[channels_out, volume[1] / options.groups, 3, 3, 3]];
+        let case = Case { kernels, vectors: vec![channels_out], ..of_volume(volume) };
+        case.check_directly_on(&gpu(), move |(x, kernels, vectors): Inputs| {
+            let (weight, bias) = (kernels[0].clone(), Some(vectors[0].clone()));
+            conv3d(x[0].clone(), Convolution { weight, bias, options: options.clone() })
         });
     }
 }

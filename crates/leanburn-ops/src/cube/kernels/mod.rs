@@ -13,7 +13,6 @@ mod activation;
 mod channel;
 mod conv;
 mod extension;
-mod half_conv;
 mod max_pool;
 mod norm;
 mod place;

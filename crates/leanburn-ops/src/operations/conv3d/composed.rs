@@ -70,7 +70,11 @@ pub(super) fn forward(
     let bias = bias.map(|bias| cast_to(bias.clone(), dtype));
     let y = cube::with_plain_strides(module::conv3d(x, weight, bias, symmetric.options()));
     probe::sample();
-    let y = symmetric.narrow(y, shape.output());
+    added(symmetric.narrow(y, shape.output()), residual)
+}
+
+/// `y + residual`, where there is one.
+pub(super) fn added(y: Tensor<5>, residual: Option<Tensor<5>>) -> Tensor<5> {
     match residual {
         Some(residual) => y + residual,
         None => y,

@@ -59,10 +59,7 @@ impl Computation for Forward<'_> {
     fn on_cube(self) -> Tensor<5> {
         let Self { x, entry, weight, bias, residual, shape } = self;
         let y = cube::run(cube::Convolve { x: entry.apply(x.clone()), weight, bias, shape });
-        match residual {
-            Some(residual) => y + residual,
-            None => y,
-        }
+        composed::added(y, residual)
     }
 
     fn composed(self) -> Tensor<5> {

@@ -25,7 +25,8 @@ use crate::operations::operation::{AnyTensor, Operation, apply};
 /// # Memory
 ///
 /// Saved for backward: the input, shared with its producer, if the weight needs a gradient; nothing otherwise. On the
-/// CPU the workspace is a few rows for each thread: no im2col, no copy of a volume. On other devices it is Burn's. A float32 patch
+/// CPU the workspace is a few rows for each thread: no im2col, no copy of a volume. On GPUs the normalized volume is
+/// made, and a volume with its channels first is copied. A float32 patch
 /// embedding on the CPU (stride = kernel, of 4,096 voxels or more, without padding) is one product of matrices: its workspace is a copy
 /// of the input in forward, and two in backward.
 ///

@@ -7,6 +7,7 @@
 use burn::tensor::{DType, Tensor};
 use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
+use super::composed::added;
 use crate::numerics::cast_to;
 
 /// Elements of a kernel from which the product is faster than the kernels for overlapping windows.
@@ -100,12 +101,8 @@ pub(super) fn forward(
         None => y,
     };
     let [depth, height, width] = patches.positions;
-    let y: Tensor<5> =
-        y.reshape([patches.batch_size, depth, height, width, patches.channels_out]).permute([0, 4, 1, 2, 3]);
-    match residual {
-        Some(residual) => residual + y,
-        None => y,
-    }
+    let y = y.reshape([patches.batch_size, depth, height, width, patches.channels_out]);
+    added(y.permute([0, 4, 1, 2, 3]), residual)
 }
 
 /// The gradient of the input.

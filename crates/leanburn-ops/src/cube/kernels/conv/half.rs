@@ -12,7 +12,7 @@ use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
 use cubek::std::InputBinding;
 use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
-use super::volume::{element, small};
+use crate::cube::kernels::volume::{element, small};
 
 /// The fewest channels, in and out, that fill a matrix unit's tile well enough.
 const FEWEST_CHANNELS: usize = 8;

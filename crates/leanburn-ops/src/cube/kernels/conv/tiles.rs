@@ -1,17 +1,15 @@
-//! Convolutions as products of matrices that are never made: a cube takes a tile of the result, and its units read what
-//! the tile needs from the volumes, a few channels or positions at a time.
+//! A cube takes a tile of the result, and its units read what the tile needs from the volumes, a few channels or positions at a
+//! time, into shared memory.
 
-use burn::tensor::DType;
+use burn_cubecl::cubecl;
 use burn_cubecl::cubecl::ir::ElemType;
 use burn_cubecl::cubecl::prelude::*;
-use burn_cubecl::cubecl::{self, calculate_cube_count_elemwise};
-use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::ops::permute;
 use burn_cubecl::tensor::CubeTensor;
-use leanburn_kernels::conv::{ConvSettings, ConvShape};
+use leanburn_kernels::conv::ConvShape;
 
-use super::half_conv;
-use super::volume::{Layout, Volume, address_type, element, elementwise, small};
+use super::Operands;
+use super::geometry::{Sizes, is_inside, position_of, row_seen, seen, sizes, tap_of};
+use crate::cube::kernels::volume::{address_type, element};
 use crate::cube::parts::dims_of_weight_parts;
 
 /// Units of a cube: as many as WebGPU always has.
@@ -19,37 +17,6 @@ const UNITS: usize = 256;
 
 /// Terms of the sums that are taken into shared memory at a time.
 const TERMS: usize = 8;
-
-/// The sizes of a convolution.
-#[derive(CubeType, CubeLaunch, Clone, Copy)]
-struct Sizes {
-    channels_in: usize,
-    depth: usize,
-    height: usize,
-    width: usize,
-    channels_out: usize,
-    out_depth: usize,
-    out_height: usize,
-    out_width: usize,
-    /// Channels of a group, in and out.
-    per_group: usize,
-    out_per_group: usize,
-    /// Rows of the output: planes' rows of all items.
-    rows: usize,
-    of_depth: Axis,
-    of_height: Axis,
-    of_width: Axis,
-}
-
-/// How a convolution goes along one axis.
-#[derive(CubeType, CubeLaunch, Clone, Copy)]
-struct Axis {
-    taps: usize,
-    stride: usize,
-    dilation: usize,
-    /// Zeros before the first value.
-    padding: usize,
-}
 
 /// The tile of a cube, and that of a unit in it: `rows / unit_rows * columns / unit_columns` are the units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,44 +65,6 @@ fn multiply(
     }
 }
 
-/// Where the input is that the output sees through a tap; `valid` is false where it sees a zero.
-#[derive(CubeType, Clone, Copy)]
-struct Seen {
-    index: usize,
-    valid: bool,
-}
-
-#[cube]
-fn seen(item: usize, depth: usize, height: usize, width: usize, tap: usize, sizes: &Sizes) -> Seen {
-    let tap_rows = tap / sizes.of_width.taps;
-    let z = depth * sizes.of_depth.stride + tap_rows / sizes.of_height.taps * sizes.of_depth.dilation;
-    let y = height * sizes.of_height.stride + tap_rows % sizes.of_height.taps * sizes.of_height.dilation;
-    let x = width * sizes.of_width.stride + tap % sizes.of_width.taps * sizes.of_width.dilation;
-    let valid = is_inside(z, &sizes.of_depth, sizes.depth)
-        && is_inside(y, &sizes.of_height, sizes.height)
-        && is_inside(x, &sizes.of_width, sizes.width);
-    let plane = item * sizes.depth + (z - sizes.of_depth.padding);
-    let row = plane * sizes.height + (y - sizes.of_height.padding);
-    Seen { index: (row * sizes.width + (x - sizes.of_width.padding)) * sizes.channels_in, valid }
-}
-
-/// The first position of the input's row that a row of the output sees through a tap.
-#[cube]
-fn row_seen(row: usize, tap_depth: usize, tap_height: usize, sizes: &Sizes) -> Seen {
-    let plane = row / sizes.out_height;
-    let z = plane % sizes.out_depth * sizes.of_depth.stride + tap_depth;
-    let y = row % sizes.out_height * sizes.of_height.stride + tap_height;
-    let valid = is_inside(z, &sizes.of_depth, sizes.depth) && is_inside(y, &sizes.of_height, sizes.height);
-    let plane = plane / sizes.out_depth * sizes.depth + (z - sizes.of_depth.padding);
-    Seen { index: (plane * sizes.height + (y - sizes.of_height.padding)) * sizes.width, valid }
-}
-
-/// Whether a place on the padded axis holds a value.
-#[cube]
-fn is_inside(place: usize, axis: &Axis, length: usize) -> bool {
-    place >= axis.padding && place < length + axis.padding
-}
-
 /// A tile of `positions x channels_out`.
 #[cube(launch, address_type = "dynamic")]
 fn convolve<E: Float>(
@@ -162,10 +91,7 @@ fn convolve<E: Float>(
     let row_read = unit % tile.rows;
     let first_term = unit / tile.rows * terms_of_unit;
     let position = first_position + row_read;
-    let row = position / sizes.out_width;
-    let plane = row / sizes.out_height;
-    let (item, depth) = (plane / sizes.out_depth, plane % sizes.out_depth);
-    let (height, width) = (row % sizes.out_height, position % sizes.out_width);
+    let place = position_of(position, &sizes);
     let weights_of_unit = comptime!((TERMS * tile.columns).div_ceil(UNITS));
 
     let mut left = Shared::<[f32]>::new_slice(comptime!(TERMS * tile.rows));
@@ -187,7 +113,7 @@ fn convolve<E: Float>(
     let mut step = 0usize.runtime();
     let mut tap = 0usize.runtime();
     let mut channel = 0usize.runtime();
-    let first = seen(item, depth, height, width, 0usize.runtime(), &sizes);
+    let first = seen(&place, 0usize.runtime(), &sizes);
     let (mut place_read, mut valid) = (first.index, first.valid && position < positions);
     while step <= steps {
         if step > 0 {
@@ -229,7 +155,7 @@ fn convolve<E: Float>(
             if channel >= sizes.per_group {
                 channel = 0usize.runtime();
                 tap += 1usize;
-                let next = seen(item, depth, height, width, tap, &sizes);
+                let next = seen(&place, tap, &sizes);
                 place_read = next.index;
                 valid = next.valid && position < positions;
             }
@@ -283,11 +209,7 @@ fn convolve_weight_gradient<E: Float>(
     // The unit always reads for one column.
     let column_read = first_of_tile + unit % tile.columns;
     let channel_read = group * sizes.per_group + column_read % sizes.per_group;
-    let tap = column_read / sizes.per_group;
-    let tap_rows = tap / sizes.of_width.taps;
-    let tap_width = tap % sizes.of_width.taps * sizes.of_width.dilation;
-    let tap_height = tap_rows % sizes.of_height.taps * sizes.of_height.dilation;
-    let tap_depth = tap_rows / sizes.of_height.taps * sizes.of_depth.dilation;
+    let tap = tap_of(column_read / sizes.per_group, &sizes);
 
     let mut left = Shared::<[f32]>::new_slice(comptime!(TERMS * tile.rows));
     let mut right = Shared::<[f32]>::new_slice(comptime!(TERMS * tile.columns));
@@ -310,7 +232,7 @@ fn convolve_weight_gradient<E: Float>(
     let mut step = 0usize.runtime();
     let mut width = 0usize.runtime();
     let mut row = begin;
-    let first = row_seen(row, tap_depth, tap_height, &sizes);
+    let first = row_seen(row, &tap, &sizes);
     let (mut row_index, mut row_valid) = (first.index, first.valid && column_read < columns);
     while step <= steps {
         if step > 0 {
@@ -344,7 +266,7 @@ fn convolve_weight_gradient<E: Float>(
             #[unroll]
             for index in 0..values_of_right {
                 let here = width + index * terms_apart + unit / tile.columns;
-                let x_read = here * sizes.of_width.stride + tap_width;
+                let x_read = here * sizes.of_width.stride + tap.width;
                 values[index] = 0.0f32;
                 if row_valid && here < sizes.out_width && is_inside(x_read, &sizes.of_width, sizes.width) {
                     let position = row_index + (x_read - sizes.of_width.padding);
@@ -355,7 +277,7 @@ fn convolve_weight_gradient<E: Float>(
             if width >= sizes.out_width {
                 width = 0usize.runtime();
                 row += 1usize;
-                let next = row_seen(row, tap_depth, tap_height, &sizes);
+                let next = row_seen(row, &tap, &sizes);
                 row_index = next.index;
                 row_valid = next.valid && column_read < columns;
             }
@@ -380,129 +302,13 @@ fn convolve_weight_gradient<E: Float>(
     }
 }
 
-/// Neighbouring channels of one position, by one unit: for convolutions that are too small for tiles.
-#[cube(launch, address_type = "dynamic")]
-fn convolve_few<E: Float>(
-    x: &Tensor<E>,
-    // `[depth, height, width, channels_in / groups, channels_out]`
-    weight: &Tensor<f32>,
-    bias: &Tensor<f32>,
-    y: &mut Tensor<E>,
-    sizes: Sizes,
-    #[comptime] channels: usize,
-    #[define(E)] _element: ElemType,
-) {
-    let blocks = sizes.channels_out / channels;
-    let position = ABSOLUTE_POS / blocks;
-    if position >= sizes.rows * sizes.out_width {
-        terminate!();
-    }
-    let first = ABSOLUTE_POS % blocks * channels;
-    let group = first / sizes.out_per_group;
-    let row = position / sizes.out_width;
-    let plane = row / sizes.out_height;
-    let (item, depth) = (plane / sizes.out_depth, plane % sizes.out_depth);
-    let (height, width) = (row % sizes.out_height, position % sizes.out_width);
-    let mut sums = Array::<f32>::new(channels);
-    #[unroll]
-    for index in 0..channels {
-        sums[index] = bias[first + index];
-    }
-    for tap in 0..sizes.of_depth.taps * sizes.of_height.taps * sizes.of_width.taps {
-        let from = seen(item, depth, height, width, tap, &sizes);
-        if from.valid {
-            for channel in 0..sizes.per_group {
-                let value = f32::cast_from(x[from.index + group * sizes.per_group + channel]);
-                let weights = (tap * sizes.per_group + channel) * sizes.channels_out + first;
-                #[unroll]
-                for index in 0..channels {
-                    sums[index] += value * weight[weights + index];
-                }
-            }
-        }
-    }
-    #[unroll]
-    for index in 0..channels {
-        y[position * sizes.channels_out + first + index] = E::cast_from(sums[index]);
-    }
-}
-
-/// One sum of one part, by one unit.
-#[cube(launch, address_type = "dynamic")]
-fn convolve_weight_gradient_few<E: Float>(
-    x: &Tensor<E>,
-    gradient: &Tensor<E>,
-    // `[parts, channels_out, taps, channels_in / groups]`
-    sums_of_parts: &mut Tensor<f32>,
-    sizes: Sizes,
-    parts: usize,
-    #[define(E)] _element: ElemType,
-) {
-    if ABSOLUTE_POS >= sums_of_parts.len() {
-        terminate!();
-    }
-    let taps = sizes.of_depth.taps * sizes.of_height.taps * sizes.of_width.taps;
-    let of_weight = ABSOLUTE_POS / sizes.per_group;
-    let tap = of_weight % taps;
-    let out = of_weight / taps % sizes.channels_out;
-    let part = of_weight / taps / sizes.channels_out;
-    let channel = out / sizes.out_per_group * sizes.per_group + ABSOLUTE_POS % sizes.per_group;
-    let tap_rows = tap / sizes.of_width.taps;
-    let tap_width = tap % sizes.of_width.taps * sizes.of_width.dilation;
-    let tap_height = tap_rows % sizes.of_height.taps * sizes.of_height.dilation;
-    let tap_depth = tap_rows / sizes.of_height.taps * sizes.of_depth.dilation;
-    let rows_of_part = sizes.rows.div_ceil(parts);
-    let begin = usize::min(sizes.rows, part * rows_of_part);
-    let mut sum = 0.0f32;
-    for row in begin..usize::min(sizes.rows, begin + rows_of_part) {
-        let read = row_seen(row, tap_depth, tap_height, &sizes);
-        if read.valid {
-            for width in 0..sizes.out_width {
-                let x_read = width * sizes.of_width.stride + tap_width;
-                if is_inside(x_read, &sizes.of_width, sizes.width) {
-                    let position = read.index + (x_read - sizes.of_width.padding);
-                    let value = f32::cast_from(x[position * sizes.channels_in + channel]);
-                    let place = (row * sizes.out_width + width) * sizes.channels_out + out;
-                    sum += value * f32::cast_from(gradient[place]);
-                }
-            }
-        }
-    }
-    sums_of_parts[ABSOLUTE_POS] = sum;
-}
-
-/// Multiplications of a convolution that are too few to fill tiles on a card.
-const FEW: usize = 1 << 27;
-
-fn sizes(shape: &ConvShape) -> SizesLaunch {
-    let [_, channels_in, depth, height, width] = shape.input_dims();
-    let [batch_size, channels_out, out_depth, out_height, out_width] = shape.output_dims();
-    let ConvSettings { stride, dilation, padding, groups } = shape.settings();
-    let [_, _, kernel @ ..] = shape.weight_dims();
-    let axis = |axis: usize| AxisLaunch::new(kernel[axis], stride[axis], dilation[axis], padding[axis][0]);
-    SizesLaunch::new(
-        channels_in,
-        depth,
-        height,
-        width,
-        channels_out,
-        out_depth,
-        out_height,
-        out_width,
-        channels_in / groups,
-        channels_out / groups,
-        batch_size * out_depth * out_height,
-        axis(0),
-        axis(1),
-        axis(2),
-    )
-}
-
-/// `conv3d(x, weight) + bias`, channels last; weight and bias are float32.
-pub(super) fn forward(x: CubeTensor, weight: CubeTensor, bias: CubeTensor, shape: &ConvShape) -> CubeTensor {
+/// Writes `conv3d(x, weight) + bias` into `y`.
+pub(super) fn forward(operands: &Operands, y: &CubeTensor, shape: &ConvShape) {
+    let Operands { x, weight, bias } = operands;
     let [_, channels, ..] = shape.output_dims();
     let groups = shape.settings().groups;
-    let is_small = shape.output_len() < FEW_POSITIONS * channels;
+    let positions = shape.output_len() / channels.max(1);
+    let is_small = positions < FEW_POSITIONS;
     let tile = match channels / groups {
         33.. if is_small => tile(64, 64, 4, 4),
         33.. => tile(256, 64, 8, 8),
@@ -511,49 +317,22 @@ pub(super) fn forward(x: CubeTensor, weight: CubeTensor, bias: CubeTensor, shape
         3.. => tile(256, 8, 8, 1),
         _ => tile(256, 2, 2, 1),
     };
-    let x = Volume::in_layout(x, Layout::ChannelsLast);
-    if let Some(y) = half_conv::forward(&x, &weight, &bias, shape) {
-        return Volume::of(y).in_order();
-    }
-    let weight = into_contiguous(permute(weight, &[2, 3, 4, 1, 0]));
-    let [batch_size, channels, depth, height, width] = shape.output_dims();
-    let y = small(&x, &[batch_size, depth, height, width, channels], x.dtype);
-    if shape.multiplications() < FEW {
-        let together = if (channels / groups).is_multiple_of(4) { 4 } else { 1 };
-        let units = shape.output_len() / together;
-        let cube_dim = CubeDim::new(&y.client, units);
-        convolve_few::launch(
-            &y.client,
-            calculate_cube_count_elemwise(&y.client, units, cube_dim),
-            cube_dim,
-            address_type(&[&x, &y]),
-            x.clone().into_tensor_arg(),
-            weight.into_tensor_arg(),
-            into_contiguous(bias).into_tensor_arg(),
-            y.clone().into_tensor_arg(),
-            sizes(shape),
-            together,
-            element(x.dtype),
-        );
-        return Volume::of(permute(y, &[0, 4, 1, 2, 3])).in_order();
-    }
-    let cubes = (batch_size * depth * height * width).div_ceil(tile.rows) as u32;
+    let cubes = positions.div_ceil(tile.rows) as u32;
     let in_x = cubes.clamp(1, MOST_CUBES);
     let in_y = groups * (channels / groups).div_ceil(tile.columns);
     convolve::launch(
         &y.client,
         CubeCount::Static(in_x, in_y as u32, cubes.div_ceil(in_x)),
         CubeDim::new_1d(UNITS as u32),
-        address_type(&[&x, &y]),
+        address_type(&[x, y]),
         x.clone().into_tensor_arg(),
-        weight.into_tensor_arg(),
-        into_contiguous(bias).into_tensor_arg(),
+        weight.clone().into_tensor_arg(),
+        bias.clone().into_tensor_arg(),
         y.clone().into_tensor_arg(),
         sizes(shape),
         tile,
         element(x.dtype),
     );
-    Volume::of(permute(y, &[0, 4, 1, 2, 3])).in_order()
 }
 
 /// Positions that make too few tiles of 256 to keep a card busy.
@@ -562,10 +341,9 @@ const FEW_POSITIONS: usize = 1 << 16;
 /// Cubes along one axis of a launch that every device takes.
 const MOST_CUBES: u32 = 32768;
 
-/// The parts of the gradient of the weight, `[parts, channels_out, taps, channels_in / groups]` in float32.
-pub(super) fn weight_gradient(x: CubeTensor, gradient: CubeTensor, shape: &ConvShape) -> CubeTensor {
-    let [x, gradient] = [x, gradient].map(|volume| Volume::in_layout(volume, Layout::ChannelsLast));
-    let dims @ [parts, channels_out, taps, per_group] = dims_of_weight_parts(shape);
+/// Writes the parts of the gradient of the weight into `sums`.
+pub(super) fn weight_gradient(x: &CubeTensor, gradient: &CubeTensor, sums: &CubeTensor, shape: &ConvShape) {
+    let [parts, channels_out, taps, per_group] = dims_of_weight_parts(shape);
     let groups = shape.settings().groups;
     let tile = match (channels_out / groups, taps * per_group) {
         (_, ..=64) => tile(64, 64, 4, 4),
@@ -573,37 +351,19 @@ pub(super) fn weight_gradient(x: CubeTensor, gradient: CubeTensor, shape: &ConvS
         (9.., _) => tile(32, 256, 4, 8),
         _ => tile(8, 256, 1, 8),
     };
-    let sums = small(&x, &dims, DType::F32);
-    if shape.multiplications() < FEW {
-        let (cubes, units) = elementwise(&sums);
-        convolve_weight_gradient_few::launch(
-            &sums.client,
-            cubes,
-            units,
-            address_type(&[&x, &gradient, &sums]),
-            x.clone().into_tensor_arg(),
-            gradient.into_tensor_arg(),
-            sums.clone().into_tensor_arg(),
-            sizes(shape),
-            parts,
-            element(x.dtype),
-        );
-        return sums;
-    }
     let in_x = (taps * per_group).div_ceil(tile.columns);
     let in_y = groups * (channels_out / groups).div_ceil(tile.rows);
     convolve_weight_gradient::launch(
         &sums.client,
         CubeCount::Static(in_x as u32, in_y as u32, parts as u32),
         CubeDim::new_1d(UNITS as u32),
-        address_type(&[&x, &gradient, &sums]),
+        address_type(&[x, gradient, sums]),
         x.clone().into_tensor_arg(),
-        gradient.into_tensor_arg(),
+        gradient.clone().into_tensor_arg(),
         sums.clone().into_tensor_arg(),
         sizes(shape),
         parts,
         tile,
         element(x.dtype),
     );
-    sums
 }
