@@ -94,7 +94,10 @@ fn uniform(Strength { range: [low, high], .. }: Strength, random: &mut impl Rng)
 
 /// Below 1 as often as above, where the range has both.
 fn balanced(Strength { range: [low, high], probability }: Strength, random: &mut impl Rng) -> f64 {
-    let range =
-        if low < 1.0 && random.random_bool(0.5) { [low, high.min(1.0)] } else { [low.max(1.0).min(high), high] };
+    let range = match low < 1.0 && 1.0 < high {
+        true if random.random_bool(0.5) => [low, 1.0],
+        true => [1.0, high],
+        false => [low, high],
+    };
     uniform(Strength { range, probability }, random)
 }

@@ -200,6 +200,16 @@ fn frequencies_and_ranges_are_those_of_nnu_net() {
         let below = found.iter().filter(|strength| **strength < 1.0).count() as f64 / found.len() as f64;
         assert!((below - 0.5).abs() < 0.07, "{name}: {below} below 1");
     }
+    let darker = AugmentationConfig {
+        brightness: Strength { probability: 1.0, range: [0.5, 0.8] },
+        ..AugmentationConfig::default()
+    };
+    let darker = (0..200).map(|index| Drawn::of(&darker, 1, &mut generator(5, Stream::Augmentation, index)));
+    let found = strengths(&darker.collect::<Vec<_>>(), |drawn| match drawn.channels[0][..] {
+        [Change::Brightness(factor)] => Some(factor),
+        _ => None,
+    });
+    assert!(found.len() == 200 && (mean(&found) - 0.65).abs() < 0.03, "a range on one side of 1 is drawn evenly");
     let order: Vec<Vec<String>> = draws.iter().map(|drawn| drawn.describe()).collect();
     let place = |changes: &[String], name: &str| changes.iter().position(|change| change.starts_with(name));
     let sequence = ["bias", "noise", "blur", "brightness", "contrast", "resolution", "inverted", "gamma"];
