@@ -26,11 +26,12 @@ impl Volume {
     /// than 1 GiB.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, DataError> {
         let path = path.as_ref();
-        let volume = match Format::of(path)? {
+        match Format::of(path)? {
             Format::Nifti { .. } | Format::NiftiPair => nifti::read(path),
-            Format::Numpy | Format::Npz | Format::Safetensors => array_volume::read(path),
-        };
-        volume.map_err(|error| error.at(path))
+            Format::Numpy | Format::Npz | Format::Safetensors => {
+                array_volume::read(path).map_err(|error| error.at(path))
+            }
+        }
     }
 
     /// Writes the volume as 32-bit floats, by the end of the name, as its axes lie now.

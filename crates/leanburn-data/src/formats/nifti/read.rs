@@ -14,17 +14,17 @@ use nifti::{Endianness, InMemNiftiVolume, NiftiError, NiftiHeader, NiftiType};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Reads a volume and brings it to RAS order.
+/// Reads a volume and brings it to RAS order; errors name the file that is wrong, of a pair either of the two.
 pub(crate) fn read(path: &Path) -> Result<Volume, DataError> {
-    let source = file::open(path)?;
-    let Source { mut reader, at_most } = source;
-    let header = Header::read(path, &mut reader)?;
-    if header.is_pair {
-        let image = image_of(path)?;
-        let Source { reader, at_most } = file::open(&image)?;
-        return read_voxels(&image, &header, 0, reader, at_most).map_err(|error| error.at(&image));
+    let named = |error: DataError| error.at(path);
+    let Source { mut reader, at_most } = file::open(path)?;
+    let header = Header::read(path, &mut reader).map_err(named)?;
+    if !header.is_pair {
+        return read_voxels(path, &header, header.length, reader, at_most).map_err(named);
     }
-    read_voxels(path, &header, header.length, reader, at_most)
+    let image = image_of(path).map_err(named)?;
+    let Source { reader, at_most } = file::open(&image)?;
+    read_voxels(&image, &header, 0, reader, at_most).map_err(|error| error.at(&image))
 }
 
 /// The file with the voxels that belong to a `.hdr`.
