@@ -6,7 +6,7 @@ const slider = document.createElement("input");
 slider.type = "range";
 slider.min = 0;
 slider.max = slider.value = figures.length - 1;
-slider.setAttribute("aria-label", "Step");
+slider.setAttribute("aria-label", "Picture");
 label.append("first", slider, "last");
 box.prepend(label);
 slider.oninput = () => figures.forEach((figure, place) => { figure.hidden = place != slider.value; });

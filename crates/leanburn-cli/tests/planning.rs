@@ -531,6 +531,7 @@ fn the_ladder_has_a_row_a_saver() {
     let savers = ["nothing but lean operations", "accumulation, 4 x 1", "recomputation", "bf16"];
     let places = savers.map(|saver| printed.find(saver).unwrap_or_else(|| panic!("no {saver} in\n{printed}")));
     assert!(places.is_sorted() && printed.contains("predicted peak") && printed.contains("numerics"), "{printed}");
+    assert!(printed.contains(" MiB") && !printed.contains(" GiB"), "of a size that can be read: {printed}");
     let (answer, _) = ask_tiny(&place, "measure", &["--ladder", "--steps", "1"]);
     let rows = answer["ladder"].as_array().unwrap();
     assert_eq!(rows.iter().map(|row| row["saver"].as_str().unwrap()).collect::<Vec<_>>(), savers);

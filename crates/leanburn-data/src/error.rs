@@ -26,7 +26,7 @@ pub enum DataError {
     },
     /// The file name does not end like a volume.
     #[error(
-        "{}: unknown kind of file. Expected a name that ends in .nii, .nii.gz, .npy, .npz or \
+        "{}: unknown kind of file. Expected a name that ends in .nii, .nii.gz, .hdr, .npy, .npz or \
          .safetensors; convert the file, or rename it.", path.display()
     )]
     UnknownFormat {
@@ -35,7 +35,7 @@ pub enum DataError {
     },
     /// A folder holds no volume.
     #[error(
-        "{}: no volume in this folder or below it. Expected files that end in .nii, .nii.gz, .npy, \
+        "{}: no volume in this folder or below it. Expected files that end in .nii, .nii.gz, .hdr, .npy, \
          .npz or .safetensors; point `paths` at the folder that has them.", path.display()
     )]
     NoVolumes {

@@ -3,6 +3,7 @@
 //! - [`Volume`] holds one scan in RAS order and reads and writes files.
 //! - [`LabelMap`] holds a class for every voxel, for segmentation.
 //! - [`DataConfig`] says which volumes and labels to use and how to prepare them.
+//! - [`AugmentationConfig`] says how training samples are turned, bent and changed, as nnU-Net does it.
 //! - [`SlidingWindow`] takes a volume through a model in overlapping patches.
 //! - [`Dataset`] turns an index into a [`Sample`]; [`Loader`] turns samples into [`Batch`]es.
 //! - [`SequenceDataset`] turns a [`Sequence`] of fields into [`Window`]s for forecasters, by a
@@ -26,6 +27,7 @@
 //! # Ok::<(), leanburn_data::DataError>(())
 //! ```
 
+mod augmentation;
 mod checks;
 mod datasets;
 mod error;
@@ -38,8 +40,9 @@ mod sequences;
 mod synthetic;
 mod volumes;
 
+pub use augmentation::{AugmentationConfig, Strength};
 pub use datasets::{
-    Batch, DataConfig, DataMemory, Dataset, HeldOut, LabelsConfig, Prepared, Progress, Sample, prepare,
+    Batch, DataConfig, DataMemory, Dataset, HeldOut, LabelsConfig, Prepared, Preview, Progress, Sample, prepare,
 };
 pub use error::DataError;
 pub use formats::{Format, find_volumes, matches};

@@ -17,6 +17,7 @@ pub(crate) enum Stream {
     RadarScene = 9,
     RadarReturns = 10,
     Advection = 11,
+    Augmentation = 12,
 }
 
 /// A new generator for item `index` of a stream. Nothing else enters, so that no number depends

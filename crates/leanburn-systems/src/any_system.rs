@@ -14,6 +14,7 @@ use crate::codec::Codec;
 use crate::data::{Data, DataSize};
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
+use crate::preview::{DataPreview, preview};
 use crate::run::{AnyRun, Run};
 use crate::shared::{Context, Source, TrainingSection, trainer};
 use crate::system::{DataOf, System};
@@ -58,6 +59,9 @@ pub(crate) trait AnySystem {
         device: &Device,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Box<dyn AnyRun>>;
+    /// The configured data, opened, and its first training samples drawn.
+    fn preview(&self, context: &Context<'_>, count: u64, progress: &mut dyn FnMut(Progress<'_>))
+    -> Result<DataPreview>;
     /// Real steps on noise of an extent.
     fn measure(&self, context: &Context<'_>, device: &Device, extent: [usize; 3], steps: u64) -> Result<Measured>;
 }
@@ -188,6 +192,15 @@ impl<S: System> AnySystem for S {
         }
         let trainer = Trainer::new(workload, trainer(context, System::training(self)), device);
         Ok(Box::new(Run::new(self.clone(), data, trainer, device)))
+    }
+
+    fn preview(
+        &self,
+        context: &Context<'_>,
+        count: u64,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<DataPreview> {
+        preview(&DataOf::<S>::open(context, progress)?, count)
     }
 
     fn measure(&self, context: &Context<'_>, device: &Device, extent: [usize; 3], steps: u64) -> Result<Measured> {

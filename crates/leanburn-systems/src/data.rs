@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use image::RgbImage;
 use leanburn_common::Bytes;
 use leanburn_data::{
     DataMemory, Dataset, Intensity, Progress, Sample, SequenceConfig, SequenceDataset, Window, find_volumes,
 };
 
 use crate::error::Result;
+use crate::preview::{draw_volume, draw_window, facts_of_fields, facts_of_volumes};
 use crate::shared::Context;
 
 /// What a plan has to know of the data.
@@ -62,6 +64,20 @@ pub trait Data: Sized {
     /// The files (or what stands for them) in their fixed order, on which the split and the order of samples depend.
     fn names(&self) -> Vec<String>;
 
+    /// Names and values that say what it is.
+    ///
+    /// # Errors
+    ///
+    /// If the first sample cannot be read.
+    fn facts(&self) -> Result<Vec<(&'static str, String)>>;
+
+    /// The caption and the picture of a training sample, as the model sees it.
+    ///
+    /// # Errors
+    ///
+    /// If the sample cannot be read or drawn.
+    fn draw_sample(&self, index: u64) -> Result<(String, RgbImage)>;
+
     /// What normalizing did to each channel, where a model needs it to be used on other data: empty where each sample is normalized by
     /// itself.
     fn normalization(&self) -> &[Intensity] {
@@ -105,6 +121,14 @@ impl Data for Arc<Dataset> {
         Dataset::names(self)
     }
 
+    fn facts(&self) -> Result<Vec<(&'static str, String)>> {
+        facts_of_volumes(self)
+    }
+
+    fn draw_sample(&self, index: u64) -> Result<(String, RgbImage)> {
+        draw_volume(self, index)
+    }
+
     fn expected(context: &Context<'_>, channels: usize) -> Result<Option<DataSize>> {
         let channels = context.data.channels.unwrap_or(channels);
         Ok(Some(of_volumes(DataMemory::of(context.data, channels, context.seed)?)))
@@ -134,6 +158,14 @@ impl Data for Arc<SequenceDataset> {
     fn names(&self) -> Vec<String> {
         let files = find_volumes(&self.config().paths).unwrap_or_default();
         files.iter().map(|file| file.display().to_string()).collect()
+    }
+
+    fn facts(&self) -> Result<Vec<(&'static str, String)>> {
+        facts_of_fields(self)
+    }
+
+    fn draw_sample(&self, index: u64) -> Result<(String, RgbImage)> {
+        draw_window(self, index)
     }
 
     fn normalization(&self) -> &[Intensity] {

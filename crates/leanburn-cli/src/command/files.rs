@@ -16,7 +16,7 @@ use crate::error::{CommandError, Result};
 /// What goes in, and where what is made of it goes.
 #[derive(Debug, Args)]
 pub(super) struct Files {
-    /// What goes in, and last the file for what is made of it. Inputs are files (.nii, .nii.gz, .npy, .npz or .safetensors) or folders,
+    /// What goes in, and last the file for what is made of it. Inputs are files (.nii, .nii.gz, .hdr with its .img, .npy, .npz or .safetensors) or folders,
     /// which are searched to the bottom, or quoted patterns such as 'scans/*_t1.nii.gz'. Of several inputs or a folder, OUT is the folder for the files, made if need be: they have
     /// the names of the inputs, and lie as these do in their folder.
     #[arg(required = true, value_name = "INPUT... OUT")]
@@ -56,7 +56,7 @@ impl Files {
         let inputs: Rc<[PathBuf]> = inputs.into();
         let (mut jobs, all) = (Vec::new(), pairs.len());
         for (input, out) in pairs {
-            Format::of(&out)?;
+            Format::of_output(&out)?;
             if self.skip_existing && out.is_file() {
                 Output::new(&out, &inputs, Force::FORCE)?; // it may not be an input
                 continue;
@@ -108,6 +108,8 @@ fn pairs(inputs: &[PathBuf], out: &Path, ending: Option<&str>) -> Result<Vec<(Pa
         for input in find_volumes(std::slice::from_ref(named))? {
             let inside = input.strip_prefix(named).ok().filter(|inside| !inside.as_os_str().is_empty());
             let inside = inside.or_else(|| input.file_name().map(Path::new)).unwrap_or(&input);
+            // a pair becomes one file
+            let ending = ending.or_else(|| matches!(Format::of(&input), Ok(Format::NiftiPair)).then_some(".nii"));
             let made = out.join(ending.map_or_else(|| inside.to_path_buf(), |ending| renamed(inside, ending)));
             if let Some(other) = outputs.insert(made.clone(), input.clone()).filter(|other| *other != input) {
                 return Err(SystemError::Input {
@@ -152,8 +154,5 @@ pub(super) fn run_all(jobs: Vec<Job>, mut work: impl FnMut(&Job) -> Result<Strin
 /// A path with another ending of a volume's file.
 fn renamed(path: &Path, ending: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let lower = name.to_lowercase();
-    let known = [".nii.gz", ".nii", ".npy", ".npz", ".safetensors"];
-    let length = known.iter().find(|known| lower.ends_with(**known)).map_or(0, |known| known.len());
-    path.with_file_name(format!("{}{ending}", &name[..name.len() - length]))
+    path.with_file_name(format!("{}{ending}", Format::stem(&name)))
 }

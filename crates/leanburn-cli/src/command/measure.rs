@@ -119,17 +119,22 @@ impl Measure {
             };
             table.add_row([
                 name.clone(),
-                format!("{:.3} GiB", measured.peak.as_gib()),
+                ladder_size(measured.peak),
                 change(measured.peak.as_gib(), before.map(|(peak, _)| peak.as_gib())),
                 format!("{:.2} s", measured.seconds),
                 change(measured.seconds, before.map(|(_, seconds)| seconds)),
-                format!("{:.3} GiB", predicted.as_gib()),
+                ladder_size(*predicted),
                 class.to_string(),
             ]);
             before = Some((measured.peak, measured.seconds));
         }
         print_line(table)
     }
+}
+
+/// A peak with three digits behind GiB; small models in MiB.
+fn ladder_size(peak: Bytes) -> String {
+    if peak < Bytes::gib(1) { peak.to_string() } else { format!("{:.3} GiB", peak.as_gib()) }
 }
 
 /// A configuration on its device.

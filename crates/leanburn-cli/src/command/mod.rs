@@ -8,6 +8,7 @@ mod calibrate;
 mod cards;
 mod codec;
 mod compare;
+mod data;
 mod devices;
 mod files;
 mod fit;
@@ -41,6 +42,8 @@ pub enum Command {
     Train(train::Train),
     /// Say what a training step will need, without running it.
     Plan(plan::Plan),
+    /// Show what a model will see: the data of a configuration, and its first training samples on a page.
+    Data(data::Data),
     /// Find the fastest way to train within a budget, and write its configuration.
     Fit(fit::Fit),
     /// Run steps and print their planned and measured peak.
@@ -85,6 +88,7 @@ impl Command {
         match self {
             Self::Train(train) => train.run(),
             Self::Plan(plan) => plan.run(),
+            Self::Data(data) => data.run(),
             Self::Fit(fit) => fit.run(),
             Self::Measure(measure) => measure.run(),
             Self::Calibrate => calibrate::run(),

@@ -96,7 +96,7 @@ impl<'a> Outcome<'a> {
         let read = |step: u64| {
             let path = self.snapshot.folder.picture(step);
             let png = std::fs::read(&path).map_err(|source| ReportError::File { action: "read", path, source })?;
-            Ok(Picture { step, caption: caption.into(), png })
+            Ok(Picture { title: format!("Step {step}"), caption: caption.into(), png })
         };
         thinned.map(read).collect()
     }

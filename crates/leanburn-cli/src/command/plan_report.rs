@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, OperationEvent, Target, Timeline, bound};
+use leanburn_plan::{Candidate, OperationEvent, Rates, Target, Timeline, bound};
 use leanburn_systems::Config;
 use leanburn_systems::planning::ConfigSpace;
 use leanburn_train::planning::Planner;
@@ -96,6 +96,16 @@ impl PlanReport<'_> {
         causes.into_iter().map(|(cause, bytes)| (cause.to_string(), bytes)).chain(self.other_bytes()).collect()
     }
 
+    /// How long a step takes, and by whose rates.
+    fn step(&self) -> String {
+        let is_assumed = self.planner.target() == Target::Cpu && self.planner.rates() == Rates::TWO_CORES;
+        let rates = match is_assumed {
+            true => "the rates of another processor; `leanburn calibrate` measures this one's",
+            false => "the device's rates",
+        };
+        format!("about {} by {rates}", seconds_text(self.seconds))
+    }
+
     /// What the fit check alone does not say.
     fn warnings(&self) -> Vec<String> {
         let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or_default();
@@ -144,7 +154,7 @@ impl PlanReport<'_> {
         if !segments.is_empty() {
             print_line(self.table("of which by segment", &segments))?;
         }
-        print_line(format_args!("step  about {} by the device's rates", seconds_text(self.seconds)))?;
+        print_line(format_args!("step  {}", self.step()))?;
         for warning in self.warnings() {
             print_line(warning)?;
         }
@@ -250,7 +260,7 @@ impl PlanReport<'_> {
             ("volume", format!("{depth} x {height} x {width}")),
             ("batch", format!("{micro_batch} x {accumulation}")),
             ("precision", self.config.device.resolved_precision().to_string()),
-            ("step", format!("about {} by the device's rates", seconds_text(self.seconds))),
+            ("step", self.step()),
         ];
         let recorded = self.candidate.recorded();
         let drawn = (recorded < accumulation).then(|| {

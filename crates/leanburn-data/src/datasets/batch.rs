@@ -18,7 +18,7 @@ pub struct Sample {
     pub name: String,
     /// The voxel of the prepared volume where it starts; below zero where the patch stands out.
     pub start: [i64; 3],
-    /// What normalizing did to the volume; the random jitter is not in it.
+    /// What normalizing did to the volume; augmentation is not in it.
     pub intensity: Intensity,
 }
 

@@ -1,5 +1,6 @@
 //! The configuration of a set of volumes.
 
+use crate::augmentation::AugmentationConfig;
 use crate::checks;
 use crate::synthetic::{PHANTOM_CLASSES, PhantomConfig, RadarConfig};
 use crate::volumes::{MOST_CLASSES, Normalize};
@@ -40,6 +41,9 @@ pub struct DataConfig {
     pub flip: [bool; 3],
     /// Training samples are multiplied by 1 and shifted by 0, plus or minus up to this much.
     pub intensity_jitter: f64,
+    /// Training samples are rotated, scaled, bent, blurred and so on, at random; none leaves them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub augmentation: Option<AugmentationConfig>,
     /// Share of the volumes that is held out; of a single volume, the end of its longest axis.
     pub val_fraction: f64,
     /// The most validation samples.
@@ -68,6 +72,7 @@ impl Default for DataConfig {
             foreground_probability: 0.9,
             flip: [false; 3],
             intensity_jitter: 0.0,
+            augmentation: None,
             val_fraction: 0.2,
             val_patches: 8,
             cache_rate: 1.0,
@@ -148,6 +153,9 @@ impl DataConfig {
         self.check_grid(&mut validation);
         checks::fraction(&mut validation, "foreground_probability", self.foreground_probability);
         checks::fraction(&mut validation, "intensity_jitter", self.intensity_jitter);
+        if let Some(augmentation) = &self.augmentation {
+            validation.extend_below("augmentation", augmentation.validate());
+        }
         checks::fraction(&mut validation, "cache_rate", self.cache_rate);
         checks::percentiles(&mut validation, self.percentiles);
         checks::val_fraction(&mut validation, self.val_fraction);

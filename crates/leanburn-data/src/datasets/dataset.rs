@@ -1,5 +1,6 @@
 //! The volumes of a configuration, split, as samples.
 
+use crate::augmentation::Drawn;
 use crate::datasets::batch::Sample;
 use crate::datasets::config::DataConfig;
 use crate::datasets::item::{Item, Scan, check_against, load};
@@ -12,9 +13,11 @@ use crate::sampling::places::{Place, choose};
 use crate::sampling::split::roles;
 use crate::volumes::affine::subgrid;
 use crate::volumes::{LabelMap, Volume};
+use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
+use std::borrow::Cow;
 
 /// How far opening a dataset has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +28,17 @@ pub struct Progress<'a> {
     pub total: usize,
     /// The volume that was read last.
     pub name: &'a str,
+}
+
+/// A training sample before and after it is augmented, for people to look at.
+#[derive(Debug, Clone)]
+pub struct Preview {
+    /// As it lies in the prepared volume.
+    pub plain: Sample,
+    /// As the model sees it.
+    pub seen: Sample,
+    /// What was done to it, in words; the jitter is not named.
+    pub changes: Vec<String>,
 }
 
 /// A whole held-out part: a volume that is validated on, or the end of the only volume.
@@ -158,6 +172,37 @@ impl Dataset {
     /// # Errors
     /// If a volume that is not cached can no longer be read or has changed, or there is no memory.
     pub fn train_sample(&self, index: u64) -> Result<Sample, DataError> {
+        let (item, scan, patch, mut random) = self.placed(index)?;
+        let drawn = self.drawn(index);
+        let mut sample = item.sample(&scan, patch, drawn.as_ref().and_then(|drawn| drawn.warp.as_ref()))?;
+        if let Some(drawn) = drawn {
+            drawn.change(&mut sample.data, patch.size)?;
+        }
+        jitter(&mut sample.data, self.config.intensity_jitter, &mut random);
+        Ok(sample)
+    }
+
+    /// Training sample `index` before and after it is augmented, and what was drawn for it.
+    ///
+    /// # Errors
+    /// As [`Dataset::train_sample`].
+    pub fn preview(&self, index: u64) -> Result<Preview, DataError> {
+        let (item, scan, patch, _) = self.placed(index)?;
+        let plain = item.sample(&scan, Cut { flips: [false; 3], ..patch }, None)?;
+        let axes = ["x", "y", "z"].into_iter().zip(patch.flips).filter(|(_, flip)| *flip);
+        let mirrored = axes.map(|(axis, _)| format!("mirrored along {axis}"));
+        let changes: Vec<String> = self.drawn(index).iter().flat_map(Drawn::describe).chain(mirrored).collect();
+        Ok(Preview { plain, seen: self.train_sample(index)?, changes })
+    }
+
+    /// What augments training sample `index`.
+    fn drawn(&self, index: u64) -> Option<Drawn> {
+        let augmentation = self.config.augmentation.as_ref()?;
+        Some(Drawn::of(augmentation, self.channels(), &mut generator(self.seed, Stream::Augmentation, index)))
+    }
+
+    /// The volume of training sample `index`, where in it the sample lies, and the generator of what else is drawn.
+    fn placed(&self, index: u64) -> Result<(&Item, Cow<'_, Scan>, Cut, ChaCha8Rng), DataError> {
         let count = self.training.len() as u64;
         let mut order = self.training.clone();
         order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
@@ -175,9 +220,7 @@ impl Dataset {
             None => region.random_start(size, &mut random),
         };
         let flips = self.config.flip.map(|flip| random.random_bool(0.5) && flip);
-        let mut sample = item.sample(&scan, Cut { region: *region, start, size, flips })?;
-        jitter(&mut sample.data, self.config.intensity_jitter, &mut random);
-        Ok(sample)
+        Ok((item, scan, Cut { region: *region, start, size, flips }, random))
     }
 
     /// Number of validation samples.
@@ -196,7 +239,7 @@ impl Dataset {
         })?;
         let item = &self.items[place.volume];
         let patch = Cut { region: place.region, start: place.start, size: place.size, flips: [false; 3] };
-        item.sample(&*item.scan(&self.config)?, patch)
+        item.sample(&*item.scan(&self.config)?, patch, None)
     }
 
     /// Number of held-out parts.
@@ -215,7 +258,7 @@ impl Dataset {
         })?;
         let scan = item.scan(&self.config)?;
         let (start, extent) = (region.start.map(|at| at as i64), region.extent());
-        let part = item.sample(&scan, Cut { region, start, size: extent, flips: [false; 3] })?;
+        let part = item.sample(&scan, Cut { region, start, size: extent, flips: [false; 3] }, None)?;
         let affine = subgrid(scan.volume.affine(), region.start.map(|at| at as f64), [1.0; 3]);
         let labels = part.labels.map(|labels| LabelMap::new(labels, extent, affine)).transpose()?;
         Ok(HeldOut { volume: Volume::new(part.data, part.shape, affine)?, labels, name: part.name })

@@ -1,5 +1,6 @@
 //! One volume of a data set: what is remembered of it, and what is read again.
 
+use crate::augmentation::{Warp, nearest, trilinear, warped};
 use crate::datasets::batch::Sample;
 use crate::datasets::config::DataConfig;
 use crate::datasets::prepare::Prepared;
@@ -53,11 +54,19 @@ impl Item {
         Ok(Cow::Owned(Scan { volume, labels }))
     }
 
-    /// The same patch of the volume and of its labels.
-    pub(crate) fn sample(&self, scan: &Scan, patch: Cut) -> Result<Sample, DataError> {
+    /// The same patch of the volume and of its labels, read where a warp says if there is one.
+    pub(crate) fn sample(&self, scan: &Scan, patch: Cut, warp: Option<&Warp>) -> Result<Sample, DataError> {
         let shape @ [channels, x, y, z] = scan.volume.shape();
-        let data = cut(scan.volume.data(), shape, &patch)?;
-        let labels = scan.labels.as_ref().map(|labels| cut(labels.data(), [1, x, y, z], &patch)).transpose()?;
+        let values = scan.volume.data();
+        let data = match warp {
+            Some(warp) => warped(values, shape, &patch, warp, trilinear)?,
+            None => cut(values, shape, &patch)?,
+        };
+        let labels = scan.labels.as_ref().map(|labels| match warp {
+            Some(warp) => warped(labels.data(), [1, x, y, z], &patch, warp, nearest),
+            None => cut(labels.data(), [1, x, y, z], &patch),
+        });
+        let labels = labels.transpose()?;
         let Cut { start, size, .. } = patch;
         let shape = [channels, size[0], size[1], size[2]];
         Ok(Sample { data, shape, labels, name: self.source.name(), start, intensity: self.intensity })

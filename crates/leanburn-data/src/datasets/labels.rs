@@ -2,7 +2,7 @@
 
 use crate::datasets::config::LabelsConfig;
 use crate::error::DataError;
-use crate::formats::find_volumes;
+use crate::formats::{Format, find_volumes};
 use crate::volumes::affine::{Affine, is_same_place};
 use crate::volumes::{LabelMap, NewGrid, Volume, zeros};
 use std::path::{Path, PathBuf};
@@ -92,9 +92,7 @@ fn partners(volumes: &[PathBuf], files: &[PathBuf]) -> Result<Vec<PathBuf>, Data
 /// The name of a file without folder and ending.
 fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let endings = [".nii.gz", ".nii", ".npy", ".npz", ".safetensors"];
-    let ending = endings.iter().find_map(|ending| name.strip_suffix(ending));
-    ending.unwrap_or(&name).to_string()
+    Format::stem(&name).to_string()
 }
 
 /// Whether one name is the other or continues it by a further word.

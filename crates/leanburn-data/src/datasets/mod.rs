@@ -13,6 +13,6 @@ mod tests;
 
 pub use batch::{Batch, Sample};
 pub use config::{DataConfig, LabelsConfig};
-pub use dataset::{Dataset, HeldOut, Progress};
+pub use dataset::{Dataset, HeldOut, Preview, Progress};
 pub use memory::DataMemory;
 pub use prepare::{Prepared, prepare};

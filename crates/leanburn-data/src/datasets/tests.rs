@@ -3,6 +3,7 @@
 use super::batch::Sample;
 use super::config::{DataConfig, LabelsConfig};
 use super::dataset::Dataset;
+use crate::augmentation::{AugmentationConfig, Strength};
 use crate::synthetic::PhantomConfig;
 use crate::synthetic::RadarConfig;
 use crate::volumes::affine::IDENTITY;
@@ -283,4 +284,86 @@ fn progress_counts_every_volume() {
     Dataset::open_with(&config, 0, |p| seen.push((p.done, p.total, p.name.to_string()))).unwrap();
     assert_eq!(seen.len(), 5);
     assert_eq!(seen[4], (5, 5, "phantom 4".to_string()));
+}
+
+/// nnU-Net's augmentation with everything switched on that it leaves out, mirroring too.
+fn augmented(config: DataConfig) -> DataConfig {
+    let preset = AugmentationConfig::nnunet();
+    let often = |strength: Strength| Strength { probability: 0.5, ..strength };
+    let augmentation =
+        AugmentationConfig { elastic: often(preset.elastic), bias_field: often(preset.bias_field), ..preset };
+    DataConfig { augmentation: Some(augmentation), flip: [true; 3], ..config }
+}
+
+#[test]
+fn augmented_samples_depend_on_seed_and_index_alone() {
+    let config = augmented(DataConfig { voxel_size: Some([9, 8, 10]), ..phantoms(4) });
+    let uncached = DataConfig { cache_rate: 0.0, num_workers: 0, ..config.clone() };
+    let plain = DataConfig { augmentation: None, flip: [false; 3], ..config.clone() };
+    let open = |config: &DataConfig, seed| Dataset::open(config, seed).unwrap();
+    let (first, second, plain) = (open(&config, 1), open(&uncached, 1), open(&plain, 1));
+    let mut changed = 0;
+    for index in [5, 0, 17, 5, 2, 9, 11] {
+        let sample = first.train_sample(index).unwrap();
+        assert_eq!(sample, second.train_sample(index).unwrap());
+        let preview = first.preview(index).unwrap();
+        assert_eq!((&preview.plain, &preview.seen), (&plain.train_sample(index).unwrap(), &sample));
+        assert_eq!(preview.changes.is_empty(), preview.plain.data == preview.seen.data, "{:?}", preview.changes);
+        changed += usize::from(preview.plain != preview.seen);
+    }
+    assert!(changed > 4);
+    assert_ne!(open(&config, 2).train_sample(0).unwrap().data, first.train_sample(0).unwrap().data);
+    assert_eq!(first.val_sample(0).unwrap(), plain.val_sample(0).unwrap(), "validation is not augmented");
+}
+
+#[test]
+fn augmentation_never_touches_the_held_out_slab() {
+    for patch_size in [Some([4, 4, 4]), Some([10, 30, 4]), None] {
+        let (_folder, dataset) = slab(patch_size);
+        let mut config = augmented(dataset.config().clone());
+        // what changes values would hide where they are from
+        let augmentation = config.augmentation.unwrap();
+        let off = Strength { probability: 0.0, range: [1.0; 2] };
+        config.augmentation = Some(AugmentationConfig {
+            bias_field: Strength { range: [0.0; 2], ..off },
+            brightness: off,
+            ..augmentation
+        });
+        let dataset = Dataset::open(&config, 1).unwrap();
+        for index in 0..300 {
+            let sample = dataset.train_sample(index).unwrap();
+            assert!(sample.data.iter().all(|value| (value - 1.0).abs() < 1e-5), "{patch_size:?} {index}");
+        }
+    }
+}
+
+#[test]
+fn labels_are_warped_with_their_volume() {
+    // Every label can be read off its voxel, besides those between two tissues.
+    let phantom = Some(PhantomConfig { count: 2, shape: [24, 24, 24], noise: 0.0 });
+    let config = DataConfig {
+        labels: Some(LabelsConfig::default()),
+        phantom,
+        patch_size: Some([16; 3]),
+        normalize: Normalize::None,
+        ..DataConfig::default()
+    };
+    let strength = |range| Strength { probability: 1.0, range };
+    let augmentation = Some(AugmentationConfig {
+        rotation: strength([-40.0, 40.0]),
+        scaling: strength([0.8, 1.2]),
+        elastic: strength([0.2, 0.2]),
+        ..AugmentationConfig::default()
+    });
+    let dataset = Dataset::open(&DataConfig { augmentation, ..config }, 1).unwrap();
+    let (mut voxels, mut wrong) = (0, 0);
+    for index in 0..8 {
+        let sample = dataset.train_sample(index).unwrap();
+        for (value, label) in sample.data.iter().zip(sample.labels.unwrap()) {
+            let class = [0.55, 0.80].iter().position(|tissue| (tissue - value).abs() < 1e-4).map(|class| class + 1);
+            voxels += usize::from(class.is_some());
+            wrong += usize::from(class.is_some_and(|class| class != usize::from(label)));
+        }
+    }
+    assert!(voxels > 3_000 && wrong * 100 < voxels, "{wrong} of {voxels}");
 }

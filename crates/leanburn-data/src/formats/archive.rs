@@ -25,7 +25,7 @@ impl Archive {
             Format::Numpy => Ok(Self::Numpy(path.into())),
             Format::Npz => Npz::open(path).map(Self::Npz),
             Format::Safetensors => Safetensors::open(path).map(Self::Safetensors),
-            Format::Nifti { .. } => Err(DataError::malformed(
+            Format::Nifti { .. } | Format::NiftiPair => Err(DataError::malformed(
                 "a .npy, .npz or .safetensors file",
                 "a NIfTI file",
                 "Save its values as an array.",

@@ -12,6 +12,8 @@ pub enum Format {
         /// Whether a written file is packed.
         gzip: bool,
     },
+    /// `.hdr`, with the voxels in an `.img` (or `.img.gz`) beside it; read, not written.
+    NiftiPair,
     /// `.npy`, NumPy's array file.
     Numpy,
     /// `.npz`, several of NumPy's arrays in one file.
@@ -20,21 +22,48 @@ pub enum Format {
     Safetensors,
 }
 
+/// How the names of volumes end; a longer ending goes before a shorter one that it contains.
+const ENDINGS: [(&str, Format); 6] = [
+    (".nii.gz", Format::Nifti { gzip: true }),
+    (".nii", Format::Nifti { gzip: false }),
+    (".hdr", Format::NiftiPair),
+    (".npy", Format::Numpy),
+    (".npz", Format::Npz),
+    (".safetensors", Format::Safetensors),
+];
+
 impl Format {
+    /// A file's name without the ending that says its kind; the whole name if it says none.
+    pub fn stem(name: &str) -> &str {
+        let lower = name.to_lowercase();
+        let ending = ENDINGS.iter().find(|(ending, _)| lower.ends_with(ending));
+        let length = ending.map_or(0, |(ending, _)| ending.len());
+        name.get(..name.len() - length).unwrap_or(name)
+    }
+
     /// The kind of file that `path` names; the file need not exist.
     ///
     /// # Errors
     /// If the name ends like none of them.
     pub fn of(path: &Path) -> Result<Self, DataError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let endings = [
-            (".nii", Self::Nifti { gzip: false }),
-            (".nii.gz", Self::Nifti { gzip: true }),
-            (".npy", Self::Numpy),
-            (".npz", Self::Npz),
-            (".safetensors", Self::Safetensors),
-        ];
-        let format = endings.iter().find(|(ending, _)| name.ends_with(ending));
+        let format = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending));
         format.map(|(_, format)| *format).ok_or_else(|| DataError::UnknownFormat { path: path.into() })
+    }
+
+    /// The kind of file that may be written to `path`.
+    ///
+    /// # Errors
+    /// If the name ends like none of them, or like one that is only read.
+    pub fn of_output(path: &Path) -> Result<Self, DataError> {
+        match Self::of(path)? {
+            Self::NiftiPair => Err(DataError::malformed(
+                "a name that ends in .nii, .nii.gz, .npy, .npz or .safetensors",
+                "that of a .hdr/.img pair",
+                "Write one file: .nii has the same contents.",
+            )
+            .at(path)),
+            format => Ok(format),
+        }
     }
 }

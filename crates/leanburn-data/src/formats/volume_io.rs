@@ -9,7 +9,7 @@ use std::path::Path;
 impl Volume {
     /// Reads a volume, by the end of its name.
     ///
-    /// - `.nii`, `.nii.gz`: NIfTI-1 of any integer or float type, 3D or 4D (the fourth axis becomes
+    /// - `.nii`, `.nii.gz`, and `.hdr` with its `.img`: NIfTI-1 or NIfTI-2 of any integer or float type, 3D or 4D (the fourth axis becomes
     ///   channels), brought to RAS order; the position comes from the sform, else the qform, else
     ///   the voxel sizes alone.
     /// - `.npy`: 3D `[x, y, z]` or 4D `[channels, x, y, z]`, voxels of 1 mm.
@@ -26,11 +26,12 @@ impl Volume {
     /// than 1 GiB.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, DataError> {
         let path = path.as_ref();
-        let volume = match Format::of(path)? {
-            Format::Nifti { .. } => nifti::read(path),
-            Format::Numpy | Format::Npz | Format::Safetensors => array_volume::read(path),
-        };
-        volume.map_err(|error| error.at(path))
+        match Format::of(path)? {
+            Format::Nifti { .. } | Format::NiftiPair => nifti::read(path),
+            Format::Numpy | Format::Npz | Format::Safetensors => {
+                array_volume::read(path).map_err(|error| error.at(path))
+            }
+        }
     }
 
     /// Writes the volume as 32-bit floats, by the end of the name, as its axes lie now.
@@ -44,6 +45,7 @@ impl Volume {
         let path = path.as_ref();
         let written = match Format::of(path)? {
             Format::Nifti { gzip } => nifti::write(self, path, gzip),
+            Format::NiftiPair => Format::of_output(path).map(drop),
             Format::Numpy => numpy::write(self, path),
             Format::Npz => npz::write(self, path),
             Format::Safetensors => safetensors::write(self, path),
@@ -81,9 +83,9 @@ impl LabelMap {
         let path = path.as_ref();
         let written = match Format::of(path)? {
             Format::Nifti { gzip } => nifti::write_labels(self, path, gzip),
-            Format::Numpy | Format::Npz | Format::Safetensors => Err(DataError::malformed(
+            Format::NiftiPair | Format::Numpy | Format::Npz | Format::Safetensors => Err(DataError::malformed(
                 "a name that ends in .nii or .nii.gz",
-                "that of a file of arrays",
+                "another one",
                 "Write the labels as NIfTI, which keeps their grid.",
             )),
         };

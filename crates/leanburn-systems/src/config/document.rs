@@ -294,6 +294,12 @@ impl Config {
         Bytes(micro_batch.get() * batches_ahead(workers, prefetch) as u64 + sample * samples)
     }
 
+    /// What the threads of the loader hold besides samples of an extent while they augment them.
+    pub(crate) fn augmenting(&self, extent: [usize; 3]) -> Bytes {
+        let of_sample = self.data.augmentation.as_ref().map_or(0, |augmentation| augmentation.scratch_bytes(extent));
+        Bytes(of_sample * self.data.num_workers as u64)
+    }
+
     /// The trained model as a codec of volumes, with weights from a file, ours or MONAI's; `name` is what messages call the
     /// configuration. None if the model of its system is no codec.
     ///

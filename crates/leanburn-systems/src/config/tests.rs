@@ -319,6 +319,7 @@ data:
   foreground_probability: 0.5
   flip: [true, false, true]
   intensity_jitter: 0.1
+  augmentation: {rotation_axes: [false, true, true], rotation: {probability: 0.3, range: [-5, 10]}, noise: {probability: 1, range: [0, 0.3]}}
   val_fraction: 0.3
   val_patches: 4
   cache_rate: 0
@@ -614,7 +615,7 @@ proptest::proptest! {
 #[test]
 fn every_key_is_documented() {
     let documentation = include_str!("../../docs/configuration.md");
-    let everything = "data: {phantom: {count: 1}}\nautoencoder: {num_channels: [32], training: {discriminator: {}}}\n";
+    let everything = "data: {phantom: {count: 1}, augmentation: nnunet}\nautoencoder: {num_channels: [32], training: {discriminator: {}}}\n";
     let yaml = parse(everything).unwrap().to_yaml() + &other_systems().map(|config| config.to_yaml()).concat();
     let keys = yaml.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").split_once(':'));
     let missing: Vec<&str> =

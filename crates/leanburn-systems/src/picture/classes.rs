@@ -37,7 +37,7 @@ pub fn classes(
 }
 
 /// A grey half covered by the colour of a class.
-fn tinted(grey: Rgb<u8>, class: u8) -> Rgb<u8> {
+pub(super) fn tinted(grey: Rgb<u8>, class: u8) -> Rgb<u8> {
     let Some(class) = usize::from(class).checked_sub(1) else { return grey };
     let colour = colorous::CATEGORY10[class % colorous::CATEGORY10.len()].as_array();
     Rgb(std::array::from_fn(|part| grey.0[part] / 2 + colour[part] / 2))

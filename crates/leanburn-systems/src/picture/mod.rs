@@ -7,11 +7,13 @@ mod error;
 mod fields;
 mod planes;
 mod png;
+mod seen;
 
 pub use classes::classes;
 pub use comparison::comparison;
 pub use error::PictureError;
 pub use fields::fields;
 pub use png::encode_png;
+pub use seen::seen;
 
 pub(crate) use canvas::range_of;

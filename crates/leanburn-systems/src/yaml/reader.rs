@@ -149,6 +149,11 @@ impl<'a> Section<'a> {
         self.find(key).is_some()
     }
 
+    /// Whether the value of a key is text.
+    pub fn is_text(&self, key: &str) -> bool {
+        self.find(key).is_some_and(|entry| matches!(entry.node.value, Value::Text(_)))
+    }
+
     /// The value of a key, or its default.
     pub fn get<T: Read>(&mut self, key: &'static str, default: T) -> T {
         self.number(key, default, ..)

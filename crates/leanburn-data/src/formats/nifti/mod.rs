@@ -1,5 +1,8 @@
-//! NIfTI-1 files. Format: [NIfTI-1](https://nifti.nimh.nih.gov/pub/dist/src/niftilib/nifti1.h).
+//! NIfTI files: [NIfTI-1](https://nifti.nimh.nih.gov/pub/dist/src/niftilib/nifti1.h) and
+//! [NIfTI-2](https://nifti.nimh.nih.gov/pub/dist/doc/nifti2.h), in one file or as a pair of `.hdr` and `.img`. Files are written
+//! as NIfTI-1 in one file.
 
+mod header;
 mod layout;
 mod read;
 mod write;

@@ -1,108 +1,127 @@
-//! Reading NIfTI-1 files, by the `nifti` crate.
+//! Reading NIfTI files; their voxels by the `nifti` crate.
 //!
-//! The header is checked here before the crate sees the voxels: its readers trust `vox_offset`,
-//! `bitpix` and the lengths of extensions.
+//! The header is read and checked here: the crate knows NIfTI-1 alone, and its readers trust `vox_offset`, `bitpix` and the lengths
+//! of extensions.
 
 use crate::error::DataError;
 use crate::formats::file::{self, Source};
-use crate::formats::nifti::layout::{FIRST_VOXEL, HEADER_BYTES, LONGEST_AXIS};
+use crate::formats::nifti::header::Header;
+use crate::formats::nifti::layout::{EXPORT_AGAIN, EXTENDER_BYTES, LONGEST_AXIS};
 use crate::volumes::affine::{self, Affine, IDENTITY};
 use crate::volumes::{Volume, count};
 use ndarray::{Array4, ShapeBuilder};
-use nifti::{InMemNiftiVolume, NiftiError, NiftiHeader, NiftiType};
+use nifti::{Endianness, InMemNiftiVolume, NiftiError, NiftiHeader, NiftiType};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const EXPORT_AGAIN: &str = "Export the volume again as NIfTI-1 (.nii or .nii.gz).";
-
-/// Reads a volume and brings it to RAS order.
+/// Reads a volume and brings it to RAS order; errors name the file that is wrong, of a pair either of the two.
 pub(crate) fn read(path: &Path) -> Result<Volume, DataError> {
+    let named = |error: DataError| error.at(path);
     let Source { mut reader, at_most } = file::open(path)?;
-    let mut header = read_header(path, &mut reader)?;
-    let shape = shape(&header)?;
-    let data_type = data_type(&header)?;
-    header.bitpix = 8 * data_type.size_of() as i16; // some writers leave it at 0
-    skip_to_voxels(path, &header, &mut reader)?;
+    let header = Header::read(path, &mut reader).map_err(named)?;
+    if !header.is_pair {
+        return read_voxels(path, &header, header.length, reader, at_most).map_err(named);
+    }
+    let image = image_of(path).map_err(named)?;
+    let Source { reader, at_most } = file::open(&image)?;
+    read_voxels(&image, &header, 0, reader, at_most).map_err(|error| error.at(&image))
+}
+
+/// The file with the voxels that belong to a `.hdr`.
+fn image_of(header: &Path) -> Result<PathBuf, DataError> {
+    let found = || format!("the header of a .hdr/.img pair in {}", header.display());
+    if !header.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr")) {
+        let expected = "a header with voxels behind it, or a name that ends in .hdr";
+        return Err(DataError::malformed(expected, found(), "Rename the header to .hdr and keep its .img beside it."));
+    }
+    let images = ["img", "img.gz", "IMG"].map(|ending| header.with_extension(ending));
+    let image = images.iter().find(|image| image.is_file()).cloned();
+    let remedy = "Copy the .img of the same name beside it.";
+    image.ok_or_else(|| DataError::malformed("an .img or .img.gz beside the header", "none", remedy))
+}
+
+/// Reads the voxels of a header from a file of which `passed` bytes are read.
+fn read_voxels(
+    path: &Path,
+    header: &Header,
+    passed: u64,
+    mut reader: Box<dyn Read>,
+    at_most: u64,
+) -> Result<Volume, DataError> {
+    let shape = shape(header)?;
+    let data_type = data_type(header)?;
+    skip_to_voxels(path, header, passed, &mut reader)?;
     let bytes = count(&shape)? as u64 * data_type.size_of() as u64;
     if bytes > at_most {
         let expected = format!("{bytes} bytes of voxels for shape {shape:?}");
         let found = format!("at most {at_most}");
         return Err(DataError::malformed(expected, found, "Copy or download the file again."));
     }
-    let voxels = InMemNiftiVolume::from_reader(&mut reader, &header).map_err(|error| nifti_failed(path, error))?;
+    let voxels = InMemNiftiVolume::from_reader(&mut reader, &voxels_of(header, shape, data_type))
+        .map_err(|error| nifti_failed(path, error))?;
     // Reading to the end lets gzip check its sum.
     io::copy(&mut reader, &mut io::sink()).map_err(|error| file::read_failed(path, error))?;
-    let values = values(voxels, data_type, scaling(&header)).map_err(|error| nifti_failed(path, error))?;
+    let values = values(voxels, data_type, scaling(header)).map_err(|error| nifti_failed(path, error))?;
     let [x, y, z, channels] = shape;
     let values = Array4::from_shape_vec((x, y, z, channels).f(), values)
         .expect("the crate read as many voxels as the shape has");
-    Volume::from_file_axes(values.view().permuted_axes([3, 0, 1, 2]), best_affine(&header)?)
+    Volume::from_file_axes(values.view().permuted_axes([3, 0, 1, 2]), best_affine(header)?)
 }
 
-fn read_header(path: &Path, reader: &mut dyn Read) -> Result<NiftiHeader, DataError> {
-    let mut bytes = [0; HEADER_BYTES];
-    reader.read_exact(&mut bytes).map_err(|error| file::read_failed(path, error))?;
-    let size = [bytes[0], bytes[1], bytes[2], bytes[3]];
-    let sizes = [i32::from_le_bytes(size), i32::from_be_bytes(size)];
-    let malformed =
-        |found: String| DataError::malformed("a NIfTI-1 header (348 bytes, magic \"n+1\")", found, EXPORT_AGAIN);
-    if sizes.contains(&540) {
-        return Err(malformed("a NIfTI-2 header".into()));
+/// What the crate has to know to read the voxels.
+fn voxels_of(header: &Header, shape: [usize; 4], data_type: NiftiType) -> NiftiHeader {
+    let [x, y, z, channels] = shape.map(|length| length as u16);
+    NiftiHeader {
+        dim: [4, x, y, z, channels, 1, 1, 1],
+        datatype: header.datatype,
+        bitpix: 8 * data_type.size_of() as i16, // some writers leave it at 0
+        endianness: if header.is_big_endian { Endianness::Big } else { Endianness::Little },
+        ..NiftiHeader::default()
     }
-    let magic = &bytes[HEADER_BYTES - 4..];
-    if magic == b"ni1\0" {
-        return Err(malformed("the header of a .hdr/.img pair".into()));
-    }
-    if magic != b"n+1\0" {
-        return Err(malformed(format!("magic {:?}", magic.escape_ascii().to_string())));
-    }
-    let header = NiftiHeader::from_reader(&bytes[..]).map_err(|error| malformed(error.to_string()))?;
-    if header.sizeof_hdr != HEADER_BYTES as i32 {
-        return Err(malformed(format!("a header of {} bytes", header.sizeof_hdr)));
-    }
-    Ok(header)
 }
 
 /// `[x, y, z, channels]` as in the file.
-fn shape(header: &NiftiHeader) -> Result<[usize; 4], DataError> {
-    let axes = usize::from(header.dim[0]);
+fn shape(header: &Header) -> Result<[usize; 4], DataError> {
+    let axes = header.dim[0];
     if axes != 3 && axes != 4 {
         let remedy = "Save each 3D image, or one 4D image with channels last, to a file of its own.";
         return Err(DataError::malformed("3 or 4 axes", format!("{axes}"), remedy));
     }
     let mut shape = [1; 4];
-    for (axis, length) in shape.iter_mut().enumerate().take(axes) {
-        *length = usize::from(header.dim[axis + 1]);
-        if *length == 0 || *length > LONGEST_AXIS {
+    for (axis, length) in shape.iter_mut().enumerate().take(axes as usize) {
+        let found = header.dim[axis + 1];
+        if !(1..=LONGEST_AXIS as i64).contains(&found) {
             let expected = format!("1 to {LONGEST_AXIS} voxels along axis {}", axis + 1);
-            return Err(DataError::malformed(expected, (*length as i16).to_string(), EXPORT_AGAIN));
+            return Err(DataError::malformed(expected, found.to_string(), EXPORT_AGAIN));
         }
+        *length = found as usize;
     }
     Ok(shape)
 }
 
-fn data_type(header: &NiftiHeader) -> Result<NiftiType, DataError> {
+fn data_type(header: &Header) -> Result<NiftiType, DataError> {
     use NiftiType::*;
-    match header.data_type() {
-        Ok(known @ (Uint8 | Int8 | Uint16 | Int16 | Uint32 | Int32 | Uint64 | Int64 | Float32 | Float64)) => Ok(known),
-        _ => Err(DataError::malformed(
+    let known = [Uint8, Int8, Uint16, Int16, Uint32, Int32, Uint64, Int64, Float32, Float64];
+    known.into_iter().find(|known| *known as i16 == header.datatype).ok_or_else(|| {
+        DataError::malformed(
             "integers of 8 to 64 bits or floats of 32 or 64 bits",
             format!("data type {}", header.datatype),
             "Convert the image to floats; colours and complex numbers are no volume.",
-        )),
-    }
+        )
+    })
 }
 
-fn skip_to_voxels(path: &Path, header: &NiftiHeader, reader: &mut dyn Read) -> Result<(), DataError> {
+fn skip_to_voxels(path: &Path, header: &Header, passed: u64, reader: &mut dyn Read) -> Result<(), DataError> {
+    let first = if header.is_pair { 0 } else { header.length + EXTENDER_BYTES };
     let offset = match header.vox_offset {
-        0.0 => FIRST_VOXEL, // some writers leave it at 0
-        offset if offset >= FIRST_VOXEL as f32 && offset <= 1e9 => offset as u64,
+        0.0 => first, // some writers leave it at 0
+        offset if offset >= first as f64 && offset <= 1e9 => offset as u64,
         offset => {
-            let expected = "voxels that start at byte 352 or later";
+            let expected = format!("voxels that start at byte {first} or later");
             return Err(DataError::malformed(expected, format!("byte {offset}"), EXPORT_AGAIN));
         }
     };
-    let skipped = offset - HEADER_BYTES as u64;
+    let skipped = offset - passed;
     let found = io::copy(&mut reader.take(skipped), &mut io::sink()).map_err(|error| file::read_failed(path, error))?;
     match found == skipped {
         true => Ok(()),
@@ -111,10 +130,10 @@ fn skip_to_voxels(path: &Path, header: &NiftiHeader, reader: &mut dyn Read) -> R
 }
 
 /// Slope and intercept; a slope of 0 means that the voxels are the values.
-fn scaling(header: &NiftiHeader) -> (f64, f64) {
-    let (slope, intercept) = (header.scl_slope, header.scl_inter);
+fn scaling(header: &Header) -> (f64, f64) {
+    let (slope, intercept) = (header.slope, header.intercept);
     match slope != 0.0 && slope.is_finite() && intercept.is_finite() {
-        true => (slope.into(), intercept.into()),
+        true => (slope, intercept),
         false => (1.0, 0.0),
     }
 }
@@ -149,9 +168,9 @@ fn values(
 }
 
 /// The first of sform and qform that places every voxel; voxel sizes where the header names neither.
-fn best_affine(header: &NiftiHeader) -> Result<Affine, DataError> {
-    let wide = |row: [f32; 4]| row.map(f64::from);
-    let sform = [wide(header.srow_x), wide(header.srow_y), wide(header.srow_z), IDENTITY[3]];
+fn best_affine(header: &Header) -> Result<Affine, DataError> {
+    let [x, y, z] = header.sform;
+    let sform = [x, y, z, IDENTITY[3]];
     let named = [
         (header.sform_code > 0).then_some(("sform", sform)),
         (header.qform_code > 0).then(|| ("qform", quaternion_affine(header))),
@@ -172,14 +191,14 @@ fn best_affine(header: &NiftiHeader) -> Result<Affine, DataError> {
     })
 }
 
-/// Method 2 of the NIfTI-1 format.
-fn quaternion_affine(header: &NiftiHeader) -> Affine {
-    let [b, c, d] = [header.quatern_b, header.quatern_c, header.quatern_d].map(f64::from);
+/// Method 2 of the NIfTI format.
+fn quaternion_affine(header: &Header) -> Affine {
+    let [b, c, d] = header.quaternion;
     let rest = 1.0 - (b * b + c * c + d * d);
     // Beyond the unit sphere only by rounding: a half turn about the axis (b, c, d).
     let (a, length) = if rest > 1e-7 { (rest.sqrt(), 1.0) } else { (0.0, (1.0 - rest).sqrt()) };
     let [b, c, d] = [b, c, d].map(|part| part / length);
-    let [x, y, z] = [header.quatern_x, header.quatern_y, header.quatern_z].map(f64::from);
+    let [x, y, z] = header.origin;
     let rotation = [
         [a * a + b * b - c * c - d * d, 2.0 * (b * c - a * d), 2.0 * (b * d + a * c), x],
         [2.0 * (b * c + a * d), a * a + c * c - b * b - d * d, 2.0 * (c * d - a * b), y],
@@ -191,13 +210,13 @@ fn quaternion_affine(header: &NiftiHeader) -> Affine {
     affine::subgrid(&rotation, [0.0; 3], [i, j, k * handedness])
 }
 
-/// Method 1 of the NIfTI-1 format: no orientation is known, the axes count as RAS.
-fn voxel_size_affine(header: &NiftiHeader) -> Affine {
+/// Method 1 of the NIfTI format: no orientation is known, the axes count as RAS.
+fn voxel_size_affine(header: &Header) -> Affine {
     affine::subgrid(&IDENTITY, [0.0; 3], voxel_sizes(header))
 }
 
-fn voxel_sizes(header: &NiftiHeader) -> [f64; 3] {
-    [1, 2, 3].map(|axis| f64::from(header.pixdim[axis]).abs())
+fn voxel_sizes(header: &Header) -> [f64; 3] {
+    [1, 2, 3].map(|axis| header.pixdim[axis].abs())
 }
 
 fn nifti_failed(path: &Path, error: NiftiError) -> DataError {
@@ -208,7 +227,7 @@ fn nifti_failed(path: &Path, error: NiftiError) -> DataError {
             found.to_string(),
             "Copy or download the file again.",
         ),
-        other => DataError::malformed("a NIfTI-1 volume", other.to_string(), EXPORT_AGAIN),
+        other => DataError::malformed("a NIfTI volume", other.to_string(), EXPORT_AGAIN),
     }
 }
 
@@ -373,7 +392,7 @@ mod tests {
     #[test]
     fn broken_headers_have_errors_of_their_own() {
         sound().put(344, &[0_i32]).fails("magic");
-        sound().put(0, &[540_i32]).fails("NIfTI-2");
+        sound().put(0, &[540_i32]).fails("cut short");
         sound().put(0, &[17_i32]).fails("17 bytes");
         sound().put(344, &[i32::from_le_bytes(*b"ni1\0")]).fails(".hdr/.img");
         sound().put(40, &[5_i16, 2, 1, 1, 1, 1]).fails("found 5");
