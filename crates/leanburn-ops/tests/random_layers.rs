@@ -251,7 +251,7 @@ fn assert_alone_and_beside(count: u64, depth: usize, forward: Layer, draw: impl 
 #[test]
 fn threads_that_recompute_dropout_at_once_draw_what_each_draws_alone() {
     let _alone = alone();
-    assert_alone_and_beside(100, 3, with_burns_dropout, || drop(random::normal([64, 6], &Device::flex())));
+    assert_alone_and_beside(300, 3, with_burns_dropout, || drop(random::normal([64, 6], &Device::flex())));
 }
 
 /// The other thread draws by Burn's functions, which ask nobody.
@@ -279,6 +279,67 @@ fn the_mask_of_backward_is_that_of_forward() {
     check([2, 3, 4, 5, 6], dropout);
     check([2, 1, 3, 2, 2, 3], dropout);
     check([4, 16, 2, 3, 1], dropout3d);
+}
+
+/// Noise in a segment is that of its first run in the second one, and that of its seed, whatever others draw by Burn's functions.
+#[test]
+fn nobody_changes_our_noise() {
+    let _alone = alone();
+    let (device, nothing) = (device(), Vec::<Linear>::new());
+    let x = Tensor::<2>::ones([64, 6], &device).require_grad();
+    let step = |policy: &ResidencyPolicy, step| {
+        random::seed(&device, random::derive(4, &[step]));
+        let forward = |_: &Vec<Linear>, x: Tensor<2>| x * random::normal([64, 6], &Device::flex().autodiff());
+        let y = policy.run("noisy", &nothing, x.clone(), forward);
+        let between = random::uniform([5], &device).into_data();
+        (y.clone().into_data(), backward(y.sum()).take(&x).unwrap().into_data(), between)
+    };
+    let expected: Vec<_> = (0..300).map(|at| step(&ResidencyPolicy::keep(), at)).collect();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(Tensor::<1>::random([7], Distribution::Default, &Device::flex()));
+            }
+        });
+        let found: Vec<_> = (0..300).map(|at| step(&ResidencyPolicy::recompute_all(), at)).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(found == expected);
+    });
+    assert!(expected.iter().all(|(y, gradient, _)| y == gradient), "x is one: the noise is its gradient");
+    assert!(expected.windows(2).all(|pair| pair[0].0 != pair[1].0 && pair[0].2 != pair[1].2), "each step draws anew");
+}
+
+#[test]
+fn the_seed_of_the_device_reaches_our_noise() {
+    let _alone = alone();
+    let noise = |seed| {
+        device().seed(seed);
+        [(); 2].map(|()| random::normal([3, 5], &device()).into_data())
+    };
+    let [first, second] = noise(1);
+    assert_ne!(first, second, "each call has numbers of its own");
+    assert_eq!(noise(1), [first.clone(), second]);
+    assert_ne!(noise(2)[0], first);
+}
+
+/// Without `random::seed`: where a segment's second run leaves the generator, its numbers do not come again.
+#[test]
+fn steps_do_not_draw_what_steps_before_have_drawn() {
+    let _alone = alone();
+    let (device, nothing) = (device(), Vec::<Linear>::new());
+    device.seed(7);
+    let mut masks = Vec::new();
+    for _ in 0..3 {
+        let x = Tensor::<2>::ones([16, 16], &device).require_grad();
+        let forward = |_: &Vec<Linear>, x: Tensor<2>| DropoutConfig::new(0.5).init().forward(x);
+        let segments = [(); 3].map(|()| recompute(&nothing, x.clone(), forward));
+        masks.extend(segments.clone().map(Tensor::into_data));
+        drop(backward(segments.into_iter().map(Tensor::sum).reduce(|a, b| a + b).unwrap()));
+    }
+    for (index, mask) in masks.iter().enumerate() {
+        assert!(!masks[..index].contains(mask), "mask {index} has come before");
+    }
 }
 
 /// Both seeds reach our dropout: Burn's, and ours.
