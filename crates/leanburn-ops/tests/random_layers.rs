@@ -218,30 +218,44 @@ fn steps(
     (0..count).map(step).collect()
 }
 
+/// Runs something beside a thread that draws all the time, which ends with it, also by a panic.
+fn beside<T>(draw: impl Fn() + Send, run: impl FnOnce() -> T) -> T {
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    let is_over = &is_over;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                draw();
+            }
+        });
+        let _end = End(is_over);
+        run()
+    })
+}
+
 /// Steps of two threads that recompute, beside one that draws noise, are those that each takes alone and kept.
 fn assert_alone_and_beside(count: u64, depth: usize, forward: Layer, draw: impl Fn() + Send) {
     let device = device();
     let layers: Vec<Noisy> = (0..depth).map(|_| Noisy::new(&device)).collect();
     let x = Tensor::<2>::random([64, 6], Distribution::Normal(0.0, 1.0), &device);
     let expected = [1, 2].map(|seed| steps(count, &layers, &x, forward, &ResidencyPolicy::keep(), seed));
-    let is_over = AtomicBool::new(false);
-    let is_over = &is_over;
-    let found = thread::scope(|scope| {
-        let noise = scope.spawn(move || {
-            while !is_over.load(Ordering::Relaxed) {
-                draw();
-            }
-        });
-        // a model of its own for each: threads that share weights share their graph
-        let trainers = [1, 2].map(|seed| {
-            let (layers, x) = (layers.clone().fork(&device), x.clone());
-            scope.spawn(move || steps(count, &layers, &x, forward, &ResidencyPolicy::recompute_all(), seed))
-        });
-        let found = trainers.map(thread::ScopedJoinHandle::join);
-        is_over.store(true, Ordering::Relaxed);
-        noise.join().unwrap();
-        found.map(Result::unwrap)
-    });
+    let both = || {
+        thread::scope(|scope| {
+            // a model of its own for each: threads that share weights share their graph
+            let trainers = [1, 2].map(|seed| {
+                let (layers, x) = (layers.clone().fork(&device), x.clone());
+                scope.spawn(move || steps(count, &layers, &x, forward, &ResidencyPolicy::recompute_all(), seed))
+            });
+            trainers.map(|trainer| trainer.join().unwrap())
+        })
+    };
+    let found = beside(draw, both);
     for (found, expected) in found.iter().zip(&expected) {
         let wrong = found.iter().zip(expected).filter(|(found, expected)| found != expected).count();
         assert_eq!(wrong, 0, "of {} steps", expected.len());
@@ -295,17 +309,9 @@ fn nobody_changes_our_noise() {
         (y.clone().into_data(), backward(y.sum()).take(&x).unwrap().into_data(), between)
     };
     let expected: Vec<_> = (0..300).map(|at| step(&ResidencyPolicy::keep(), at)).collect();
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                drop(Tensor::<1>::random([7], Distribution::Default, &Device::flex()));
-            }
-        });
-        let found: Vec<_> = (0..300).map(|at| step(&ResidencyPolicy::recompute_all(), at)).collect();
-        is_over.store(true, Ordering::Relaxed);
-        assert!(found == expected);
-    });
+    let draw = || drop(Tensor::<1>::random([7], Distribution::Default, &Device::flex()));
+    let found = beside(draw, || (0..300).map(|at| step(&ResidencyPolicy::recompute_all(), at)).collect::<Vec<_>>());
+    assert!(found == expected);
     assert!(expected.iter().all(|(y, gradient, _)| y == gradient), "x is one: the noise is its gradient");
     assert!(expected.windows(2).all(|pair| pair[0].0 != pair[1].0 && pair[0].2 != pair[1].2), "each step draws anew");
 }
@@ -377,13 +383,8 @@ fn one_seed_one_mask() {
 fn draws_of_another_thread_are_noticed() {
     let _alone = alone();
     let device = device();
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                drop(Tensor::<1>::random([7], Distribution::Default, &Device::flex()));
-            }
-        });
+    let draw = || drop(Tensor::<1>::random([7], Distribution::Default, &Device::flex()));
+    beside(draw, || {
         let module: Vec<Linear> = Vec::new();
         let mut noticed = 0;
         for step in 0..3000 {
@@ -402,7 +403,6 @@ fn draws_of_another_thread_are_noticed() {
                 break;
             }
         }
-        is_over.store(true, Ordering::Relaxed);
         assert!(noticed > 0, "3000 steps beside a thread that draws all the time");
     });
 }
