@@ -2,6 +2,7 @@
 //! longer than they do.
 
 mod fit;
+mod own_model;
 mod plan;
 mod resume;
 mod save_and_load;

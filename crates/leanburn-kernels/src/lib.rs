@@ -20,6 +20,7 @@ mod kernels;
 pub mod max_pool;
 pub mod norm;
 mod parallel;
+pub mod random;
 pub mod resample;
 mod shape_error;
 pub mod simd;

@@ -8,7 +8,8 @@
 //! - [`recompute`]: run part of a model without saving its intermediate results, and run it again in backward.
 //! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model keep their intermediate results, and which are
 //!   recomputed.
-//! - [`random`]: where a segment's random numbers come from, so that the second run draws those of the first.
+//! - [`random`]: random numbers that seed and place decide, and where a segment's come from, so that the second run draws those of the
+//!   first.
 //! - [`numerics`]: the dtype of the activation decides, the one rule of mixed precision.
 //! - [`probe`]: samples of memory in the middle of a step.
 //! - [`recording`]: what a recording has beyond Burn's operations: kernel calls and markers.

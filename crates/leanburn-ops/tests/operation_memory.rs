@@ -8,7 +8,7 @@ use burn::prelude::*;
 use burn::tensor::{Distribution, module, ops::ConvOptions};
 use common::{ResBlock, lean_chain};
 use leanburn_ops::{
-    Convolution, CountingAllocator, attention3d, backward, backward_from_ones, conv3d, dropout, dropout3d,
+    Convolution, CountingAllocator, attention3d, backward, backward_from_ones, conv3d, dropout, dropout3d, random,
     upsample_conv3d,
 };
 
@@ -152,6 +152,17 @@ fn a_frozen_convolution_holds_nothing_of_its_input() {
     convolution.weight = convolution.weight.require_grad();
     let trained = activations(&convolution);
     assert!((1.95..2.05).contains(&trained), "{trained:.2} activations, two of them output and input");
+}
+
+#[test]
+fn noise_takes_its_own_size() {
+    let _alone = alone();
+    const DIMS: [usize; 5] = [1, 4, 32, 64, 64];
+    let device = Device::flex().autodiff();
+    drop(random::normal(DIMS, &device)); // starts threads
+    let (_noise, held, peak) = held_and_peak(|| random::normal(DIMS, &device));
+    assert!((0.0..4096.0).contains(&(held - bytes(DIMS))), "{held} bytes held");
+    assert!((0.0..4096.0).contains(&(peak - held)), "{peak} bytes at the peak, {held} held");
 }
 
 #[test]

@@ -218,30 +218,44 @@ fn steps(
     (0..count).map(step).collect()
 }
 
+/// Runs something beside a thread that draws all the time, which ends with it, also by a panic.
+fn beside<T>(draw: impl Fn() + Send, run: impl FnOnce() -> T) -> T {
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    let is_over = &is_over;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                draw();
+            }
+        });
+        let _end = End(is_over);
+        run()
+    })
+}
+
 /// Steps of two threads that recompute, beside one that draws noise, are those that each takes alone and kept.
 fn assert_alone_and_beside(count: u64, depth: usize, forward: Layer, draw: impl Fn() + Send) {
     let device = device();
     let layers: Vec<Noisy> = (0..depth).map(|_| Noisy::new(&device)).collect();
     let x = Tensor::<2>::random([64, 6], Distribution::Normal(0.0, 1.0), &device);
     let expected = [1, 2].map(|seed| steps(count, &layers, &x, forward, &ResidencyPolicy::keep(), seed));
-    let is_over = AtomicBool::new(false);
-    let is_over = &is_over;
-    let found = thread::scope(|scope| {
-        let noise = scope.spawn(move || {
-            while !is_over.load(Ordering::Relaxed) {
-                draw();
-            }
-        });
-        // a model of its own for each: threads that share weights share their graph
-        let trainers = [1, 2].map(|seed| {
-            let (layers, x) = (layers.clone().fork(&device), x.clone());
-            scope.spawn(move || steps(count, &layers, &x, forward, &ResidencyPolicy::recompute_all(), seed))
-        });
-        let found = trainers.map(thread::ScopedJoinHandle::join);
-        is_over.store(true, Ordering::Relaxed);
-        noise.join().unwrap();
-        found.map(Result::unwrap)
-    });
+    let both = || {
+        thread::scope(|scope| {
+            // a model of its own for each: threads that share weights share their graph
+            let trainers = [1, 2].map(|seed| {
+                let (layers, x) = (layers.clone().fork(&device), x.clone());
+                scope.spawn(move || steps(count, &layers, &x, forward, &ResidencyPolicy::recompute_all(), seed))
+            });
+            trainers.map(|trainer| trainer.join().unwrap())
+        })
+    };
+    let found = beside(draw, both);
     for (found, expected) in found.iter().zip(&expected) {
         let wrong = found.iter().zip(expected).filter(|(found, expected)| found != expected).count();
         assert_eq!(wrong, 0, "of {} steps", expected.len());
@@ -251,7 +265,7 @@ fn assert_alone_and_beside(count: u64, depth: usize, forward: Layer, draw: impl 
 #[test]
 fn threads_that_recompute_dropout_at_once_draw_what_each_draws_alone() {
     let _alone = alone();
-    assert_alone_and_beside(100, 3, with_burns_dropout, || drop(random::normal([64, 6], &Device::flex())));
+    assert_alone_and_beside(300, 3, with_burns_dropout, || drop(random::normal([64, 6], &Device::flex())));
 }
 
 /// The other thread draws by Burn's functions, which ask nobody.
@@ -279,6 +293,59 @@ fn the_mask_of_backward_is_that_of_forward() {
     check([2, 3, 4, 5, 6], dropout);
     check([2, 1, 3, 2, 2, 3], dropout);
     check([4, 16, 2, 3, 1], dropout3d);
+}
+
+/// Noise in a segment is that of its first run in the second one, and that of its seed, whatever others draw by Burn's functions.
+#[test]
+fn nobody_changes_our_noise() {
+    let _alone = alone();
+    let (device, nothing) = (device(), Vec::<Linear>::new());
+    let x = Tensor::<2>::ones([64, 6], &device).require_grad();
+    let step = |policy: &ResidencyPolicy, step| {
+        random::seed(&device, random::derive(4, &[step]));
+        let forward = |_: &Vec<Linear>, x: Tensor<2>| x * random::normal([64, 6], &Device::flex().autodiff());
+        let y = policy.run("noisy", &nothing, x.clone(), forward);
+        let between = random::uniform([5], &device).into_data();
+        (y.clone().into_data(), backward(y.sum()).take(&x).unwrap().into_data(), between)
+    };
+    let expected: Vec<_> = (0..300).map(|at| step(&ResidencyPolicy::keep(), at)).collect();
+    let draw = || drop(Tensor::<1>::random([7], Distribution::Default, &Device::flex()));
+    let found = beside(draw, || (0..300).map(|at| step(&ResidencyPolicy::recompute_all(), at)).collect::<Vec<_>>());
+    assert!(found == expected);
+    assert!(expected.iter().all(|(y, gradient, _)| y == gradient), "x is one: the noise is its gradient");
+    assert!(expected.windows(2).all(|pair| pair[0].0 != pair[1].0 && pair[0].2 != pair[1].2), "each step draws anew");
+}
+
+#[test]
+fn the_seed_of_the_device_reaches_our_noise() {
+    let _alone = alone();
+    let noise = |seed| {
+        device().seed(seed);
+        [(); 2].map(|()| random::normal([3, 5], &device()).into_data())
+    };
+    let [first, second] = noise(1);
+    assert_ne!(first, second, "each call has numbers of its own");
+    assert_eq!(noise(1), [first.clone(), second]);
+    assert_ne!(noise(2)[0], first);
+}
+
+/// Without `random::seed`: where a segment's second run leaves the generator, its numbers do not come again.
+#[test]
+fn steps_do_not_draw_what_steps_before_have_drawn() {
+    let _alone = alone();
+    let (device, nothing) = (device(), Vec::<Linear>::new());
+    device.seed(7);
+    let mut masks = Vec::new();
+    for _ in 0..3 {
+        let x = Tensor::<2>::ones([16, 16], &device).require_grad();
+        let forward = |_: &Vec<Linear>, x: Tensor<2>| DropoutConfig::new(0.5).init().forward(x);
+        let segments = [(); 3].map(|()| recompute(&nothing, x.clone(), forward));
+        masks.extend(segments.clone().map(Tensor::into_data));
+        drop(backward(segments.into_iter().map(Tensor::sum).reduce(|a, b| a + b).unwrap()));
+    }
+    for (index, mask) in masks.iter().enumerate() {
+        assert!(!masks[..index].contains(mask), "mask {index} has come before");
+    }
 }
 
 /// Both seeds reach our dropout: Burn's, and ours.
@@ -316,13 +383,8 @@ fn one_seed_one_mask() {
 fn draws_of_another_thread_are_noticed() {
     let _alone = alone();
     let device = device();
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                drop(Tensor::<1>::random([7], Distribution::Default, &Device::flex()));
-            }
-        });
+    let draw = || drop(Tensor::<1>::random([7], Distribution::Default, &Device::flex()));
+    beside(draw, || {
         let module: Vec<Linear> = Vec::new();
         let mut noticed = 0;
         for step in 0..3000 {
@@ -341,7 +403,6 @@ fn draws_of_another_thread_are_noticed() {
                 break;
             }
         }
-        is_over.store(true, Ordering::Relaxed);
         assert!(noticed > 0, "3000 steps beside a thread that draws all the time");
     });
 }

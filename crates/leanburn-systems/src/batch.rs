@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Device, Distribution, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use leanburn_common::Bytes;
 use leanburn_data::{self as data, DataError, Dataset, Loader, SequenceDataset};
-use leanburn_ops::Tensors;
+use leanburn_ops::{Tensors, random};
 use leanburn_train::{TrainError, volumes, windows};
 
 use crate::data::Data;
@@ -62,7 +62,7 @@ impl Batch for Tensor<5> {
     }
 
     fn random(shape: &Self::Shape, device: &Device) -> Self {
-        Tensor::random(*shape, Distribution::Uniform(0.0, 1.0), device)
+        random::uniform(*shape, device)
     }
 
     fn size(shape: &Self::Shape) -> Bytes {
@@ -92,8 +92,7 @@ impl Batch for (Tensor<5>, Tensor<4>) {
     }
 
     fn random((input, target): &Self::Shape, device: &Device) -> Self {
-        let uniform = Distribution::Uniform(0.0, 1.0);
-        (Tensor::random(*input, uniform, device), Tensor::random(*target, uniform, device))
+        (random::uniform(*input, device), random::uniform(*target, device))
     }
 
     fn size((input, target): &Self::Shape) -> Bytes {
@@ -125,7 +124,7 @@ impl Batch for (Tensor<5>, Tensor<4, Int>) {
     fn random(shape: &Self::Shape, device: &Device) -> Self {
         let labels_shape = labels_shape(shape);
         let labels = (0..elements(&labels_shape)).map(|voxel| (voxel % 2) as u8).collect();
-        (Tensor::random(*shape, Distribution::Uniform(0.0, 1.0), device), labels_tensor(labels, labels_shape, device))
+        (random::uniform(*shape, device), labels_tensor(labels, labels_shape, device))
     }
 
     /// Labels wait as a byte a voxel.

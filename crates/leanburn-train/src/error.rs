@@ -74,6 +74,16 @@ pub enum TrainError {
         /// What was asked for and what there was.
         reason: String,
     },
+    /// One of Burn's operations met tensors of several dtypes.
+    #[error(
+        "one of Burn's operations met tensors of several dtypes ({reason}): Burn's layers take an input of their weights' dtype, which is \
+         float32; write the layers of the same name of leanburn::nn::blocks, which take any (`Conv3d::try_from` and its like take the \
+         weights), or give Burn's `x.cast(DType::F32)`"
+    )]
+    MixedDtypes {
+        /// What Burn says.
+        reason: String,
+    },
     /// A file of a checkpoint cannot be read or written.
     #[error("cannot {action} {}: {reason}; {}", path.display(), remedy(action))]
     Checkpoint {

@@ -20,6 +20,7 @@ mod learner_files;
 mod loss_scale;
 mod manifest;
 mod memory;
+mod mixed_dtypes;
 mod optimizer;
 mod out_of_memory;
 mod perceptual;

@@ -49,9 +49,14 @@ fn reason(payload: &(dyn Any + Send)) -> Option<String> {
     if let Some(Exceeded(reason)) = payload.downcast_ref() {
         return Some(reason.clone());
     }
+    line_with(payload, &SIGNS)
+}
+
+/// The line of a panic's message that has one of the signs.
+pub(crate) fn line_with(payload: &(dyn Any + Send), signs: &[&str]) -> Option<String> {
     let message = payload.downcast_ref::<String>().map(String::as_str);
     let message = message.or_else(|| payload.downcast_ref::<&str>().copied())?;
-    let is_sign = |line: &&str| SIGNS.iter().any(|sign| line.to_lowercase().contains(&sign.to_lowercase()));
+    let is_sign = |line: &&str| signs.iter().any(|sign| line.to_lowercase().contains(&sign.to_lowercase()));
     message.lines().find(is_sign).map(|line| line.trim().to_string())
 }
 

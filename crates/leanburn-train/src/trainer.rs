@@ -15,6 +15,7 @@ use crate::checkpoint::CheckpointStore;
 use crate::error::TrainError;
 use crate::manifest;
 use crate::memory::{MemoryMonitor, MemoryUse, PhasePeaks, exceeded};
+use crate::mixed_dtypes::or_mixed_dtypes;
 use crate::out_of_memory::or_out_of_memory;
 use crate::prepared_step::{LearnerReport, PreparedStep};
 use crate::trainer_config::TrainerConfig;
@@ -211,7 +212,7 @@ impl<W: Workload> Trainer<W> {
             let path = [position.step, position.micro_batch, learner as u64];
             random::seed(&self.device, random::derive(self.config.seed, &path));
             let forward = || self.workload.loss(learner, batch, position);
-            let losses = or_out_of_memory(|| self.monitor.during(limit, forward))
+            let losses = or_mixed_dtypes(|| or_out_of_memory(|| self.monitor.during(limit, forward)))?
                 .map_err(|reason| out_of_memory(position.step, "forward", reason))?;
             let Some(losses) = losses else { continue };
             for (name, part) in losses.parts {

@@ -1,8 +1,10 @@
 //! What cannot be recorded is an error that says what to write instead.
 
 use burn::module::Module;
-use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+use burn::nn::{BatchNorm, BatchNormConfig, GroupNormConfig, Linear, LinearConfig, conv};
 use burn::prelude::*;
+use burn::tensor::DType;
+use leanburn_nn::blocks;
 use leanburn_ops::{Residency, ResidencyPolicy};
 use leanburn_plan::{Obstacle, Target};
 use leanburn_train::planning::Planner;
@@ -114,6 +116,39 @@ fn burns_batch_norm() {
     };
     let error = record_step(Target::Cpu, build, ones).unwrap_err();
     assert_says(error, Obstacle::Move, &["Burn's `BatchNorm`", "leanburn::nn::blocks::BatchNorm", "BatchNorm::from"]);
+}
+
+/// Weights of a layer of Burn are float32, whatever the input: an error in the real step and in the recorded one.
+#[test]
+fn burns_layers_in_half_precision() {
+    fn check<M: Module>(init: impl Fn(&Device) -> M, loss: fn(&M, Tensor<2>) -> Tensor<1>) {
+        let trained = |device: Device| {
+            let mut trainer = trainer(init(&device), loss, &device).unwrap();
+            trainer.step(&mut std::iter::repeat_with(|| Ok::<_, TrainError>(ones(&device)))).unwrap_err()
+        };
+        let recorded = record_step(Target::Cpu, |device| trainer(init(device), loss, device), ones).unwrap_err();
+        let RecordStepError::Step(recorded) = recorded else { panic!("{recorded}") };
+        for error in [trained(Device::flex().autodiff()), recorded] {
+            let TrainError::MixedDtypes { .. } = error else { panic!("{error}") };
+            let text = error.to_string();
+            for word in ["several dtypes", "leanburn::nn::blocks", "`Conv3d::try_from`", "`x.cast(DType::F32)`"] {
+                assert!(text.contains(word), "`{word}` is not in: {text}");
+            }
+        }
+    }
+    fn volume(x: Tensor<2>) -> Tensor<5> {
+        x.cast(DType::BF16).reshape([1, 4, 2, 2, 2])
+    }
+    let conv = |device: &Device| conv::Conv3dConfig::new([4, 2], [1; 3]).init(device);
+    check(linear, |layer, x| layer.forward(x.cast(DType::BF16)).cast(DType::F32).mean());
+    check(conv, |conv, x| conv.forward(volume(x)).cast(DType::F32).mean());
+    check(|device| GroupNormConfig::new(2, 4).init(device), |norm, x| norm.forward(volume(x)).cast(DType::F32).mean());
+
+    let ours = |device: &Device| {
+        let conv = blocks::Conv3d::try_from(conv(device)).expect("it has a counterpart");
+        trainer(conv, |conv, x| conv.forward(volume(x)).cast(DType::F32).mean(), device)
+    };
+    assert!(record_step(Target::Cpu, ours, ones).is_ok(), "the remedy");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::kernels::Element;
 ///
 /// # Memory
 ///
-/// Reads and writes `values` once. 4 KiB for each thread; with runs longer than 1 also a byte for each run.
+/// Reads and writes `values` once. 8 KiB for each thread; with runs longer than 1 also a byte for each run.
 ///
 /// # Numerics
 ///

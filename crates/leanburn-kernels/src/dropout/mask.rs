@@ -1,17 +1,11 @@
 //! Which values are dropped: computed, not stored.
 //!
-//! Draw `i` is word `i` of a counter-based generator ([Salmon et al. 2011](https://doi.org/10.1145/2063384.2063405)), a function
-//! of a key and a position: any thread computes any part of the mask, and backward computes it again. The generator is
-//! [ChaCha](https://cr.yp.to/chacha.html) with 8 rounds.
+//! Draw `i` is [word `i`](crate::random) of a key: any thread computes any part of the mask, and backward computes it again.
 
-use rand::rngs::ChaCha8Rng;
-use rand::{Rng, SeedableRng};
 use rayon::prelude::*;
 
 use crate::element::Stored;
-
-/// Draws of one task; a multiple of the 16 words that the generator gives at a time.
-pub(super) const CHUNK: usize = 1 << 10;
+use crate::random::{CHUNK, words};
 
 /// Which values of a tensor are dropped, and the factor of the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,13 +60,7 @@ impl DropoutMask {
     /// Gives each target of a chunk of draws whether its run is kept.
     #[inline]
     fn draw<T>(&self, chunk: usize, targets: impl Iterator<Item = T>, mut give: impl FnMut(T, bool)) {
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&self.key.to_le_bytes());
-        let mut generator = ChaCha8Rng::from_seed(key);
-        generator.set_word_pos((chunk * CHUNK) as u128);
-        let mut words = [[0; 4]; CHUNK];
-        generator.fill_bytes(words.as_flattened_mut());
-        let kept = words.iter().map(|word| u64::from(u32::from_le_bytes(*word)) >= self.threshold);
+        let kept = words(self.key, chunk).into_iter().map(|word| u64::from(word) >= self.threshold);
         targets.zip(kept).for_each(|(target, kept)| give(target, kept));
     }
 

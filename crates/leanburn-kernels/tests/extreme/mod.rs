@@ -4,6 +4,7 @@ pub mod attention;
 pub mod conv;
 pub mod norm;
 pub mod pool;
+pub mod random;
 pub mod resample;
 
 use leanburn_kernels::Activation;

@@ -7,6 +7,7 @@ use burn::tensor::{Device, Tensor, assert_shape, module};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::numerics::in_wide;
 
+use super::initial;
 use crate::validation::Rules;
 
 /// Configuration of [`BatchNorm`].
@@ -45,7 +46,7 @@ impl BatchNormConfig {
     pub fn init(&self, device: &Device) -> BatchNorm {
         panic_if_invalid("BatchNorm", &self.validate());
         BatchNorm {
-            weight: self.initializer.init([self.num_channels], device),
+            weight: initial::described(&self.initializer, [self.num_channels], [self.num_channels; 2], device),
             bias: Initializer::Zeros.init([self.num_channels], device),
             running_mean: RunningState::new(Tensor::zeros([self.num_channels], device)),
             running_var: RunningState::new(Tensor::ones([self.num_channels], device)),

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor, ops::ConvOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Convolution, conv3d};
 
-use super::conversion::ConversionError;
+use super::{conversion::ConversionError, initial};
 use crate::validation::Rules;
 
 /// Configuration of [`Conv3d`].
@@ -59,18 +59,22 @@ impl Conv3dConfig {
     pub fn init(&self, device: &Device) -> Conv3d {
         panic_if_invalid("Conv3d", &self.validate());
         let padding = [self.padding; 3];
-        let mut config = conv::Conv3dConfig::new(self.channels, [self.kernel_size; 3])
+        let ([channels_in, channels_out], size) = (self.channels, self.kernel_size);
+        let (dims, biases) = ([channels_out, channels_in, size, size, size], [channels_out]);
+        let fans = [channels_in, channels_out].map(|channels| channels * size.pow(3));
+        let mut conv = conv::Conv3dConfig::new(self.channels, [size; 3])
             .with_stride([self.stride; 3])
             .with_dilation([self.dilation; 3])
             .with_padding(PaddingConfig3d::Explicit(self.padding, self.padding, self.padding))
-            .with_bias(self.bias);
-        if let Some(initializer) = &self.initializer {
-            config = config.with_initializer(initializer.clone());
-        }
-        let mut conv = config.init(device);
-        if self.initializer.is_some() && self.bias {
-            conv.bias = Some(Initializer::Zeros.init([self.channels[1]], device));
-        }
+            .init(device);
+        conv.weight = match &self.initializer {
+            None => initial::uniform(fans[0], dims, device),
+            Some(initializer) => initial::described(initializer, dims, fans, device),
+        };
+        conv.bias = self.bias.then(|| match self.initializer {
+            None => initial::uniform(fans[0], biases, device),
+            Some(_) => Initializer::Zeros.init(biases, device),
+        });
         Conv3d { conv, padding }
     }
 }

@@ -2,11 +2,11 @@
 
 use burn::config::Config;
 use burn::module::{Module, Param};
-use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor, ops::ConvOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Convolution, conv3d};
 
+use super::initial;
 use crate::validation::Rules;
 
 /// Configuration of [`Conv2d`].
@@ -50,11 +50,11 @@ impl Conv2dConfig {
     pub fn init(&self, device: &Device) -> Conv2d {
         panic_if_invalid("Conv2d", &self.validate());
         let [channels_in, channels_out] = self.channels;
-        let bound = 1.0 / ((channels_in * self.kernel_size * self.kernel_size) as f64).sqrt();
-        let initializer = Initializer::Uniform { min: -bound, max: bound };
+        let dims = [channels_out, channels_in, self.kernel_size, self.kernel_size];
+        let fan_in = dims[1..].iter().product();
         Conv2d {
-            weight: initializer.init([channels_out, channels_in, self.kernel_size, self.kernel_size], device),
-            bias: self.bias.then(|| initializer.init([channels_out], device)),
+            weight: initial::uniform(fan_in, dims, device),
+            bias: self.bias.then(|| initial::uniform(fan_in, [channels_out], device)),
             stride: self.stride,
             padding: self.padding,
         }

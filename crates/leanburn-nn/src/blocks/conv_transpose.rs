@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor, ops::ConvTransposeOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::conv_transpose3d;
 
-use super::conversion::ConversionError;
+use super::{conversion::ConversionError, initial};
 use crate::validation::Rules;
 
 /// Configuration of [`ConvTranspose3d`].
@@ -59,15 +59,14 @@ impl ConvTranspose3dConfig {
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> ConvTranspose3d {
         panic_if_invalid("ConvTranspose3d", &self.validate());
-        let conv = conv::ConvTranspose3dConfig::new(self.channels, [self.kernel_size; 3])
-            .with_stride([self.stride; 3])
-            .with_padding([self.padding; 3])
-            .with_padding_out([self.padding_out; 3])
-            .with_dilation([self.dilation; 3])
-            .with_bias(self.bias)
-            .init(device);
-        let options = [self.stride, self.padding, self.padding_out, self.dilation];
-        ConvTranspose3d { weight: conv.weight, bias: conv.bias, options }
+        let ([channels_in, channels_out], size) = (self.channels, self.kernel_size);
+        // as PyTorch counts it
+        let fan_in = channels_out * size.pow(3);
+        ConvTranspose3d {
+            weight: initial::uniform(fan_in, [channels_in, channels_out, size, size, size], device),
+            bias: self.bias.then(|| initial::uniform(fan_in, [channels_out], device)),
+            options: [self.stride, self.padding, self.padding_out, self.dilation],
+        }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use burn::config::Config;
 use burn::module::{Module, Param};
-use burn::nn::{self, Initializer};
+use burn::nn;
 use burn::tensor::{Device, Tensor, ops::ConvOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::Convolution;
 
-use super::conversion::ConversionError;
+use super::{conversion::ConversionError, initial};
 use crate::validation::Rules;
 
 /// Configuration of [`Linear`].
@@ -35,11 +35,9 @@ impl LinearConfig {
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> Linear {
         panic_if_invalid("Linear", &self.validate());
-        let bound = 1.0 / (self.features_in as f64).sqrt();
-        let initializer = Initializer::Uniform { min: -bound, max: bound };
         Linear {
-            weight: initializer.init([self.features_out, self.features_in], device),
-            bias: initializer.init([self.features_out], device),
+            weight: initial::uniform(self.features_in, [self.features_out, self.features_in], device),
+            bias: initial::uniform(self.features_in, [self.features_out], device),
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use burn::config::Config;
 use burn::module::{Module, Param};
-use burn::nn::Initializer;
 use burn::tensor::{DType, Device, Tensor, activation, ops::ConvOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::numerics::{cast_to, widen};
 use leanburn_ops::{Activation, Convolution, norm_act_conv3d};
 
+use super::initial;
 use crate::validation::Rules;
 
 /// What an LSTM remembers between steps, both `[batch_size, hidden_channels, depth, height, width]`.
@@ -84,14 +84,12 @@ impl LstmConfig {
     pub fn init(&self, device: &Device) -> Lstm {
         panic_if_invalid("Lstm", &self.validate());
         let reader = || {
-            let bound = 1.0 / (self.hidden_channels as f64).sqrt();
-            let initializer = Initializer::Uniform { min: -bound, max: bound };
-            let gates = 4 * self.hidden_channels;
+            let (hidden, gates) = (self.hidden_channels, 4 * self.hidden_channels);
             LstmReader {
-                weight_ih: initializer.init([gates, self.input_channels], device),
-                weight_hh: initializer.init([gates, self.hidden_channels], device),
-                bias_ih: initializer.init([gates], device),
-                bias_hh: initializer.init([gates], device),
+                weight_ih: initial::uniform(hidden, [gates, self.input_channels], device),
+                weight_hh: initial::uniform(hidden, [gates, hidden], device),
+                bias_ih: initial::uniform(hidden, [gates], device),
+                bias_hh: initial::uniform(hidden, [gates], device),
             }
         };
         Lstm { ahead: reader(), back: self.bidirectional.then(reader) }

@@ -12,6 +12,7 @@ mod conversion;
 mod downsample;
 mod dropout;
 mod group_norm;
+mod initial;
 mod instance_norm;
 mod linear;
 mod lstm;

@@ -2,9 +2,10 @@
 
 use burn::config::Config;
 use burn::module::{Flag, Module, Param, RunningState};
-use burn::tensor::{Device, Distribution, Int, Tensor, assert_shape};
+use burn::tensor::{Device, Int, Tensor, assert_shape};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::numerics::{cast_to, widen};
+use leanburn_ops::random;
 
 use super::batch_norm::on;
 use crate::validation::Rules;
@@ -53,8 +54,7 @@ impl VectorQuantizerConfig {
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> VectorQuantizer {
         panic_if_invalid("VectorQuantizer", &self.validate());
-        let normal = Distribution::Normal(0.0, 1.0);
-        let embedding = Tensor::<2>::random([self.num_embeddings, self.embedding_dim], normal, device);
+        let embedding = random::normal([self.num_embeddings, self.embedding_dim], device);
         VectorQuantizer {
             ema_cluster_size: RunningState::new(Tensor::zeros([self.num_embeddings], device)),
             ema_w: RunningState::new(embedding.clone()),
@@ -74,7 +74,7 @@ impl VectorQuantizerConfig {
 /// [Jukebox](https://arxiv.org/abs/2005.00341).
 ///
 /// As with batch norm, training is on an autodiff device unless frozen, and a recomputed segment moves the codebook once.
-/// Restarts draw from the device's generator; in a segment they are the same with every residency.
+/// Restarts draw under a key of their segment ([`random`]), the same with every residency.
 ///
 /// # Memory
 ///
@@ -212,7 +212,7 @@ impl VectorQuantizer {
     /// A row drawn at random for each vector.
     fn drawn(&self, rows: Tensor<2>) -> Tensor<2> {
         let last = rows.dims()[0] - 1;
-        let uniform = Tensor::<1>::random([self.config.num_embeddings], Distribution::Default, &rows.device());
+        let uniform = random::uniform([self.config.num_embeddings], &rows.device());
         let positions = (uniform * (last + 1) as f64).int().clamp(0, last as i64);
         rows.select(0, positions)
     }
@@ -232,6 +232,8 @@ fn settle<const D: usize>(state: &RunningState<Tensor<D>>, value: Tensor<D>) {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Distribution;
+
     use super::*;
     use crate::validation::keys;
 

@@ -7,7 +7,6 @@
 
 mod error;
 mod load;
-mod moved;
 mod names;
 mod prefix;
 mod read;
@@ -15,6 +14,5 @@ mod save;
 
 pub use error::{Differences, ShapeDifference, WeightsError};
 pub use load::{Matched, load, load_matching, load_under};
-pub use moved::moved;
 pub use names::MonaiWeights;
 pub use save::save_safetensors;

@@ -89,7 +89,7 @@ fn mask_of<const D: usize>(name: &str, x: &Tensor<D>, probability: f64, run: usi
     assert!(sound, "{name}: the probability is {probability}, expected a number of at least 0 and below 1");
     let device = x.device();
     let drops = probability > 0.0 && device.is_autodiff();
-    drops.then(|| DropoutMask::new(random::next_seed(&device), probability, run))
+    drops.then(|| DropoutMask::new(random::next_key(&device), probability, run))
 }
 
 fn apply_mask(x: Tensor<5>, mask: DropoutMask) -> Tensor<5> {

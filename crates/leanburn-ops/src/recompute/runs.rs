@@ -73,7 +73,7 @@ where
         return random::kept(device.as_ref(), || forward(module, inputs));
     };
     let device = device_of(&tracked);
-    let seed = random::next_seed(&device);
+    let seed = random::next_key(&device);
     let detached = detach(module, &device);
     tensors.extend(tensors_of(module)); // after `detach`, which settles running statistics
     let flags = flags_of(module);

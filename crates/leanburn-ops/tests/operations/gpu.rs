@@ -235,6 +235,17 @@ fn max_pooling() {
     check(of_volume(volume), |(x, _, _): Inputs| adaptive_max_pool3d(x[0].clone(), [2, 3, 5]));
 }
 
+/// Noise and weights are those of the CPU.
+#[test]
+fn random_numbers() {
+    let drawn = |device: &Device| {
+        random::seed(device, 7);
+        let uniform = random::uniform([3, 5], device).into_data();
+        (uniform, random::normal([2, 3, 100], device).into_data())
+    };
+    assert_eq!(drawn(&gpu()), drawn(&Device::flex()));
+}
+
 /// The mask is that of the CPU, in every mode.
 #[test]
 fn dropout_of_values_and_channels() {

@@ -7,7 +7,7 @@ use leanburn_train::{AutoencoderWorkload, Learner};
 use super::discriminator::Discriminator;
 use super::section::AutoencoderSection;
 use crate::error::Result;
-use crate::shared::{Context, drawn, learner, policy_and_seed};
+use crate::shared::{Context, learner, policy_and_seed};
 
 /// Builds the models and their learners, with weights drawn from the configuration's seed.
 pub(super) fn build(
@@ -29,7 +29,7 @@ pub(super) fn build(
     };
     let is_known = |pattern: &str| objective.perceptual.is_segment(pattern);
     let policy = policy_and_seed(context, "autoencoder", &training.recompute, device, is_known, segments)?;
-    let model = drawn(device, |device| model.init(device)).with_residency(policy.clone());
+    let model = model.init(device).with_residency(policy.clone());
     let rate = training.learning_rate;
     let autoencoder = Learner::new("autoencoder", model, learner(context, training, rate))?;
     let discriminator = match &objective.discriminator {

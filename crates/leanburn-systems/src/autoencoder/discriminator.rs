@@ -14,7 +14,7 @@ use leanburn_train::Critic;
 use serde::Serialize;
 
 use crate::error::{Result, SystemError};
-use crate::shared::{Context, drawn, of_section, with_methods};
+use crate::shared::{Context, of_section, with_methods};
 use crate::yaml::{MANY, POSITIVE, Section};
 
 /// A patch discriminator of one or several scales.
@@ -94,10 +94,10 @@ impl DiscriminatorSection {
     ) -> Discriminator {
         if self.num_scales == 1 {
             let config = self.single(channels);
-            return Discriminator::Patch(drawn(device, |device| config.init(device)).with_residency(policy.clone()));
+            return Discriminator::Patch(config.init(device).with_residency(policy.clone()));
         }
         let config = self.several(context, channels);
-        Discriminator::MultiScale(drawn(device, |device| config.init(device)).with_residency(policy.clone()))
+        Discriminator::MultiScale(config.init(device).with_residency(policy.clone()))
     }
 
     /// Checks that something is left of a volume after the discriminator's convolutions.

@@ -11,7 +11,6 @@ use leanburn_ops::ResidencyPolicy;
 use leanburn_train::Forecaster;
 
 use super::section::{ForecasterSection, ModelType};
-use crate::shared::drawn;
 
 /// The forecaster of a configuration.
 #[derive(Module, Debug)]
@@ -103,11 +102,11 @@ impl ForecasterConfig {
         }
     }
 
-    /// The model, with weights that the CPU has drawn.
+    /// The model.
     pub(super) fn init(&self, device: &Device) -> AnyForecaster {
         match self {
-            Self::ConvLstm(config) => AnyForecaster::ConvLstm(drawn(device, |device| config.init(device))),
-            Self::Cnn3dLstm(config) => AnyForecaster::Cnn3dLstm(drawn(device, |device| config.init(device))),
+            Self::ConvLstm(config) => AnyForecaster::ConvLstm(config.init(device)),
+            Self::Cnn3dLstm(config) => AnyForecaster::Cnn3dLstm(config.init(device)),
         }
     }
 }

@@ -18,9 +18,7 @@ use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::{classes, range_of};
 use crate::recipe::Recipe;
-use crate::shared::{
-    Context, TrainingSection, check_shape, drawn, learner, of_section, policy_and_seed, trained_parameters,
-};
+use crate::shared::{Context, TrainingSection, check_shape, learner, of_section, policy_and_seed, trained_parameters};
 use crate::system::{ModelChange, System};
 use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
@@ -96,7 +94,7 @@ impl System for SegmentationSection {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
         let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, |_| false, segments)?;
-        let model = drawn(device, |device| model.init(device)).with_residency(policy);
+        let model = model.init(device).with_residency(policy);
         let unet = Learner::new("unet", model, learner(context, training, training.learning_rate))?;
         let precision = context.device.resolved_precision();
         Ok(SegmentationWorkload::new(unet, self.training.objective.loss(), precision))

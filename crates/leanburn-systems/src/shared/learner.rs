@@ -3,8 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
-use leanburn_nn::weights::moved;
-use leanburn_ops::{ResidencyPolicy, is_gpu};
+use leanburn_ops::ResidencyPolicy;
 use leanburn_train::{LearnerConfig, LossScale, Precision, ScheduleConfig, TrainerConfig};
 
 use super::device_section::{self, DeviceSection};
@@ -13,14 +12,6 @@ use super::source::Context;
 use super::training::TrainingSection;
 use super::validation::reject;
 use crate::error::Result;
-
-/// A model whose weights the CPU has drawn: a seed gives the same weights on every device.
-pub(crate) fn drawn<M: Module>(device: &Device, init: impl FnOnce(&Device) -> M) -> M {
-    match is_gpu(device) {
-        true => moved(init(&Device::flex().autodiff()), device),
-        false => init(device),
-    }
-}
 
 /// How the trainer runs the workload.
 pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> TrainerConfig {

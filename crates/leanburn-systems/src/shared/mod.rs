@@ -28,7 +28,7 @@ pub(crate) use builders::with_methods;
 pub(crate) use codebook::CodeUse;
 pub(crate) use curves::{CODEBOOK, COMMITMENT, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION};
 pub(crate) use data_section::read_data;
-pub(crate) use learner::{drawn, learner, policy_and_seed, trained_parameters, trainer};
+pub(crate) use learner::{learner, policy_and_seed, trained_parameters, trainer};
 pub(crate) use reconstruction::{COMPARISON, compared, exhibit, validate_volumes};
 pub(crate) use sample::check_shape;
 pub(crate) use sequence_section::read_sequence;

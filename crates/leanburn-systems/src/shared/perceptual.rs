@@ -11,7 +11,6 @@ use leanburn_train::{Perceptual, PerceptualKind};
 use serde::Serialize;
 
 use super::builders::with_methods;
-use super::learner::drawn;
 use super::validation::of_section;
 use crate::error::{Result, SystemError};
 use crate::yaml::{Choice, Section};
@@ -104,7 +103,7 @@ impl PerceptualSection {
             return Ok(None);
         }
         let kind = match &self.lpips {
-            None => PerceptualKind::Features(drawn(device, |device| FeatureLoss3dConfig::new().init(device))),
+            None => PerceptualKind::Features(FeatureLoss3dConfig::new().init(device)),
             Some(section) => PerceptualKind::Slices(slices(section, system, device)?),
         };
         Ok(Some(Perceptual { kind, weight: self.perceptual_weight }))

@@ -18,8 +18,7 @@ use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{
     CODEBOOK, COMMITMENT, CodeUse, Context, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION, Recompute,
-    TrainingSection, check_shape, drawn, exhibit, learner, of_section, policy_and_seed, trained_parameters,
-    validate_volumes,
+    TrainingSection, check_shape, exhibit, learner, of_section, policy_and_seed, trained_parameters, validate_volumes,
 };
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::weight_source::{Initialized, WeightSource};
@@ -78,7 +77,7 @@ device: {name: flex}
         let is_known = |pattern: &str| perceptual.is_segment(pattern);
         let segments = || Ok([model.init(&Device::flex()).segments(), perceptual.segments()].concat());
         let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, is_known, segments)?;
-        let model = drawn(device, |device| model.init(device)).with_residency(policy);
+        let model = model.init(device).with_residency(policy);
         let vae = Learner::new("vae", model, learner(context, training, training.learning_rate))?;
         let perceptual = perceptual.build(Self::NAME, device)?;
         let precision = context.device.resolved_precision();

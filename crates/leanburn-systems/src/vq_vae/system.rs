@@ -17,7 +17,7 @@ use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::recipe::Recipe;
 use crate::shared::{
     CODEBOOK, COMMITMENT, COMPARISON, CodeUse, Context, OCCUPANCY, RECONSTRUCTION, TrainingSection, check_shape,
-    compared, drawn, learner, of_section, policy_and_seed, trained_parameters, validate_volumes,
+    compared, learner, of_section, policy_and_seed, trained_parameters, validate_volumes,
 };
 use crate::system::{ModelChange, System, half};
 use crate::weight_source::{Initialized, WeightSource};
@@ -62,7 +62,7 @@ impl System for VqVaeSection {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
         let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, |_| false, segments)?;
-        let model = drawn(device, |device| model.init(device)).with_residency(policy);
+        let model = model.init(device).with_residency(policy);
         let vq_vae = Learner::new("vqvae", model, learner(context, training, training.learning_rate))?;
         let voxels = &self.training.objective;
         let (difference, occupancy) = (voxels.reconstruction_loss, voxels.occupancy());

@@ -1,33 +1,10 @@
-//! The random numbers of segments, and of the operations in them.
-//!
-//! # Operations of ours
-//!
-//! [`dropout`](crate::dropout) draws from a generator that is a function of a key and a position, and saves the key. The key is the next
-//! number of the stream that is described below, so that it depends on the seed, the segment and the operation's place in it. Nothing
-//! that another thread draws can change it.
-//!
-//! # Burn's random layers
-//!
-//! A backend has one generator for the whole process that can be seeded but not read. To draw the same numbers when a
-//! recomputed segment runs a second time, both runs seed that generator with the segment's seed. Where does that come from?
-//!
-//! - After [`seed`], from a stream of this thread: a counter under a key. Every segment, kept or recomputed, starts with the next
-//!   seed of the stream, so that both residencies draw the same. A segment inside a segment draws from the outer one's stream,
-//!   which starts over when the outer one runs again. The trainer calls [`seed`] before each forward pass, and lets go of the stream
-//!   behind it ([`scoped`]).
-//! - Else from the generator itself, which `Device::seed` has seeded: a recomputed segment draws its seed from it and leaves it
-//!   where a number of its own puts it. A kept segment, or one without gradients, leaves it alone.
-//!
-//! While a recomputed segment runs, no other recomputed segment, no [`seed`] and no [`normal`] of another thread touches the
-//! generator. Another thread that draws from it with Burn's own functions would change what the segment draws; the second run is held
-//! against the first, and panics where it computes something else.
+//! Where keys come from, and who owns Burn's generator.
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{DType, Device, Distribution, Tensor};
 
-use crate::gpu::is_gpu;
 use crate::recording::is_recording;
 
 /// Where the seeds of this thread's segments come from.
@@ -107,8 +84,12 @@ pub(crate) fn kept_seed() -> Option<u64> {
     }
 }
 
-/// The seed of a recomputed segment, or of an operation that draws.
-pub(crate) fn next_seed(device: &Device) -> u64 {
+/// The key of what is drawn next, for [`drawn`](super::drawn): the next number of this thread's stream, or of Burn's generator. A recomputed
+/// segment that runs again takes the keys that it took before.
+///
+/// Without a stream a GPU has to be waited for; a recording device gives 0.
+#[must_use]
+pub fn next_key(device: &Device) -> u64 {
     match STREAM.get() {
         Stream::Generator => drawn_from_generator(device),
         Stream::Keyed { key, drawn } => next(key, drawn),
@@ -120,7 +101,7 @@ fn next(key: u64, drawn: u64) -> u64 {
     derive(key, &[drawn])
 }
 
-/// A number that depends on the generator's seed. A GPU has to be waited for, so it is asked once a thread.
+/// A number that depends on the generator's seed.
 fn drawn_from_generator(device: &Device) -> u64 {
     if is_recording(device) {
         return 0;
@@ -128,12 +109,7 @@ fn drawn_from_generator(device: &Device) -> u64 {
     let _owned = Owned::wait();
     let device = device.clone().without_autodiff();
     let drawn = Tensor::<1>::random([4], Distribution::Uniform(0.0, 1.0), (&device, DType::F32)).into_data();
-    let drawn = drawn.iter::<f32>().fold(0, |key, value| mix(key ^ u64::from(value.to_bits())));
-    if !is_gpu(&device) {
-        return drawn;
-    }
-    STREAM.set(Stream::of(drawn));
-    next(drawn, 0)
+    drawn.iter::<f32>().fold(0, |key, value| mix(key ^ u64::from(value.to_bits())))
 }
 
 /// Runs a kept segment under its seed, if it has one: the generator starts there, and so do the segments inside it.
@@ -147,43 +123,26 @@ pub(crate) fn kept<T>(device: Option<&Device>, run: impl FnOnce() -> T) -> T {
 }
 
 /// Runs a recomputed segment, for the first or the second time, under its seed and with the generator for itself.
+///
+/// Behind the segment the generator goes on from a number that it drew before, so that its numbers do not come again.
 pub(crate) fn recomputed<T>(device: &Device, seed: u64, run: impl FnOnce() -> T) -> T {
     let _owned = Owned::wait();
     let before = STREAM.replace(Stream::of(seed));
     let _restore = Restore(before);
+    let after = matches!(before, Stream::Generator).then(|| drawn_from_generator(device));
     seed_generator(device, seed);
     let result = run();
-    if let Stream::Generator = before {
-        seed_generator(device, derive(seed, &[AFTER]));
+    if let Some(after) = after {
+        seed_generator(device, after);
     }
     result
 }
 
-/// What the generator goes on from behind a segment, so that its numbers do not come again.
-const AFTER: u64 = 1;
-
-/// Seeds a device's generator, and for a GPU the CPU's, which [`normal`] draws from; a recording device draws nothing and
-/// rejects a seed.
+/// Seeds a device's generator; a recording device draws nothing and rejects a seed.
 fn seed_generator(device: &Device, seed: u64) {
-    if is_recording(device) {
-        return;
-    }
-    let _owned = Owned::wait();
-    device.seed(seed);
-    if is_gpu(device) {
-        Device::flex().seed(seed);
-    }
-}
-
-/// Standard normal numbers in float32, of shape `dims`. The CPU draws them also for a GPU: a seed gives the same numbers on
-/// every device.
-#[must_use]
-pub fn normal<const D: usize>(dims: [usize; D], device: &Device) -> Tensor<D> {
-    let _owned = Owned::wait();
-    let draw = |device: &Device| Tensor::random(dims, Distribution::Normal(0.0, 1.0), (device, DType::F32));
-    match is_gpu(device) {
-        true => Tensor::from_data(draw(&Device::flex()).into_data(), (device, DType::F32)),
-        false => draw(device),
+    if !is_recording(device) {
+        let _owned = Owned::wait();
+        device.seed(seed);
     }
 }
 
