@@ -20,6 +20,7 @@ mod kernels;
 pub mod max_pool;
 pub mod norm;
 mod parallel;
+pub mod planes;
 pub mod resample;
 mod shape_error;
 pub mod simd;
