@@ -21,6 +21,7 @@ pub use norm_prelu_conv3d::norm_prelu_conv3d;
 
 pub(crate) use bias_gradient::BiasGradient;
 pub(crate) use data_gradient::DataGradient;
+pub(super) use data_gradient::data_gradient_flops;
 pub(crate) use entry::Entry;
 pub(crate) use forward::Forward;
 pub(crate) use weight_gradient::WeightGradient;
