@@ -93,7 +93,8 @@ pub mod prelude {
     };
     pub use crate::ops::random::seed;
     pub use crate::ops::{
-        Gradients, Residency, ResidencyPolicy, Tensors, backward, keep_freed_memory, recompute, struct_of_tensors,
+        Gradients, Residency, ResidencyPolicy, StreamKeep, StreamSettings, Tensors, backward, keep_freed_memory,
+        recompute, struct_of_tensors,
     };
     pub use crate::plan::{
         Candidate, Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Obstacle, Plan, Rates, RecordError,
@@ -129,6 +130,8 @@ mod snippets {
     struct Devices;
     #[doc = include_str!("../docs/memory-savers.md")]
     struct MemorySavers;
+    #[doc = include_str!("../docs/streaming.md")]
+    struct Streaming;
     #[doc = include_str!("../docs/your-own-model.md")]
     struct YourOwnModel;
     #[doc = include_str!("../docs/planner.md")]

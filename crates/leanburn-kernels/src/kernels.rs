@@ -15,8 +15,7 @@ use crate::conv::{ConvShape, Input, Prologue};
 use crate::dropout::mask::{DropoutMask, dropout_on};
 use crate::element::Stored;
 use crate::max_pool::PoolWindows;
-use crate::norm::backward::Norm;
-use crate::norm::{GroupStatistics, NormShape};
+use crate::norm::{ChannelSums, GroupMoments, GroupStatistics, Norm, NormShape};
 
 /// What the kernels compute on: a stored value of which they are compiled.
 ///
@@ -40,9 +39,12 @@ pub struct Kernels<E> {
     pub(crate) dropout: fn(&DropoutMask, &mut [E]),
     pub(crate) max_pool: fn(Arch, &PoolWindows, &[E], &mut [E]),
     pub(crate) max_pool_backward: fn(Arch, usize, &PoolWindows, &[E], &[E], &mut [E]),
+    pub(crate) group_moments: fn(Arch, &NormShape, &[E]) -> GroupMoments,
     pub(crate) group_statistics: fn(Arch, &NormShape, &[E], f64) -> GroupStatistics,
     pub(crate) norm: fn(Arch, &NormShape, Option<&[E]>, Prologue<'_>, &mut [E]),
     pub(crate) norm_backward: fn(&Norm<'_>, Arch, &[E], &mut [E]) -> (Vec<f32>, Vec<f32>),
+    pub(crate) norm_sums: fn(&Norm<'_>, Arch, &[E], &mut [E]) -> ChannelSums,
+    pub(crate) norm_apply: fn(&Norm<'_>, Arch, &[E], &ChannelSums, usize, &mut [E]),
     pub(crate) act_backward: fn(Arch, &[E], Activation, &mut [E]),
     pub(crate) resample: fn(Arch, usize, [&AxisMap; 3], &[E], &mut [E]),
 }
@@ -59,9 +61,12 @@ impl<E: Stored> Kernels<E> {
             dropout: dropout_on,
             max_pool: crate::max_pool::forward::max_pool_on,
             max_pool_backward: crate::max_pool::gradient::max_pool_backward_on,
+            group_moments: crate::norm::statistics::group_moments_on,
             group_statistics: crate::norm::statistics::group_statistics_on,
             norm: crate::norm::forward::apply_on,
             norm_backward: |norm, arch, x, gradient| norm.backward_on(arch, x, gradient),
+            norm_sums: |norm, arch, x, gradient| norm.sums_on(arch, x, gradient),
+            norm_apply: |norm, arch, x, sums, positions, gradient| norm.apply_on(arch, x, sums, positions, gradient),
             act_backward: crate::norm::derivative::act_backward_on,
             resample: crate::resample::planes::resample_on,
         }

@@ -21,6 +21,7 @@ pub mod max_pool;
 pub mod norm;
 mod parallel;
 pub mod random;
+pub mod planes;
 pub mod resample;
 mod shape_error;
 pub mod simd;

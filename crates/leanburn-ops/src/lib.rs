@@ -6,8 +6,9 @@
 //!   on kernels of our own (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's products of matrices.
 //! - [`dropout`], [`dropout3d`]: save a key, and make the mask again in backward.
 //! - [`recompute`]: run part of a model without saving its intermediate results, and run it again in backward.
-//! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model keep their intermediate results, and which are
-//!   recomputed.
+//! - [`stream`]: run part of a model in slabs along the depth, forward and backward, group norms and all.
+//! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model keep their intermediate results, which are
+//!   recomputed, and which are streamed.
 //! - [`random`]: random numbers that seed and place decide, and where a segment's come from, so that the second run draws those of the
 //!   first.
 //! - [`numerics`]: the dtype of the activation decides, the one rule of mixed precision.
@@ -28,6 +29,7 @@ pub mod random;
 mod recompute;
 pub mod recording;
 mod residency;
+mod stream;
 
 pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
 pub use gradients::{Gradients, backward, backward_from_ones};
@@ -43,6 +45,7 @@ pub use operations::upsample_conv3d::upsample_conv3d;
 pub use products::{WrongProducts, check_products};
 pub use recompute::{Tensors, recompute};
 pub use residency::{Residency, ResidencyPolicy, ResidencyRule, with_rules_validated};
+pub use stream::{Stages, StreamKeep, StreamSettings, Unstreamable, Volume, stream};
 
 /// What macros of this crate name where they are used.
 #[doc(hidden)]

@@ -7,11 +7,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use burn::module::Module;
+use burn::tensor::Tensor;
 use leanburn_common::{Validation, ValidationError, nearest};
 use serde::{Deserialize, Serialize};
 
 use crate::recompute::{Tensors, keep, recompute};
 use crate::recording::in_segment;
+use crate::stream::{Stages, StreamSettings, Unstreamable, stream};
 
 /// Where the intermediate results of a segment live between forward and backward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,6 +24,8 @@ pub enum Residency {
     Keep,
     /// Nowhere: only the segment's inputs are saved, and backward computes the rest again: the segment is *recomputed*.
     Recompute,
+    /// Nowhere, and while the segment runs only in slabs along the depth, forward and backward: the segment is *streamed*.
+    Stream(StreamSettings),
 }
 
 /// Gives the segments whose name matches `pattern` a residency.
@@ -88,7 +92,7 @@ impl ResidencyPolicy {
     pub fn inside(&self, name: &str) -> Self {
         match self.of(name) {
             Residency::Keep => self.clone(),
-            Residency::Recompute => Self {
+            Residency::Recompute | Residency::Stream(_) => Self {
                 default: Residency::Keep,
                 rules: self.rules.iter().filter(|rule| !matches(&rule.pattern, name)).cloned().collect(),
             },
@@ -122,10 +126,41 @@ impl ResidencyPolicy {
         validation.errors()
     }
 
+    /// Runs the segment called `name` as the policy says: [`run`](Self::run), or streamed as the stages that `stages` gives, which compute
+    /// what `forward` does.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the segment is to be streamed and cannot be, with what stands against it; and as [`stream`].
+    pub fn run_stages<M, F>(
+        &self,
+        name: &str,
+        module: &M,
+        x: Tensor<5>,
+        forward: F,
+        stages: impl FnOnce(&M) -> Result<Stages, Unstreamable>,
+    ) -> Tensor<5>
+    where
+        M: Module + Sync + 'static,
+        F: Fn(&M, Tensor<5>) -> Tensor<5> + Send + Sync + 'static,
+    {
+        let Residency::Stream(settings) = self.of(name) else { return self.run(name, module, x, forward) };
+        observe(self, name);
+        let stages = stages(module).unwrap_or_else(|error| panic!("{}", error.in_segment(name)));
+        keep(module, x, |_, x: Tensor<5>| {
+            let device = x.device();
+            in_segment(name, Some(&device), || stream(x, stages.clone(), settings))
+        })
+    }
+
     /// Runs `forward` as the segment called `name`, kept or recomputed as the policy says.
     ///
     /// Both residencies give the same result bit for bit, random layers included where [`random::seed`](crate::random::seed) has been
     /// called before (a trainer does).
+    ///
+    /// # Panics
+    ///
+    /// Panics if the segment is to be streamed: it has no stages.
     pub fn run<M, I, O, F>(&self, name: &str, module: &M, inputs: I, forward: F) -> O
     where
         M: Module + Sync + 'static,
@@ -142,6 +177,9 @@ impl ResidencyPolicy {
         match self.of(name) {
             Residency::Keep => keep(module, inputs, forward),
             Residency::Recompute => recompute(module, inputs, forward),
+            Residency::Stream(_) => {
+                panic!("{}", Unstreamable::default().in_segment(name))
+            }
         }
     }
 }

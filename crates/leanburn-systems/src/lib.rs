@@ -85,7 +85,7 @@ pub use segmentation::{SegmentationObjectiveSection, SegmentationSection};
 pub use session::{Observed, Observer, OnOutOfMemory, Outcome, Session};
 pub use shared::{
     Allocator, CodebookSection, Context, DeviceSection, LossScale, LpipsSection, PerceptualSection, Recompute, Source,
-    Training, TrainingSection, VoxelObjectiveSection,
+    Streaming, Training, TrainingSection, VoxelObjectiveSection,
 };
 pub use system::{DataOf, FlatKey, ModelChange, NamedSize, System};
 pub use table::{SystemSection, guides, recipes};

@@ -13,9 +13,9 @@ use super::shape::NormShape;
 use super::statistics::GroupStatistics;
 use crate::{Activation, Stored};
 
-/// A norm whose gradients are wanted.
+/// A norm and its activation, whose gradients are wanted.
 #[derive(Debug)]
-pub(crate) struct Norm<'a> {
+pub struct Norm<'a> {
     shape: &'a NormShape,
     statistics: &'a GroupStatistics,
     weight: Option<&'a [f32]>,
@@ -25,8 +25,12 @@ pub(crate) struct Norm<'a> {
 }
 
 impl<'a> Norm<'a> {
-    /// Of a weight and a bias.
-    pub(super) fn new(
+    /// With these statistics, and a weight and a bias of `[channels]`.
+    ///
+    /// # Panics
+    ///
+    /// If the statistics, the weight or the bias do not belong to the shape.
+    pub fn new(
         shape: &'a NormShape,
         statistics: &'a GroupStatistics,
         [weight, bias]: [Option<&'a [f32]>; 2],
@@ -38,22 +42,54 @@ impl<'a> Norm<'a> {
 
     /// [`group_norm_act_backward`](super::group_norm_act_backward) on an instruction set.
     pub(crate) fn backward_on<E: Stored>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> (Vec<f32>, Vec<f32>) {
-        self.shape.check(x.len());
-        assert_eq!(x.len(), gradient.len(), "input and gradient have the same shape");
         let sums = self.row_sums(arch, x, gradient);
-        let lines = self.lines(&sums);
         // In float32 the first pass has left the gradient with the derivative in it.
         let applied = E::as_f32(&[]).is_some();
         let activation = if applied { Activation::None } else { self.activation };
+        self.combine(arch, x, &self.lines(&sums, self.shape.positions), activation, gradient);
+        self.parameter_gradients(&sums)
+    }
+
+    /// [`group_norm_act_sums`](super::group_norm_act_sums) on an instruction set.
+    pub(crate) fn sums_on<E: Stored>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> ChannelSums {
+        let (plain, centred) = self.row_sums(arch, x, gradient).iter().map(|sums| (sums.plain, sums.centred)).unzip();
+        ChannelSums { plain, centred }
+    }
+
+    /// [`group_norm_act_apply`](super::group_norm_act_apply) on an instruction set.
+    pub(crate) fn apply_on<E: Stored>(
+        &self,
+        arch: Arch,
+        x: &[E],
+        sums: &ChannelSums,
+        positions: usize,
+        gradient: &mut [E],
+    ) {
+        let rows = self.shape.rows();
+        assert_eq!((sums.plain.len(), sums.centred.len()), (rows, rows), "two sums for each channel of each item");
+        let sums =
+            sums.plain.iter().zip(&sums.centred).map(|(plain, centred)| Sums { plain: *plain, centred: *centred });
+        let lines = self.lines(&sums.collect::<Vec<_>>(), positions);
+        self.combine(arch, x, &lines, self.activation, gradient);
+    }
+
+    /// Second pass: the gradient of the input, with what is left of the activation.
+    fn combine<E: Stored>(&self, arch: Arch, x: &[E], lines: &[Line], activation: Activation, gradient: &mut [E]) {
+        self.check(x, gradient);
         let values = x.par_chunks(CHUNK).zip(gradient.par_chunks_mut(CHUNK)).enumerate();
         values.for_each(|(chunk, (x, gradient))| {
-            arch.dispatch(Combine { norm: self, start: chunk * CHUNK, lines: &lines, activation, x, gradient });
+            arch.dispatch(Combine { norm: self, start: chunk * CHUNK, lines, activation, x, gradient });
         });
-        self.parameter_gradients(&sums)
+    }
+
+    fn check<E>(&self, x: &[E], gradient: &[E]) {
+        self.shape.check(x.len());
+        assert_eq!(x.len(), gradient.len(), "input and gradient have the same shape");
     }
 
     /// The sums of each row; in float32 the derivative is multiplied into the gradient at the same time.
     fn row_sums<E: Stored>(&self, arch: Arch, x: &[E], gradient: &mut [E]) -> Vec<Sums> {
+        self.check(x, gradient);
         let values = x.par_chunks(CHUNK).zip(gradient.par_chunks_mut(CHUNK)).enumerate();
         let segments: Vec<(usize, Sums)> = values
             .flat_map_iter(|(chunk, (x, gradient))| {
@@ -65,12 +101,13 @@ impl<'a> Norm<'a> {
         rows
     }
 
-    /// What the second pass computes in each row.
-    fn lines(&self, rows: &[Sums]) -> Vec<Line> {
+    /// What the second pass computes in each row, of a volume with so many positions.
+    fn lines(&self, rows: &[Sums], positions: usize) -> Vec<Line> {
+        let group_len = self.shape.group_channels() * positions;
         let mut averages = vec![Sums::default(); self.statistics.mean.len()];
         let weight = |row: usize| self.weight.map_or(1.0, |weight| f64::from(weight[row % self.shape.channels]));
         for (row, sums) in rows.iter().enumerate() {
-            let share = weight(row) / self.shape.group_len() as f64;
+            let share = weight(row) / group_len as f64;
             averages[self.shape.group_of(row)].add(Sums { plain: share * sums.plain, centred: share * sums.centred });
         }
         let line = |row: usize| {
@@ -101,6 +138,17 @@ impl<'a> Norm<'a> {
     fn mean(&self, row: usize) -> f32 {
         self.statistics.mean[self.shape.group_of(row)]
     }
+}
+
+/// Sums over positions for each channel of each item, `[batch_size, channels]`: those of parts of a volume add up.
+///
+/// With `h` the gradient before the activation, they are what the gradient of a norm needs to know of the whole volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelSums {
+    /// Of `h`.
+    pub plain: Vec<f64>,
+    /// Of `h * (x - mean)`.
+    pub centred: Vec<f64>,
 }
 
 /// Sums of `h`, and of `h * (x - mean)`.
@@ -241,7 +289,7 @@ mod tests {
     use half::{bf16, f16};
     use proptest::prelude::*;
 
-    use super::super::entry::group_norm_act_backward;
+    use super::super::entry::{group_norm_act_apply, group_norm_act_backward, group_norm_act_sums};
     use super::super::reference::{
         ACTIVATIONS, Case, EPSILON, activations, named_shapes, on_any_number_of_threads, shapes,
     };
@@ -333,6 +381,42 @@ mod tests {
             on_any_number_of_threads(|| backward(simd::best(), &case));
             let case = Case::<bf16>::new(shape, [0.5, 1.0], Activation::Silu, 1);
             on_any_number_of_threads(|| backward(simd::best(), &case));
+        }
+    }
+
+    /// Rows cut at a position, as a volume is at a plane.
+    fn part<E: Stored>(shape: &NormShape, values: &[E], range: std::ops::Range<usize>) -> Vec<E> {
+        values.chunks(shape.positions).flat_map(|row| row[range.clone()].to_vec()).collect()
+    }
+
+    #[test]
+    fn the_sums_of_parts_add_up_to_the_gradient_of_the_whole() {
+        let shape = NormShape { batch_size: 2, channels: 6, positions: 2500, groups: 3 };
+        for activation in ACTIVATIONS {
+            let case = Case::<f32>::new(shape, [0.5, 1.0], activation, 1);
+            let (expected, _) = backward(simd::best(), &case);
+            let statistics = group_statistics_on(simd::best(), &shape, &case.x, EPSILON);
+            let parameters = [&case.weight, &case.bias].map(|values| Some(values.as_slice()));
+            let parts = [0..1100, 1100..2500].map(|range| {
+                let shape = NormShape { positions: range.len(), ..shape };
+                (shape, part(&case.shape, &case.x, range.clone()), part(&case.shape, &case.gradient, range))
+            });
+            let sums = parts.clone().map(|(shape, x, mut gradient)| {
+                group_norm_act_sums(&Norm::new(&shape, &statistics, parameters, activation), &x, &mut gradient)
+            });
+            let add = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a + b).collect();
+            let [first, second] = &sums;
+            let whole =
+                ChannelSums { plain: add(&first.plain, &second.plain), centred: add(&first.centred, &second.centred) };
+            let found = parts.map(|(shape, x, mut gradient)| {
+                let norm = Norm::new(&shape, &statistics, parameters, activation);
+                group_norm_act_apply(&norm, &x, &whole, case.shape.positions, &mut gradient);
+                gradient
+            });
+            let rows = found[0].chunks(1100).zip(found[1].chunks(1400));
+            let found: Vec<f32> = rows.flat_map(|(front, back)| [front, back].concat()).collect();
+            let error = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(error < 1e-6, "{activation:?} {error}");
         }
     }
 

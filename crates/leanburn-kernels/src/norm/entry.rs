@@ -1,8 +1,8 @@
 //! What callers call: each function on the best instruction set, by the table of its element.
 
-use super::backward::Norm;
+use super::backward::{ChannelSums, Norm};
 use super::shape::NormShape;
-use super::statistics::GroupStatistics;
+use super::statistics::{GroupMoments, GroupStatistics};
 use crate::activation::Activation;
 use crate::conv::Prologue;
 use crate::kernels::Element;
@@ -24,6 +24,19 @@ use crate::simd;
 /// If `x` does not have the shape.
 pub fn group_statistics<E: Element>(shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
     (E::kernels().group_statistics)(simd::best(), shape, x, epsilon)
+}
+
+/// Mean and centred sum of squares of each group of `x`, a part of a volume: the shape is that of the part.
+///
+/// Moments of two parts merge to `count = n + m`, `mean = (n a + m b) / count`, `squares = A + B + (b - a)^2 n m / count`
+/// ([Chan, Golub and LeVeque](https://doi.org/10.1007/978-3-642-51461-6_3)); those of the whole are
+/// [`group_statistics`] before they are rounded.
+///
+/// # Memory, numerics and panics
+///
+/// As [`group_statistics`].
+pub fn group_moments<E: Element>(shape: &NormShape, x: &[E]) -> GroupMoments {
+    (E::kernels().group_moments)(simd::best(), shape, x)
 }
 
 /// `activation(scale * x + shift)` of every value, into `output`.
@@ -86,6 +99,34 @@ pub fn group_norm_act_backward<E: Element>(
 ) -> (Vec<f32>, Vec<f32>) {
     let norm = Norm::new(shape, statistics, [weight, bias], activation);
     (E::kernels().norm_backward)(&norm, simd::best(), x, gradient)
+}
+
+/// First pass of [`group_norm_act_backward`] over a part of a volume: the sums that the second pass needs. The shape is that of the part,
+/// the statistics are those of the whole.
+///
+/// The gradient is used up: in float32 it is left with the derivative of the activation in it.
+///
+/// # Panics
+///
+/// If a slice does not have its shape.
+pub fn group_norm_act_sums<E: Element>(norm: &Norm<'_>, x: &[E], gradient: &mut [E]) -> ChannelSums {
+    (E::kernels().norm_sums)(norm, simd::best(), x, gradient)
+}
+
+/// Second pass of [`group_norm_act_backward`] over a part of a volume, from the sums over all of its `positions` (of a channel): turns
+/// the gradient of `activation(norm(x))` into the gradient of `x`, in place.
+///
+/// # Panics
+///
+/// If a slice does not have its shape, or there are not two sums for each channel of each item.
+pub fn group_norm_act_apply<E: Element>(
+    norm: &Norm<'_>,
+    x: &[E],
+    sums: &ChannelSums,
+    positions: usize,
+    gradient: &mut [E],
+) {
+    (E::kernels().norm_apply)(norm, simd::best(), x, sums, positions, gradient);
 }
 
 /// Multiplies the gradient of `activation(x)` by the derivative, in place: the gradient of `x`.

@@ -8,6 +8,9 @@
 //! convolution applies while it reads ([`Prologue`](crate::conv::Prologue)) or [`apply`] writes out;
 //! [`group_norm_act_backward`] needs the input and the statistics alone.
 //!
+//! A volume that is there in parts only is normed all the same: [`group_moments`] and [`group_norm_act_sums`] are of a part and add up,
+//! [`group_norm_act_apply`] finishes a part.
+//!
 //! Volumes are cut into chunks of a fixed number of elements, regardless of the rows; a chunk is a task. Sums are float32
 //! within a block that fits the first cache, float64 beyond it, and added in the order of the volume.
 
@@ -21,6 +24,10 @@ mod reference;
 mod shape;
 pub(crate) mod statistics;
 
-pub use entry::{act_backward, apply, apply_in_place, group_norm_act_backward, group_statistics};
+pub use backward::{ChannelSums, Norm};
+pub use entry::{
+    act_backward, apply, apply_in_place, group_moments, group_norm_act_apply, group_norm_act_backward,
+    group_norm_act_sums, group_statistics,
+};
 pub use shape::NormShape;
-pub use statistics::GroupStatistics;
+pub use statistics::{GroupMoments, GroupStatistics};

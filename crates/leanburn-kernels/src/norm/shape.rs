@@ -48,14 +48,14 @@ impl NormShape {
         self.batch_size * self.channels
     }
 
-    /// Number of elements that share their mean and variance.
-    pub(super) fn group_len(&self) -> usize {
-        self.channels / self.groups * self.positions
+    /// Number of channels that share their mean and variance.
+    pub(super) fn group_channels(&self) -> usize {
+        self.channels / self.groups
     }
 
     /// The group, among those of the batch, of a row.
     pub(super) fn group_of(&self, row: usize) -> usize {
-        row / (self.channels / self.groups)
+        row / self.group_channels()
     }
 
     /// Cuts `length` elements from `start` on at the ends of rows: each row, and its range counted from `start`.

@@ -61,8 +61,33 @@ impl GroupStatistics {
     }
 }
 
+/// Mean and centred sum of squares of each group of each item, `[batch_size, groups]`: of a part of a volume, to be merged with those
+/// of its other parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupMoments {
+    /// The mean.
+    pub mean: Vec<f64>,
+    /// The sum of the squared differences from the mean.
+    pub squares: Vec<f64>,
+}
+
+/// [`group_moments`](super::group_moments) on an instruction set.
+pub(crate) fn group_moments_on<E: Stored>(arch: Arch, shape: &NormShape, x: &[E]) -> GroupMoments {
+    let (mean, squares) = moments(arch, shape, x).into_iter().map(|group| (group.mean, group.squares)).unzip();
+    GroupMoments { mean, squares }
+}
+
 /// [`group_statistics`](super::group_statistics) on an instruction set.
 pub(crate) fn group_statistics_on<E: Stored>(arch: Arch, shape: &NormShape, x: &[E], epsilon: f64) -> GroupStatistics {
+    let groups = moments(arch, shape, x);
+    GroupStatistics {
+        mean: groups.iter().map(|group| group.mean as f32).collect(),
+        deviation_reciprocal: groups.iter().map(|group| (group.variance() + epsilon).sqrt().recip() as f32).collect(),
+    }
+}
+
+/// The moments of each group of each item.
+fn moments<E: Stored>(arch: Arch, shape: &NormShape, x: &[E]) -> Vec<Moments> {
     shape.check(x.len());
     let segments: Vec<(usize, Moments)> = x
         .par_chunks(CHUNK)
@@ -74,10 +99,7 @@ pub(crate) fn group_statistics_on<E: Stored>(arch: Arch, shape: &NormShape, x: &
         let group = &mut groups[shape.group_of(row)];
         *group = group.merged(moments);
     }
-    GroupStatistics {
-        mean: groups.iter().map(|group| group.mean as f32).collect(),
-        deviation_reciprocal: groups.iter().map(|group| (group.variance() + epsilon).sqrt().recip() as f32).collect(),
-    }
+    groups
 }
 
 /// Count, mean and centred sum of squares.

@@ -2,9 +2,10 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::conv3d;
+use leanburn_ops::{Convolution, Stages, Unstreamable, Volume, conv3d};
 
 use super::conv::{Conv3d, Conv3dConfig};
+use super::in_stages::InStages;
 
 /// A strided 3x3x3 convolution: halves each axis, or only some.
 ///
@@ -38,10 +39,20 @@ impl Downsample {
     /// - output: `[batch_size, channels, ..]`, each axis `size / 2` rounded down, or of [`strided`](Self::strided)
     ///   `size / stride` rounded up
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        conv3d(x, self.convolution())
+    }
+
+    fn convolution(&self) -> Convolution {
         let mut convolution = self.conv.convolution();
         convolution.options.stride = self.strides;
         convolution.options.padding = [(self.zeros_before, 1); 3];
-        conv3d(x, convolution)
+        convolution
+    }
+}
+
+impl InStages for Downsample {
+    fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable> {
+        Ok(stages.conv3d(x, self.convolution()))
     }
 }
 

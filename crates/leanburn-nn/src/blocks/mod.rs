@@ -12,6 +12,7 @@ mod conversion;
 mod downsample;
 mod dropout;
 mod group_norm;
+mod in_stages;
 mod initial;
 mod instance_norm;
 mod linear;
@@ -42,3 +43,5 @@ pub use prelu::Prelu;
 pub use res_block::{ResBlock, ResBlockConfig};
 pub use upsample::{NearestUpsample, TransposedUpsample, TrilinearUpsample, Upsample};
 pub use vector_quantizer::{VectorQuantizer, VectorQuantizerConfig};
+
+pub(crate) use in_stages::InStages;

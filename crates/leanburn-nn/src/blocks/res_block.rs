@@ -4,10 +4,11 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
-use leanburn_ops::{Activation, norm_act_conv3d};
+use leanburn_ops::{Activation, Stages, Unstreamable, Volume, norm_act_conv3d};
 
 use super::conv::{Conv3d, Conv3dConfig};
 use super::group_norm::{GroupNorm, GroupNormConfig};
+use super::in_stages::InStages;
 use crate::validation::Rules;
 
 /// Configuration of [`ResBlock`].
@@ -89,5 +90,19 @@ impl ResBlock {
             None => x,
         };
         half(h, &self.norm2, &self.conv2, Some(skip))
+    }
+}
+
+impl InStages for ResBlock {
+    fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable> {
+        let half = |stages: &mut Stages, x, norm: &GroupNorm, conv: &Conv3d, skip| {
+            stages.norm_act_conv3d(x, Some(norm.norm()), Activation::Silu, conv.convolution(), skip)
+        };
+        let h = half(stages, x, &self.norm1, &self.conv1, None);
+        let skip = match &self.nin_shortcut {
+            Some(shortcut) => stages.conv3d(x, shortcut.convolution()),
+            None => x,
+        };
+        Ok(half(stages, h, &self.norm2, &self.conv2, Some(skip)))
     }
 }

@@ -2,10 +2,11 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Interpolation, conv3d, interpolate3d, upsample_conv3d};
+use leanburn_ops::{Interpolation, Stages, Unstreamable, Volume, conv3d, interpolate3d, upsample_conv3d};
 
 use super::conv::{Conv3d, Conv3dConfig};
 use super::conv_transpose::{ConvTranspose3d, ConvTranspose3dConfig};
+use super::in_stages::InStages;
 
 /// Enlarges a volume and keeps the number of channels.
 #[derive(Module, Debug)]
@@ -77,6 +78,16 @@ impl Upsample {
                 let enlarged = interpolate3d(x, size, Interpolation::Trilinear { align_corners: false });
                 conv3d(enlarged, postconv.convolution())
             }
+        }
+    }
+}
+
+impl InStages for Upsample {
+    fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable> {
+        match self {
+            Self::Nearest(layer) => Ok(stages.upsample_conv3d(x, [2; 3], layer.postconv.convolution())),
+            Self::Transposed(_) => Err(Unstreamable::new("it has a transposed convolution")),
+            Self::Trilinear(_) => Err(Unstreamable::new("it has a trilinear enlargement")),
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{ResidencyPolicy, Stages, Unstreamable};
+
+use crate::blocks::InStages;
 
 /// Blocks that run one after the other.
 ///
@@ -23,7 +25,7 @@ struct Level {
     blocks: Vec<String>,
 }
 
-impl<B: Module + Sync + 'static> Chain<B> {
+impl<B: Module + InStages + Sync + 'static> Chain<B> {
     /// A chain of no blocks.
     pub(super) fn new() -> Self {
         Self { blocks: Vec::new(), levels: Vec::new() }
@@ -40,7 +42,7 @@ impl<B: Module + Sync + 'static> Chain<B> {
         self.blocks.push(block);
     }
 
-    /// Runs the blocks, each level and each block in it kept or recomputed as the policy says.
+    /// Runs the blocks, each level and each block in it kept, recomputed or streamed as the policy says.
     pub(super) fn forward(
         &self,
         x: Tensor<5>,
@@ -52,15 +54,37 @@ impl<B: Module + Sync + 'static> Chain<B> {
             let (inside, behind) = blocks.split_at(level.blocks.len());
             blocks = behind;
             let (names, nested) = (level.blocks.clone(), residency.inside(&level.name));
-            residency.run(&level.name, &inside.to_vec(), x, move |blocks, x| {
+            let run_blocks = move |blocks: &Vec<B>, x: Tensor<5>| {
                 let named = names.iter().zip(blocks);
-                named.fold(x, |x, (name, block)| nested.run(name, block, x, forward))
-            })
+                named.fold(x, |x, (name, block)| nested.run_stages(name, block, x, forward, |block| stages_of([block])))
+            };
+            residency.run_stages(&level.name, &inside.to_vec(), x, run_blocks, |blocks| stages_of(blocks))
         })
+    }
+
+    /// What stands against streaming each segment, if anything does.
+    pub(super) fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        let mut blocks = self.blocks.as_slice();
+        let of_level = |level: &Level| {
+            let (inside, behind) = blocks.split_at(level.blocks.len());
+            blocks = behind;
+            let of_blocks =
+                level.blocks.iter().zip(inside).map(|(name, block)| (name.clone(), stages_of([block]).err()));
+            [(level.name.clone(), stages_of(inside).err())].into_iter().chain(of_blocks).collect::<Vec<_>>()
+        };
+        self.levels.iter().flat_map(of_level).collect()
     }
 
     /// Names of the segments in order of execution, each level before its blocks.
     pub fn segments(&self) -> Vec<String> {
         self.levels.iter().flat_map(|level| [&level.name].into_iter().chain(&level.blocks)).cloned().collect()
     }
+}
+
+/// The stages of blocks that run one after the other.
+fn stages_of<'a, B: InStages + 'a>(blocks: impl IntoIterator<Item = &'a B>) -> Result<Stages, Unstreamable> {
+    let mut stages = Stages::new();
+    let input = stages.input();
+    blocks.into_iter().try_fold(input, |x, block| block.append_to(&mut stages, x))?;
+    Ok(stages)
 }

@@ -56,6 +56,19 @@ impl CpuTensor {
         Self(Flex::float_from_data(TensorData::new(values, shape), &Default::default()))
     }
 
+    /// A small tensor of sums in float64, on which the kernels do not compute.
+    pub(crate) fn from_f64<const D: usize>(values: Vec<f64>, shape: [usize; D]) -> Tensor<D> {
+        Tensor::from_dispatch(raise_plain::<Flex>(Flex::float_from_data(
+            TensorData::new(values, shape),
+            &Default::default(),
+        )))
+    }
+
+    /// The values of one.
+    pub(crate) fn to_f64<const D: usize>(tensor: &Tensor<D>) -> Vec<f64> {
+        tensor.to_data().iter::<f64>().collect()
+    }
+
     /// A tensor of zeros.
     pub(crate) fn zeros<E: Stored, const D: usize>(shape: [usize; D]) -> Self {
         Self::from_vec(vec![E::default(); shape.iter().product()], shape)

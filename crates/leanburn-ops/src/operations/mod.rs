@@ -5,7 +5,7 @@
 //! ([`operation::Operation`]).
 
 pub(crate) mod attention3d;
-mod check;
+pub(crate) mod check;
 pub(crate) mod conv3d;
 pub(crate) mod conv_transpose3d;
 pub(crate) mod dropout;

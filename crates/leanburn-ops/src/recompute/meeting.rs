@@ -8,12 +8,24 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::ops::NodeGuard;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, Dispatch, DispatchTensor};
+use burn::backend::{Backend, Dispatch, DispatchKindConversion, DispatchTensor};
 
-use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, raise};
+use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, raise, raise_plain};
 
 /// The second run: from the segment's tensors (inputs, then parameters) to its outputs.
 pub(super) type Replay = Box<dyn FnOnce(Vec<DispatchTensor>) -> Vec<DispatchTensor> + Send>;
+
+/// A backward of the segment's own: from its tensors without autodiff and the gradients of its outputs to the gradients of its tensors.
+pub(crate) type OwnBackward =
+    Box<dyn FnOnce(Vec<DispatchTensor>, Vec<Option<DispatchTensor>>) -> Vec<Option<DispatchTensor>> + Send>;
+
+/// How the hub comes from the gradients of the outputs to those of the inputs.
+pub(super) enum Second {
+    /// Runs the segment again with a graph, and backward through that.
+    Replay(Replay),
+    /// Without a graph.
+    Own(OwnBackward),
+}
 
 /// What a segment saves of one of its tensors.
 #[derive(Clone)]
@@ -64,10 +76,25 @@ impl<B: Backend> Saved<B> {
     }
 }
 
+impl<B: Backend> Saved<B>
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    /// The tensor without autodiff.
+    pub(super) fn plain(self) -> DispatchTensor {
+        match self {
+            Self::Plain(tensor) => tensor,
+            Self::Constant(primitive) | Self::Leaf(primitive, _) | Self::Gated(primitive) => {
+                raise_plain::<B>(primitive)
+            }
+        }
+    }
+}
+
 /// Where the steps of one segment meet in backward.
 pub(super) struct Meeting<B: Backend> {
     pub(super) saved: Vec<Saved<B>>,
-    pub(super) replay: Option<Replay>,
+    pub(super) second: Option<Second>,
     /// Of each output of the first run.
     pub(super) samples: Vec<Vec<f32>>,
     pub(super) output_gradients: Vec<Option<FloatTensor<B>>>,

@@ -8,6 +8,8 @@
 //! - `segment.rs`: the steps that stand for it in the graph; `steps.rs` is their backward, `second_run.rs` the leaves of
 //!   the second run, `meeting.rs` what they share, `samples.rs` the check that both runs computed the same.
 //!
+//! A segment that is [streamed](crate::stream) has the same steps, and a backward of its own in place of the second run.
+//!
 //! What the operation cannot see is a tensor with a gradient that the closure captures from outside: it rejects outputs that
 //! depend on one. Hand such tensors over as inputs.
 
@@ -24,4 +26,6 @@ mod tensors;
 pub use runs::recompute;
 pub use tensors::Tensors;
 
+pub(crate) use meeting::OwnBackward;
 pub(crate) use runs::keep;
+pub(crate) use segment::{is_tracked, run_with_own_backward, without_graph};

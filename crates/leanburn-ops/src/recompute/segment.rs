@@ -16,17 +16,19 @@
 use std::sync::{Arc, Mutex};
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::ops::NodeGuard;
 use burn::backend::{Backend, DispatchTensor, TensorMetadata};
 use burn::tensor::{FloatDType, Tensor};
 
-use super::meeting::{Meeting, Place, Replay, Saved};
+use super::meeting::{Meeting, OwnBackward, Place, Replay, Saved, Second};
 use super::samples::sample;
 use super::step::step;
 use super::steps::{Gate, Hub, Output};
-use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, raise};
+use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, inner, lower, lower_plain, raise};
+use crate::recording::{in_first_run, in_operation};
 
 /// Whether gradients flow through the tensor. Burn asks this of float tensors alone, and panics for integers.
-pub(super) fn is_tracked(tensor: &DispatchTensor) -> bool {
+pub(crate) fn is_tracked(tensor: &DispatchTensor) -> bool {
     has_autodiff(tensor) && Tensor::<1>::from_dispatch(tensor.clone()).is_tracked() // whatever its rank is
 }
 
@@ -44,10 +46,48 @@ where
     // Its second run would wait for the graph that runs backward, for ever.
     let captured = outputs.iter().filter_map(|output| lower::<B, C>(output)).any(|output| output.is_tracked());
     assert!(!captured, "a recomputed segment captures a tensor that has a gradient: hand it over among the inputs");
+    register(saved, guards, outputs, Second::Replay(replay))
+}
+
+/// Runs a segment of one output on tensors without autodiff, and registers it with a backward of its own; gives the output.
+///
+/// `first` gives the output and the backward.
+pub(crate) fn run_with_own_backward<B: Backend, C: CheckpointStrategy>(
+    tensors: Vec<DispatchTensor>,
+    first: impl FnOnce(Vec<DispatchTensor>) -> (DispatchTensor, OwnBackward),
+) -> DispatchTensor
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    let (saved, guards): (Vec<_>, Vec<_>) = tensors.into_iter().map(Saved::<B>::of::<C>).unzip();
+    let (output, backward) = in_first_run(saved.iter().map(Saved::for_first_run::<C>).collect(), |tensors| {
+        let tensors: Vec<DispatchTensor> = tensors.into_iter().map(inner).collect();
+        in_operation([tensors.first().cloned()], |_| first(tensors))
+    });
+    register(saved, guards, vec![without_graph::<B, C>(output)], Second::Own(backward)).remove(0)
+}
+
+/// A tensor without autodiff as one under autodiff that no gradient flows through.
+pub(crate) fn without_graph<B: Backend, C: CheckpointStrategy>(tensor: DispatchTensor) -> DispatchTensor
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    raise::<B, C>(<AutodiffTensor<B>>::new(lower_plain::<B>(tensor)))
+}
+
+/// Registers the steps of a segment; gives its outputs.
+fn register<B: Backend, C: CheckpointStrategy>(
+    saved: Vec<Saved<B>>,
+    guards: Vec<Option<NodeGuard>>,
+    outputs: Vec<DispatchTensor>,
+    second: Second,
+) -> Vec<DispatchTensor>
+where
+    DispatchTensor: Reachable<B, C>,
+{
     let Some(device) = outputs.iter().find_map(|output| lower::<B, C>(output).map(|output| output.device())) else {
         return outputs;
     };
-
     let sampled = |output: &DispatchTensor| {
         lower::<B, C>(output).map_or_else(Vec::new, |output| sample::<B>(&output.into_primitive()))
     };
@@ -56,7 +96,7 @@ where
     let count = saved.len();
     let meeting = Meeting {
         saved,
-        replay: Some(replay),
+        second: Some(second),
         samples,
         output_gradients: outputs.iter().map(|_| None).collect(),
         input_gradients: (0..count).map(|_| None).collect(),

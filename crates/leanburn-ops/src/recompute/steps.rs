@@ -6,13 +6,14 @@ use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::{Backend, DispatchTensor, TensorMetadata};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, DispatchKindConversion, DispatchTensor, TensorMetadata};
 use burn::tensor::Device;
 
-use super::meeting::Place;
+use super::meeting::{OwnBackward, Place, Replay, Saved, Second};
 use super::samples::{agree, sample};
 use super::second_run::{Leaf, backward_through};
-use crate::autodiff::{Reachable, lower, raise_plain};
+use crate::autodiff::{Reachable, lower, lower_plain, raise_plain};
 use crate::recording::{Pass, in_pass};
 
 /// Leaves the gradient of one output for the hub.
@@ -79,23 +80,83 @@ where
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         grads.consume::<B>(&ops.node);
         let place = ops.state;
-        let (saved, replay, samples, output_gradients) = place.with(|meeting| {
-            let replay = meeting.replay.take().expect("backward consumes a graph once");
+        let (saved, second, samples, output_gradients) = place.with(|meeting| {
+            let second = meeting.second.take().expect("backward consumes a graph once");
             let samples = std::mem::take(&mut meeting.samples);
-            (std::mem::take(&mut meeting.saved), replay, samples, std::mem::take(&mut meeting.output_gradients))
+            (std::mem::take(&mut meeting.saved), second, samples, std::mem::take(&mut meeting.output_gradients))
         });
-        let (leaves, tensors): (Vec<_>, Vec<_>) =
-            saved.into_iter().map(|saved| Leaf::of::<C>(saved, &place.token)).unzip();
-        let device = Device::new(raise_plain::<B>(place.token.clone()).device());
-        let mut inner = in_pass(Pass::SecondRun, &device, || {
-            let outputs = replay(tensors);
-            check::<B, C>(&samples, &outputs);
-            in_pass(Pass::Backward, &device, || backward_through::<B, C>(outputs, output_gradients, &place.token))
-        });
-        let input_gradients = leaves.into_iter().map(|leaf| leaf.hand_over(inner.as_mut(), grads)).collect();
+        let input_gradients = match second {
+            Second::Replay(replay) => replayed::<B, C>(saved, replay, &samples, output_gradients, &place.token, grads),
+            Second::Own(backward) => own(saved, backward, output_gradients, &place.token, grads),
+        };
         place.with(|meeting| meeting.input_gradients = input_gradients);
         pass_on(ops.parents[0].as_ref().map(|parent| parent.id), &place, grads);
     }
+}
+
+/// Runs the segment again and backward through it; the gradients of its inputs.
+fn replayed<B: Backend, C: CheckpointStrategy>(
+    saved: Vec<Saved<B>>,
+    replay: Replay,
+    samples: &[Vec<f32>],
+    output_gradients: Vec<Option<FloatTensor<B>>>,
+    token: &FloatTensor<B>,
+    grads: &mut Gradients,
+) -> Vec<Option<FloatTensor<B>>>
+where
+    DispatchTensor: Reachable<B, C>,
+{
+    let (leaves, tensors): (Vec<_>, Vec<_>) = saved.into_iter().map(|saved| Leaf::of::<C>(saved, token)).unzip();
+    let device = device_of::<B>(token);
+    let mut inner = in_pass(Pass::SecondRun, &device, || {
+        let outputs = replay(tensors);
+        check::<B, C>(samples, &outputs);
+        in_pass(Pass::Backward, &device, || backward_through::<B, C>(outputs, output_gradients, token))
+    });
+    leaves.into_iter().map(|leaf| leaf.hand_over(inner.as_mut(), grads)).collect()
+}
+
+/// Runs the segment's own backward; the gradients of its inputs.
+fn own<B: Backend>(
+    saved: Vec<Saved<B>>,
+    backward: OwnBackward,
+    output_gradients: Vec<Option<FloatTensor<B>>>,
+    token: &FloatTensor<B>,
+    grads: &mut Gradients,
+) -> Vec<Option<FloatTensor<B>>>
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    let device = device_of::<B>(token);
+    let leaves: Vec<Option<NodeId>> = saved
+        .iter()
+        .map(|saved| match saved {
+            Saved::Leaf(_, id) => Some(*id),
+            _ => None,
+        })
+        .collect();
+    let tensors = saved.into_iter().map(Saved::plain).collect();
+    let output_gradients = output_gradients.into_iter().map(|gradient| gradient.map(raise_plain::<B>)).collect();
+    let gradients =
+        in_pass(Pass::SecondRun, &device, || in_pass(Pass::Backward, &device, || backward(tensors, output_gradients)));
+    let hand_over = |(leaf, gradient): (Option<NodeId>, Option<DispatchTensor>)| {
+        let gradient = gradient.map(lower_plain::<B>);
+        match (leaf, gradient) {
+            (Some(id), Some(gradient)) => {
+                grads.register::<B>(id, gradient);
+                None
+            }
+            (_, gradient) => gradient,
+        }
+    };
+    leaves.into_iter().zip(gradients).map(hand_over).collect()
+}
+
+fn device_of<B: Backend>(token: &FloatTensor<B>) -> Device
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    Device::new(raise_plain::<B>(token.clone()).device())
 }
 
 /// Panics if the second run has computed other outputs than the first: its gradients would be wrong.

@@ -22,7 +22,7 @@ use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::recipe::Recipe;
 use crate::shared::{
     COMPARISON, Context, DIVERGENCE, PERCEPTUAL, RECONSTRUCTION, TrainingSection, check_shape, compared, of_section,
-    trained_parameters, validate_volumes,
+    streamed_only, trained_parameters, validate_volumes,
 };
 use crate::system::{ModelChange, System};
 use crate::weight_source::{Initialized, WeightSource};
@@ -149,7 +149,9 @@ impl System for AutoencoderSection {
             multiples: self.multiples(),
         };
         let precision = context.device.resolved_precision();
-        Codec::load(self.model().init(device), weights, shape, precision, device).map(Some)
+        let (model, training) = (self.model().init(device), &self.training.common);
+        let policy = streamed_only(context, Self::NAME, training, &model.segments(), &model.unstreamable())?;
+        Codec::load(model.with_residency(policy), weights, shape, precision, device).map(Some)
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {

@@ -344,6 +344,9 @@ autoencoder:
     gradient_accumulation_steps: 3
     use_gradient_checkpointing: true
     recompute: [\"decoder.*\", \"*\"]
+    stream: [decoder.level_0]
+    slab_planes: 4
+    stream_keep: one
     use_perceptual_loss: true
     perceptual_weight: 0.002
     lpips: {weights: lpips_vgg.pt, network: vgg, planes: [depth, width], slice_share: 0.25}

@@ -3,11 +3,10 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{ResidencyPolicy, Unstreamable};
 use leanburn_train::{LearnerConfig, LossScale, Precision, ScheduleConfig, TrainerConfig};
 
 use super::device_section::{self, DeviceSection};
-use super::recompute::Recompute;
 use super::source::Context;
 use super::training::TrainingSection;
 use super::validation::reject;
@@ -22,11 +21,11 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
         .with_memory_limit(context.device.memory_limit)
 }
 
-/// Which segments of the system `system` are recomputed; a pattern that names none is rejected. What is drawn from here on is
-/// drawn from the configuration's seed.
+/// Which segments of the system `system` are recomputed, and which are streamed; a pattern that names none is rejected, and a segment
+/// that cannot be streamed. What is drawn from here on is drawn from the configuration's seed.
 ///
-/// To know their names, `segments` builds models that are thrown away. `is_known` says which patterns name segments that are not
-/// listed.
+/// To know their names, `segments` builds models that are thrown away; `chains` says of those that may be streamed what stands against it.
+/// `is_known` says which patterns name segments that are not listed.
 ///
 /// # Errors
 ///
@@ -34,20 +33,52 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
 pub(crate) fn policy_and_seed(
     context: &Context<'_>,
     system: &str,
-    recompute: &Recompute,
+    training: &TrainingSection,
     device: &Device,
     is_known: impl Fn(&str) -> bool,
     segments: impl FnOnce() -> Result<Vec<String>>,
+    chains: impl FnOnce() -> Vec<(String, Option<Unstreamable>)>,
 ) -> Result<ResidencyPolicy> {
-    let policy = recompute.policy();
-    if !policy.rules.is_empty() {
+    let policy = training.recompute.policy();
+    let is_streamed = !training.stream.patterns().is_empty();
+    if !policy.rules.is_empty() || is_streamed {
+        let segments = segments()?;
         let rules = policy.rules.iter().filter(|rule| !is_known(&rule.pattern)).cloned().collect();
-        let errors = ResidencyPolicy { rules, ..policy.clone() }.validate(segments()?).into_iter();
+        let errors = ResidencyPolicy { rules, ..policy.clone() }.validate(&segments).into_iter();
         let key = format!("{system}.training.recompute");
         reject(context, errors.map(|error| ValidationError { key: key.clone(), ..error }).collect())?;
+        if is_streamed {
+            check_streams(context, system, training, &segments, &chains())?;
+        }
     }
     leanburn_ops::random::seed(device, context.seed);
-    Ok(policy)
+    Ok(training.stream.added_to(policy))
+}
+
+/// The segments that run in slabs where a model of the system is only used: of those that are recomputed nothing is left to save.
+///
+/// # Errors
+///
+/// [`SystemError::Config`](crate::SystemError::Config) for a pattern that names no segment, or one that cannot be streamed.
+pub(crate) fn streamed_only(
+    context: &Context<'_>,
+    system: &str,
+    training: &TrainingSection,
+    segments: &[String],
+    chains: &[(String, Option<Unstreamable>)],
+) -> Result<ResidencyPolicy> {
+    check_streams(context, system, training, segments, chains)?;
+    Ok(training.stream.added_to(ResidencyPolicy::keep()))
+}
+
+fn check_streams(
+    context: &Context<'_>,
+    system: &str,
+    training: &TrainingSection,
+    segments: &[String],
+    chains: &[(String, Option<Unstreamable>)],
+) -> Result<()> {
+    reject(context, training.stream.validate(segments, chains, &format!("{system}.training.stream")))
 }
 
 /// Numbers of a module that take a gradient; running statistics and codebooks do not.

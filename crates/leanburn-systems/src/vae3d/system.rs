@@ -18,7 +18,8 @@ use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{
     CODEBOOK, COMMITMENT, CodeUse, Context, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION, Recompute,
-    TrainingSection, check_shape, exhibit, learner, of_section, policy_and_seed, trained_parameters, validate_volumes,
+    TrainingSection, check_shape, exhibit, learner, of_section, policy_and_seed, streamed_only,
+    trained_parameters, validate_volumes,
 };
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::weight_source::{Initialized, WeightSource};
@@ -76,7 +77,8 @@ device: {name: flex}
         let perceptual = &self.training.objective.perceptual;
         let is_known = |pattern: &str| perceptual.is_segment(pattern);
         let segments = || Ok([model.init(&Device::flex()).segments(), perceptual.segments()].concat());
-        let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, is_known, segments)?;
+        let chains = || model.init(&Device::flex()).unstreamable();
+        let policy = policy_and_seed(context, Self::NAME, training, device, is_known, segments, chains)?;
         let model = model.init(device).with_residency(policy);
         let vae = Learner::new("vae", model, learner(context, training, training.learning_rate))?;
         let perceptual = perceptual.build(Self::NAME, device)?;
@@ -104,7 +106,9 @@ device: {name: flex}
             multiples: self.multiples(),
         };
         let precision = context.device.resolved_precision();
-        Codec::load(self.model().init(device), weights, shape, precision, device).map(Some)
+        let (model, training) = (self.model().init(device), &self.training.common);
+        let policy = streamed_only(context, Self::NAME, training, &model.segments(), &model.unstreamable())?;
+        Codec::load(model.with_residency(policy), weights, shape, precision, device).map(Some)
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {

@@ -2,9 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use leanburn_ops::{Activation, norm_act_conv3d};
+use leanburn_ops::{Activation, Stages, Unstreamable, Volume, norm_act_conv3d};
 
-use crate::blocks::{AttentionBlock, Conv3d, Downsample, GroupNorm, ResBlock, Upsample};
+use crate::blocks::{AttentionBlock, Conv3d, Downsample, GroupNorm, InStages, ResBlock, Upsample};
 
 /// One block of a chain.
 #[derive(Module, Debug)]
@@ -45,6 +45,22 @@ impl Block {
             Self::Out(block) => {
                 let (norm, convolution) = (block.final_norm.norm(), block.final_conv.convolution());
                 norm_act_conv3d(x, Some(norm), block.activation, convolution, None)
+            }
+        }
+    }
+}
+
+impl InStages for Block {
+    fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable> {
+        match self {
+            Self::Conv(block) => Ok(stages.conv3d(x, block.convolution())),
+            Self::Res(block) => block.append_to(stages, x),
+            Self::Attention(_) => Err(Unstreamable::new("it has attention, which sees the whole volume")),
+            Self::Downsample(block) => block.append_to(stages, x),
+            Self::Upsample(block) => block.append_to(stages, x),
+            Self::Out(block) => {
+                let (norm, convolution) = (block.final_norm.norm(), block.final_conv.convolution());
+                Ok(stages.norm_act_conv3d(x, Some(norm), block.activation, convolution, None))
             }
         }
     }

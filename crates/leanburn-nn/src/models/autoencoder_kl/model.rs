@@ -3,8 +3,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, assert_shape};
 use leanburn_common::panic_if_invalid;
-use leanburn_ops::ResidencyPolicy;
 use leanburn_ops::numerics::{cast_to, in_wide};
+use leanburn_ops::{ResidencyPolicy, Unstreamable};
 
 use super::block::Block;
 use super::config::AutoencoderKlConfig;
@@ -61,6 +61,11 @@ impl AutoencoderKl {
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
         [self.encoder.segments(), self.decoder.segments()].concat()
+    }
+
+    /// Each segment of encoder and decoder, and what stands against [streaming](leanburn_ops::Residency::Stream) it, if anything does.
+    pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        [self.encoder.unstreamable(), self.decoder.unstreamable()].concat()
     }
 
     /// Mean and standard deviation of the latent.

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, assert_shape};
 use leanburn_common::panic_if_invalid;
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{ResidencyPolicy, Unstreamable};
 
 use super::chain::{decoder, encoder};
 use super::config::Vae3dConfig;
@@ -63,6 +63,11 @@ impl Vae3d {
     pub fn segments(&self) -> Vec<String> {
         let quantizer = self.quantizer.iter().map(|_| "quantizer".to_string()).collect();
         [self.encoder.segments(), quantizer, self.decoder.segments()].concat()
+    }
+
+    /// Each segment of encoder and decoder, and what stands against [streaming](leanburn_ops::Residency::Stream) it, if anything does.
+    pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        [self.encoder.unstreamable(), self.decoder.unstreamable()].concat()
     }
 
     /// Mean and standard deviation of the latent.

@@ -2,9 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, activation};
-use leanburn_ops::{Activation, norm_act_conv3d};
+use leanburn_ops::{Activation, Stages, Unstreamable, Volume, norm_act_conv3d};
 
-use crate::blocks::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig};
+use crate::blocks::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig, InStages};
 
 /// One block of the chain. A ReLU follows each of them but the last of encoder and decoder.
 #[derive(Module, Debug)]
@@ -27,6 +27,12 @@ impl VqBlock {
             Self::Transposed(VqTransposed { conv, relu }) => relu_if(*relu, conv.forward(x)),
             Self::Residual(block) => block.forward(x),
         }
+    }
+}
+
+impl InStages for VqBlock {
+    fn append_to(&self, _stages: &mut Stages, _x: Volume) -> Result<Volume, Unstreamable> {
+        Err(Unstreamable::new("an activation follows the sum of a residual unit"))
     }
 }
 

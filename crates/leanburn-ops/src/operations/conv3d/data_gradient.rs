@@ -32,7 +32,7 @@ impl Computation for DataGradient<'_> {
         let shape = self.shape;
         let workspace = float32_bytes(self.weight) + conv::data_gradient_workspace(shape);
         let call = Call::new(recorder, "conv3d_data_gradient").reads(self.gradient).reads(self.weight);
-        call.costs(shape.flops(), workspace).record_one(shape.input_dims(), self.gradient.dtype())
+        call.costs(data_gradient_flops(shape), workspace).record_one(shape.input_dims(), self.gradient.dtype())
     }
 
     fn on_cpu<E: Stored>(self) -> Tensor<5> {
@@ -73,6 +73,15 @@ impl Computation for DataGradient<'_> {
         }
         composed::data_gradient(self.gradient.clone(), self.weight, self.shape)
     }
+}
+
+/// Floating-point operations of a data gradient: for each input those outputs that see it, which of a slab are fewer than all that see the
+/// slab.
+pub(crate) fn data_gradient_flops(shape: &ConvShape) -> u64 {
+    let [batch_size, _, input @ ..] = shape.input_dims();
+    let positions = input.iter().fold(batch_size as u64, |positions, length| positions.saturating_mul(*length as u64));
+    let apart = shape.settings().stride.iter().product::<usize>().max(1) as u64;
+    shape.flops().min((2 * shape.weight_len() as u64).saturating_mul(positions) / apart)
 }
 
 /// `[out, in / groups, ..]` to `[in, out / groups, ..]`, turned around on every axis.

@@ -18,6 +18,11 @@ impl Entry {
         Self { normalization: None, activation: Activation::None }
     }
 
+    /// A norm with statistics that are known, and an activation.
+    pub(crate) fn of(normalization: Option<Normalization>, activation: Activation) -> Self {
+        Self { normalization, activation }
+    }
+
     /// A norm, with the statistics of `x`, and an activation.
     pub(super) fn new(norm: Option<Norm>, activation: Activation, x: &Tensor<5>) -> Self {
         Self { normalization: norm.map(|norm| Normalization::of(norm, x)), activation }

@@ -19,8 +19,10 @@ pub use convolution::Convolution;
 pub use norm_act_conv3d::{conv3d, norm_act_conv3d};
 pub use norm_prelu_conv3d::norm_prelu_conv3d;
 
-pub(super) use bias_gradient::BiasGradient;
-pub(super) use data_gradient::DataGradient;
-pub(super) use entry::Entry;
-pub(super) use forward::Forward;
-pub(super) use weight_gradient::{WeightGradient, weight_gradient_workspace};
+pub(crate) use bias_gradient::BiasGradient;
+pub(crate) use data_gradient::DataGradient;
+pub(super) use data_gradient::data_gradient_flops;
+pub(crate) use entry::Entry;
+pub(crate) use forward::Forward;
+pub(crate) use weight_gradient::WeightGradient;
+pub(super) use weight_gradient::weight_gradient_workspace;

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use leanburn_kernels::conv::{self, ConvShape, Input};
 
 use crate::engine::{CpuTensor, Stored, to_f32};
-use crate::operations::conv3d::weight_gradient_workspace;
+use crate::operations::conv3d::{data_gradient_flops, weight_gradient_workspace};
 use crate::recording::Call;
 
 /// The transpose of the convolution of this shape, whose output is the input here.
@@ -23,7 +23,7 @@ impl Transposed {
     /// [`forward`](Self::forward) as it is written down, with `copies` bytes of weights on top of its workspace.
     pub(crate) fn recorded(&self, call: Call, x: &Tensor<5>, weight: &Tensor<5>, copies: usize) -> Tensor<5> {
         let workspace = copies + conv::data_gradient_workspace(&self.0);
-        let call = call.reads(x).reads(weight).costs(self.0.flops(), workspace);
+        let call = call.reads(x).reads(weight).costs(data_gradient_flops(&self.0), workspace);
         call.record_one(self.0.input_dims(), x.dtype())
     }
 

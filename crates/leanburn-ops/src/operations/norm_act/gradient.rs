@@ -7,10 +7,12 @@ use super::channel_map::{TensorMap, statistics_of};
 use super::composed::{activate_gradient, normalize};
 use super::norm::Norm;
 use super::normalization::Normalization;
-use super::statistics::{norm_shape, spread};
+use super::statistics::norm_shape;
+use super::sums::{NormActApply, NormActSums};
 use crate::cube::{self, FLOPS_OF_SUMS};
 use crate::engine::{Computation, CpuTensor, Engine, Stored, to_f32};
 use crate::numerics::{cast_to, widen};
+use crate::operations::check::positions;
 use crate::recording::{Call, Recorder};
 
 /// Floating-point operations for each value, roughly: those of the sums and of the gradient.
@@ -97,49 +99,20 @@ impl Computation for NormActGradient {
         }
     }
 
-    /// With `s` the gradient before the activation, `n` the values of a group and `r` its reciprocal of the standard
-    /// deviation, the gradient of the volume is
-    /// `scale s - r / n (sum(weight s) + r^2 (x - mean) sum(weight s (x - mean)))`.
     fn on_cube(self) -> NormGradients {
         let Self { x, normalization, activation, gradient } = self;
-        let [batch_size, channels, depth, height, width] = x.dims();
-        let TensorMap { scale, shift, mean } = TensorMap::of(&x, normalization.as_ref());
-        let Some(Normalization { norm, deviation_reciprocal, .. }) = normalization else {
+        let Some(normalization) = normalization else {
+            let TensorMap { scale, shift, mean } = TensorMap::of(&x, None);
             let zero = shift.zeros_like();
             let (centered_scale, offset) = (zero.clone(), zero);
             let maps = cube::GradientMaps { scale, shift, mean, centered_scale, offset };
             return NormGradients::of_volume(cube::run(cube::NormActGradient { x, gradient, maps, activation }));
         };
-        let [sums, products] = cube::run(cube::NormActSums {
-            x: &x,
-            gradient: &gradient,
-            scale: scale.clone(),
-            shift: shift.clone(),
-            mean: mean.clone(),
-            activation,
-        });
-
-        let groups = norm.num_groups;
-        let values = (channels / groups * depth * height * width) as f64;
-        let weighted = |sums: &Tensor<2>| -> Tensor<2> {
-            let sums = match &norm.weight {
-                Some(weight) => sums.clone() * widen(weight.clone()).reshape([1, channels]),
-                None => sums.clone(),
-            };
-            let apart: Tensor<3> = sums.reshape([batch_size, groups, channels / groups]);
-            apart.sum_dim(2).reshape([batch_size, groups])
-        };
-        let share = deviation_reciprocal.clone() / -values;
-        let offset = spread(share.clone() * weighted(&sums), channels);
-        let centered_scale = spread(share * deviation_reciprocal.clone().square() * weighted(&products), channels);
-
-        let parameter = |parameter: &Option<Tensor<1>>, sums: Tensor<2>| {
-            parameter.as_ref().map(|parameter| cast_to(sums.sum_dim(0).reshape([channels]), parameter.dtype()))
-        };
-        let weight = parameter(&norm.weight, products * spread(deviation_reciprocal, channels));
-        let bias = parameter(&norm.bias, sums);
-        let maps = cube::GradientMaps { scale, shift, mean, centered_scale, offset };
-        let x = cube::run(cube::NormActGradient { x, gradient, maps, activation });
+        let normalization = &normalization;
+        let positions = positions(x.dims());
+        let sums = NormActSums { x: &x, normalization, activation, gradient: gradient.clone() }.on_cube();
+        let [weight, bias] = sums.parameter_gradients(normalization);
+        let x = NormActApply { x, normalization, activation, gradient, sums: &sums, positions }.on_cube();
         NormGradients { x, weight, bias }
     }
 

@@ -7,11 +7,13 @@ mod channel_map;
 mod composed;
 mod forward;
 mod gradient;
+mod moments;
 mod norm;
 mod normalization;
 mod operation;
 mod prelu;
 mod statistics;
+mod sums;
 
 pub use norm::Norm;
 pub use operation::{activate, group_norm_act};
@@ -19,6 +21,8 @@ pub use prelu::norm_prelu;
 
 pub(super) use channel_map::SliceMap;
 pub(super) use forward::norm_act;
-pub(super) use gradient::NormActGradient;
-pub(super) use normalization::Normalization;
+pub(crate) use gradient::NormActGradient;
+pub(crate) use moments::Moments;
+pub(crate) use normalization::Normalization;
 pub(super) use prelu::{check_slope, leaky_relu, slope_gradient};
+pub(crate) use sums::{ChannelSums, NormActApply, NormActSums};

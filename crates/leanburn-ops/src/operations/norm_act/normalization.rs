@@ -2,6 +2,7 @@
 
 use burn::tensor::Tensor;
 
+use super::moments::Moments;
 use super::norm::Norm;
 use super::statistics::{Statistics, spread};
 use crate::engine::run;
@@ -20,6 +21,12 @@ impl Normalization {
     /// Computes the statistics of `x`, of which the norm [is one](Norm::check).
     pub(crate) fn of(norm: Norm, x: &Tensor<5>) -> Self {
         let [mean, deviation_reciprocal] = run(Statistics { x, num_groups: norm.num_groups, epsilon: norm.epsilon });
+        Self { norm, mean, deviation_reciprocal }
+    }
+
+    /// The norm of a volume with these moments.
+    pub(crate) fn of_moments(norm: Norm, moments: Moments) -> Self {
+        let [mean, deviation_reciprocal] = moments.statistics(norm.epsilon);
         Self { norm, mean, deviation_reciprocal }
     }
 

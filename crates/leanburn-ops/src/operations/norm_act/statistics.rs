@@ -38,33 +38,44 @@ impl Computation for Statistics<'_> {
             .map(|values| CpuTensor::from_vec(values, [dims[0], self.num_groups]).into_tensor())
     }
 
-    /// The sums are of differences from a rough mean: where the mean is large, the squares do not cancel.
     fn on_cube(self) -> [Tensor<2>; 2] {
-        let Self { x, num_groups: groups, epsilon } = self;
-        let [batch_size, channels, depth, height, width] = x.dims();
-        let per_group = channels / groups;
-        let of_groups = |sums: Tensor<2>| -> Tensor<2> {
-            let apart: Tensor<3> = sums.reshape([batch_size, groups, per_group]);
-            apart.sum_dim(2).reshape([batch_size, groups])
-        };
-        let origin = of_groups(cube::run(cube::SampledMean { x })) / per_group as f64;
-        let sums = cube::run(cube::Moments { x, origin: spread(origin.clone(), channels) });
-        let values = (per_group * depth * height * width) as f64;
-        let [offset, square] = sums.map(|sums| of_groups(sums) / values);
-        let variance = (square - offset.clone().square()).clamp_min(0.0);
-        let deviation_reciprocal = (variance + epsilon).sqrt().recip();
-        [origin + offset, deviation_reciprocal]
+        with_epsilon(mean_and_variance_on_cube(self.x, self.num_groups), self.epsilon)
     }
 
     fn composed(self) -> [Tensor<2>; 2] {
-        let Self { x, num_groups: groups, epsilon } = self;
-        let batch_size = x.dims()[0];
-        let x: Tensor<3> = widen(x.clone()).reshape([batch_size as i64, groups as i64, -1]);
-        let mean = x.clone().mean_dim(2);
-        let variance = (x - mean.clone()).square().mean_dim(2);
-        let reciprocal = (variance + epsilon).sqrt().recip();
-        [mean.reshape([batch_size, groups]), reciprocal.reshape([batch_size, groups])]
+        with_epsilon(mean_and_variance(self.x, self.num_groups), self.epsilon)
     }
+}
+
+fn with_epsilon([mean, variance]: [Tensor<2>; 2], epsilon: f64) -> [Tensor<2>; 2] {
+    [mean, (variance + epsilon).sqrt().recip()]
+}
+
+/// Mean and biased variance of each group on a GPU: each `[batch_size, num_groups]`, float32.
+///
+/// The sums are of differences from a rough mean: where the mean is large, the squares do not cancel.
+pub(super) fn mean_and_variance_on_cube(x: &Tensor<5>, groups: usize) -> [Tensor<2>; 2] {
+    let [batch_size, channels, depth, height, width] = x.dims();
+    let per_group = channels / groups;
+    let of_groups = |sums: Tensor<2>| -> Tensor<2> {
+        let apart: Tensor<3> = sums.reshape([batch_size, groups, per_group]);
+        apart.sum_dim(2).reshape([batch_size, groups])
+    };
+    let origin = of_groups(cube::run(cube::SampledMean { x })) / per_group as f64;
+    let sums = cube::run(cube::Moments { x, origin: spread(origin.clone(), channels) });
+    let values = (per_group * depth * height * width) as f64;
+    let [offset, square] = sums.map(|sums| of_groups(sums) / values);
+    let variance = (square - offset.clone().square()).clamp_min(0.0);
+    [origin + offset, variance]
+}
+
+/// Mean and biased variance of each group, composed of Burn's operations.
+pub(super) fn mean_and_variance(x: &Tensor<5>, groups: usize) -> [Tensor<2>; 2] {
+    let batch_size = x.dims()[0];
+    let x: Tensor<3> = widen(x.clone()).reshape([batch_size as i64, groups as i64, -1]);
+    let mean = x.clone().mean_dim(2);
+    let variance = (x - mean.clone()).square().mean_dim(2);
+    [mean, variance].map(|values| values.reshape([batch_size, groups]))
 }
 
 /// The shape of a norm for the kernels of the CPU.

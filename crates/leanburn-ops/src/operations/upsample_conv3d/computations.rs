@@ -11,7 +11,7 @@ use crate::recording::{Call, Recorder};
 
 impl UpsampleConv {
     /// `conv3d(nearest(x), weight) + bias`.
-    pub(super) fn forward(&self, x: &Tensor<5>, weight: &Tensor<5>, bias: Option<&Tensor<1>>) -> Tensor<5> {
+    pub(crate) fn forward(&self, x: &Tensor<5>, weight: &Tensor<5>, bias: Option<&Tensor<1>>) -> Tensor<5> {
         match self.folded() {
             Some(folded) => run(Forward { folded, x, weight, bias }),
             None => self.enlarged_forward(x, weight, bias),
@@ -19,7 +19,7 @@ impl UpsampleConv {
     }
 
     /// The gradient of the small volume.
-    pub(super) fn data_gradient(&self, gradient: &Tensor<5>, weight: &Tensor<5>) -> Tensor<5> {
+    pub(crate) fn data_gradient(&self, gradient: &Tensor<5>, weight: &Tensor<5>) -> Tensor<5> {
         match self.folded() {
             Some(folded) => run(DataGradient { folded, gradient, weight }),
             None => self.enlarged_data_gradient(gradient, weight),
@@ -27,7 +27,7 @@ impl UpsampleConv {
     }
 
     /// The gradient of the weight, in the weight's shape and dtype.
-    pub(super) fn weight_gradient(&self, x: &Tensor<5>, gradient: &Tensor<5>, weight: &Tensor<5>) -> Tensor<5> {
+    pub(crate) fn weight_gradient(&self, x: &Tensor<5>, gradient: &Tensor<5>, weight: &Tensor<5>) -> Tensor<5> {
         match self.folded() {
             Some(folded) => run(WeightGradient { folded, x, gradient, weight }),
             None => self.enlarged_weight_gradient(x, gradient, weight),

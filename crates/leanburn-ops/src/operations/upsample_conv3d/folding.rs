@@ -5,7 +5,7 @@
 //! 8 products for each output instead of 27. Sub-pixel convolution, as in
 //! [Shi et al.](https://arxiv.org/abs/1609.05158), with tied weights.
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
 use crate::operations::check::assert_not_empty;
@@ -14,7 +14,7 @@ use crate::operations::conv3d::Convolution;
 
 /// An enlargement, and the convolution behind it.
 #[derive(Clone, Debug)]
-pub(super) struct UpsampleConv {
+pub(crate) struct UpsampleConv {
     /// Dimensions of the small volume.
     pub(super) input: [usize; 5],
     pub(super) factors: [usize; 3],
@@ -26,7 +26,7 @@ impl UpsampleConv {
     /// # Panics
     ///
     /// Panics if a factor is zero, a stride or dilation is not one, or shapes and dtypes do not go together.
-    pub(super) fn new(x: &Tensor<5>, factors: [usize; 3], convolution: &Convolution) -> Self {
+    pub(crate) fn new(x: &Tensor<5>, factors: [usize; 3], convolution: &Convolution) -> Self {
         const OPERATION: &str = "upsample_conv3d";
         let options = &convolution.options;
         assert!(!factors.contains(&0), "{OPERATION}: factors are {factors:?}, expected at least 1");
@@ -37,10 +37,20 @@ impl UpsampleConv {
             options.dilation
         );
         assert_not_empty(OPERATION, "input", x);
-        let mut enlarged = x.dims();
+        Self::of(x.dims(), x.dtype(), factors, convolution)
+    }
+
+    /// Of a volume of these dimensions, with arguments that are known to be valid but for the shape.
+    pub(crate) fn of(input: [usize; 5], dtype: DType, factors: [usize; 3], convolution: &Convolution) -> Self {
+        let mut enlarged = input;
         // What is too large for a number is too large for a volume.
         enlarged[2..].iter_mut().zip(factors).for_each(|(size, factor)| *size = size.saturating_mul(factor));
-        Self { input: x.dims(), factors, shape: convolution.shape(OPERATION, enlarged, x.dtype()) }
+        Self { input, factors, shape: convolution.shape("upsample_conv3d", enlarged, dtype) }
+    }
+
+    /// Dimensions of the result.
+    pub(crate) fn output_dims(&self) -> [usize; 5] {
+        self.shape.output_dims()
     }
 
     /// Dimensions of the enlarged volume.

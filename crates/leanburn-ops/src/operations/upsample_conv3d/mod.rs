@@ -5,4 +5,5 @@ mod enlargement;
 mod folding;
 mod operation;
 
+pub(crate) use folding::UpsampleConv;
 pub use operation::upsample_conv3d;

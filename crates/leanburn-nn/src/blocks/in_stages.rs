@@ -1,0 +1,13 @@
+//! Blocks that can be described in stages, so that they can be streamed.
+
+use leanburn_ops::{Stages, Unstreamable, Volume};
+
+/// A block that says what it computes in the stages of [`stream`](leanburn_ops::stream).
+pub trait InStages {
+    /// Appends what the block makes of the volume `x`; gives the volume that it makes.
+    ///
+    /// # Errors
+    ///
+    /// [`Unstreamable`] if it is more than norms, activations, convolutions, enlargements and sums.
+    fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable>;
+}

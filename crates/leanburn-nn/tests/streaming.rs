@@ -1,0 +1,122 @@
+//! An autoencoder whose levels are streamed trains as the plain one does.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::prelude::*;
+use burn::tensor::{Distribution, TensorData};
+use leanburn_nn::losses::l2_loss;
+use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, Vae3dConfig};
+use leanburn_ops::{Residency, ResidencyPolicy, StreamKeep, StreamSettings, backward};
+
+fn device() -> Device {
+    let device = Device::flex().autodiff();
+    device.seed(3);
+    device
+}
+
+fn model(device: &Device) -> AutoencoderKl {
+    AutoencoderKlConfig::new(vec![8, 8, 16], vec![1, 2, 1], vec![false, false, true])
+        .with_norm_num_groups(4)
+        .init(device)
+}
+
+fn streamed(segments: &[&str], slab_planes: usize, keep: StreamKeep) -> ResidencyPolicy {
+    let settings = StreamSettings::default().with_slab_planes(slab_planes).with_keep(keep);
+    let stream = |policy: ResidencyPolicy, name: &&str| policy.with_rule(*name, Residency::Stream(settings));
+    segments.iter().fold(ResidencyPolicy::keep(), stream)
+}
+
+/// Loss and the gradients of all parameters.
+fn outcome(model: &AutoencoderKl, x: &Tensor<5>, policy: ResidencyPolicy) -> Vec<TensorData> {
+    struct Take(leanburn_ops::Gradients, Vec<TensorData>);
+    impl ModuleVisitor for Take {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.1.extend(self.0.take(&param.val()).map(Tensor::into_data));
+        }
+    }
+    let model = model.clone().with_residency(policy);
+    let (mean, _) = model.encode(x.clone());
+    // Not L1: its gradient jumps where a last bit decides on a sign.
+    let loss = l2_loss(model.decode(mean), x.clone());
+    let mut take = Take(backward(loss.clone()), vec![loss.into_data()]);
+    model.visit(&mut take);
+    take.1
+}
+
+fn length(values: &TensorData) -> f64 {
+    values.iter::<f64>().map(|value| value * value).sum::<f64>().sqrt()
+}
+
+/// The difference relative to the size of the expected values, or to `least` where that is more.
+fn error(found: &TensorData, expected: &TensorData, least: f64) -> f64 {
+    let difference: Vec<f64> = found.iter::<f64>().zip(expected.iter::<f64>()).map(|(a, b)| a - b).collect();
+    assert_eq!(found.shape(), expected.shape());
+    difference.iter().map(|value| value * value).sum::<f64>().sqrt() / length(expected).max(least)
+}
+
+#[test]
+fn streamed_levels_have_the_loss_and_the_gradients_of_the_plain_ones() {
+    let device = device();
+    let model = model(&device);
+    let x = Tensor::<5>::random([2, 1, 12, 8, 8], Distribution::Default, &device);
+    let plain = outcome(&model, &x, ResidencyPolicy::keep());
+    assert!(plain.len() > 80, "{} gradients", plain.len());
+    // The gradient of a bias in front of a softmax is zero but for rounding.
+    let least = 1e-4 * plain[1..].iter().map(length).fold(0.0, f64::max);
+    let levels = ["encoder.level_0", "encoder.level_1", "decoder.level_1", "decoder.level_0"];
+    for (segments, slab_planes, keep) in [
+        (&levels[..], 100, StreamKeep::Two),
+        (&levels, 3, StreamKeep::Two),
+        (&levels, 5, StreamKeep::One),
+        (&levels, 2, StreamKeep::None),
+        (&["*.res_0", "decoder.out", "encoder.level_1.res_1", "decoder.level_1.upsample"], 3, StreamKeep::Two),
+    ] {
+        let policy = streamed(segments, slab_planes, keep);
+        for (index, (found, expected)) in outcome(&model, &x, policy).iter().zip(&plain).enumerate() {
+            let error = error(found, expected, least);
+            // What differs in the last bit goes through all the layers behind.
+            let most = if slab_planes == 100 { 0.0 } else { 2e-5 };
+            assert!(error <= most, "{segments:?} {slab_planes} {keep:?}: {error} of number {index}");
+        }
+    }
+}
+
+#[test]
+fn volumes_are_reconstructed_in_slabs_without_seams() {
+    let device = Device::flex();
+    device.seed(5);
+    let model = model(&device);
+    let x = Tensor::<5>::random([1, 1, 12, 8, 8], Distribution::Default, &device);
+    let whole = model.reconstruct(x.clone()).into_data();
+    let model = model.with_residency(streamed(&["*coder.level_0", "*coder.level_1"], 2, StreamKeep::None));
+    let error = error(&model.reconstruct(x).into_data(), &whole, 0.0);
+    assert!(error < 1e-5, "{error}");
+}
+
+#[test]
+#[should_panic(
+    expected = "the segment `encoder.level_2` cannot be streamed: it has attention, which sees the whole volume; recompute it"
+)]
+fn attention_is_refused() {
+    let device = Device::flex();
+    let model = model(&device).with_residency(streamed(&["encoder.level_2"], 2, StreamKeep::Two));
+    let _ = model.encode(Tensor::zeros([1, 1, 8, 8, 8], &device));
+}
+
+#[test]
+fn models_say_what_can_be_streamed() {
+    let device = Device::flex();
+    let of = |segments: Vec<(String, Option<leanburn_ops::Unstreamable>)>, name: &str| {
+        let (_, reason) = segments.into_iter().find(|(segment, _)| segment == name).expect("a segment");
+        reason.map(|reason| reason.to_string())
+    };
+    let autoencoder = model(&device);
+    assert_eq!(autoencoder.unstreamable().len(), autoencoder.segments().len());
+    assert_eq!(of(autoencoder.unstreamable(), "decoder.level_0"), None);
+    assert_eq!(
+        of(autoencoder.unstreamable(), "decoder.level_2").as_deref(),
+        Some("it has attention, which sees the whole volume")
+    );
+    let vae = Vae3dConfig::new(8, vec![1, 2, 2], 1).init(&device);
+    assert_eq!(of(vae.unstreamable(), "encoder.level_0"), None);
+    assert_eq!(of(vae.unstreamable(), "decoder.level_0").as_deref(), Some("it has a trilinear enlargement"));
+}

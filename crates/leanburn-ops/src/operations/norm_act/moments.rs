@@ -1,0 +1,95 @@
+//! Moments of each group of a part of a volume. Those of all parts give the statistics of the whole.
+
+use burn::tensor::{DType, Tensor};
+use leanburn_kernels::norm;
+
+use super::statistics::{mean_and_variance, mean_and_variance_on_cube, norm_shape};
+use crate::cube::FLOPS_OF_STATISTICS;
+use crate::engine::{Computation, CpuTensor, Engine, Stored, run};
+use crate::numerics::cast_to;
+use crate::recording::{Call, Recorder};
+
+/// Count, mean and centred sum of squares of each group, float64 on the CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Moments {
+    /// Values of a group.
+    count: f64,
+    /// `[batch_size, num_groups]`.
+    mean: Tensor<2>,
+    /// `[batch_size, num_groups]`.
+    squares: Tensor<2>,
+    /// Of the statistics.
+    dtype: DType,
+}
+
+impl Moments {
+    /// The moments of `x`.
+    pub(crate) fn of(x: &Tensor<5>, num_groups: usize) -> Self {
+        let [_, channels, depth, height, width] = x.dims();
+        let [mean, squares] = run(PartMoments { x, num_groups });
+        let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        Self { count: (channels / num_groups * depth * height * width) as f64, mean, squares, dtype }
+    }
+
+    /// The moments of both together, as [Chan, Golub and LeVeque](https://doi.org/10.1007/978-3-642-51461-6_3) update them: nothing is
+    /// lost where the mean is much larger than the deviation.
+    pub(crate) fn merged(self, other: Self) -> Self {
+        let count = self.count + other.count;
+        let share = other.count / count;
+        let difference = other.mean - self.mean.clone();
+        Self {
+            count,
+            mean: self.mean + difference.clone() * share,
+            squares: self.squares + other.squares + difference.square() * (self.count * share),
+            dtype: self.dtype,
+        }
+    }
+
+    /// Mean, and `1 / sqrt(variance + epsilon)`, of each group, float32 unless the volume is float64.
+    pub(super) fn statistics(self, epsilon: f64) -> [Tensor<2>; 2] {
+        let reciprocal = (self.squares / self.count + epsilon).sqrt().recip();
+        [self.mean, reciprocal].map(|values| cast_to(values, self.dtype))
+    }
+}
+
+/// Mean and centred sum of squares of each group: each `[batch_size, num_groups]`.
+struct PartMoments<'a> {
+    x: &'a Tensor<5>,
+    num_groups: usize,
+}
+
+impl PartMoments<'_> {
+    fn of_variance(&self, [mean, variance]: [Tensor<2>; 2]) -> [Tensor<2>; 2] {
+        let [_, channels, depth, height, width] = self.x.dims();
+        [mean, variance * (channels / self.num_groups * depth * height * width) as f64]
+    }
+}
+
+impl Computation for PartMoments<'_> {
+    type Output = [Tensor<2>; 2];
+
+    fn engine(&self) -> Engine {
+        Engine::of(self.x)
+    }
+
+    fn recorded(self, recorder: Recorder) -> [Tensor<2>; 2] {
+        let flops = FLOPS_OF_STATISTICS * self.x.shape().num_elements() as u64;
+        let call = Call::new(recorder, "group_moments").reads(self.x).costs(flops, 0);
+        call.record_all([[self.x.dims()[0], self.num_groups]; 2], DType::F64)
+    }
+
+    fn on_cpu<E: Stored>(self) -> [Tensor<2>; 2] {
+        let dims = self.x.dims();
+        let x = CpuTensor::of(self.x.clone());
+        let moments = norm::group_moments(&norm_shape(dims, self.num_groups), x.values::<E>());
+        [moments.mean, moments.squares].map(|values| CpuTensor::from_f64(values, [dims[0], self.num_groups]))
+    }
+
+    fn on_cube(self) -> [Tensor<2>; 2] {
+        self.of_variance(mean_and_variance_on_cube(self.x, self.num_groups))
+    }
+
+    fn composed(self) -> [Tensor<2>; 2] {
+        self.of_variance(mean_and_variance(self.x, self.num_groups))
+    }
+}

@@ -1,0 +1,191 @@
+//! Stages with the sizes of their volumes: what each value and each gradient is made from.
+
+use std::ops::Range;
+
+use burn::tensor::{DType, Tensor};
+
+use super::planes::Reach;
+use super::settings::StreamKeep;
+use super::stage::{Layer, Stage, Stages};
+use crate::operations::check::{assert_dtype, assert_not_empty, assert_volume};
+use crate::operations::upsample_conv3d::UpsampleConv;
+
+/// Something that is made in slabs: a volume, or the gradient of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Node {
+    Value(usize),
+    Gradient(usize),
+}
+
+/// What is read: planes of a node.
+pub(super) type Need = (Node, Range<usize>);
+
+/// Stages with the dimensions of their volumes.
+#[derive(Debug)]
+pub(super) struct Chain {
+    stages: Vec<Stage>,
+    reaches: Vec<Reach>,
+    /// Of the input, and of what each stage makes.
+    dims: Vec<[usize; 5]>,
+}
+
+impl Chain {
+    /// The chain of these stages behind an input like `x`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if shapes and dtypes do not go together, or a stage cannot be cut along the depth.
+    pub(super) fn new(x: &Tensor<5>, Stages { stages }: Stages) -> Self {
+        const OPERATION: &str = "stream";
+        assert_not_empty(OPERATION, "input", x);
+        assert!(!stages.is_empty(), "{OPERATION}: expected at least one stage, found none");
+        let mut chain = Self { stages: Vec::new(), reaches: Vec::new(), dims: vec![x.dims()] };
+        for stage in stages {
+            let (input, dtype) = (chain.dims[stage.of], x.dtype());
+            let convolution = stage.convolution(stage.options().padding[0]);
+            let (factor, output) = match &stage.layer {
+                Layer::Conv { .. } => (1, convolution.shape(OPERATION, input, dtype).output_dims()),
+                Layer::UpsampleConv { factors, .. } => {
+                    (factors[0], UpsampleConv::of(input, dtype, *factors, &convolution).output_dims())
+                }
+            };
+            if let Some(plus) = stage.plus {
+                assert_eq!(
+                    chain.dims[plus], output,
+                    "{OPERATION}: the residual has the dimensions of what it is added to"
+                );
+            }
+            let reach = reach(&stage, factor, input[2], output[2]);
+            chain.reaches.push(reach);
+            chain.dims.push(output);
+            chain.stages.push(stage);
+        }
+        chain
+    }
+
+    pub(super) fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// The stage of this number.
+    pub(super) fn stage(&self, stage: usize) -> &Stage {
+        &self.stages[stage]
+    }
+
+    pub(super) fn reach(&self, stage: usize) -> &Reach {
+        &self.reaches[stage]
+    }
+
+    /// Number of the last volume.
+    pub(super) fn last(&self) -> usize {
+        self.stages.len()
+    }
+
+    pub(super) fn dims(&self, volume: usize) -> [usize; 5] {
+        self.dims[volume]
+    }
+
+    pub(super) fn depth(&self, volume: usize) -> usize {
+        self.dims[volume][2]
+    }
+
+    /// Depth of the deepest volume.
+    pub(super) fn deepest(&self) -> usize {
+        (0..=self.last()).map(|volume| self.depth(volume)).max().unwrap_or(1)
+    }
+
+    /// Positions of a channel.
+    pub(super) fn positions(&self, volume: usize) -> usize {
+        self.dims[volume][2..].iter().product()
+    }
+
+    /// Panics unless a tensor is a gradient of the last volume.
+    pub(super) fn check_gradient(&self, gradient: &Tensor<5>, dtype: DType) {
+        assert_volume("stream", "gradient", gradient, self.dims(self.last()));
+        assert_dtype("stream", "gradient", gradient, dtype);
+    }
+
+    /// Stages with this volume as their input.
+    pub(super) fn readers(&self, volume: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.stages.len()).filter(move |stage| self.stages[*stage].of == volume)
+    }
+
+    /// Stages that add this volume.
+    pub(super) fn adders(&self, volume: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.stages.len()).filter(move |stage| self.stages[*stage].plus == Some(volume))
+    }
+
+    /// Stages with a norm of this volume.
+    pub(super) fn norms(&self, volume: usize) -> impl Iterator<Item = usize> + '_ {
+        self.readers(volume).filter(|stage| self.stages[*stage].has_norm())
+    }
+
+    /// The volumes that are stored whole.
+    pub(super) fn kept(&self, keep: StreamKeep) -> Vec<usize> {
+        let normed: Vec<usize> = (2..self.last()).filter(|volume| self.norms(*volume).next().is_some()).collect();
+        let results = normed.iter().copied().filter(|volume| self.stages[volume - 1].plus.is_some());
+        match keep {
+            StreamKeep::Two => normed,
+            StreamKeep::One => match results.collect::<Vec<_>>() {
+                none if none.is_empty() => normed,
+                results => results,
+            },
+            StreamKeep::None => Vec::new(),
+        }
+    }
+
+    /// Whether a volume is made to be added to another and for nothing else.
+    pub(super) fn is_shortcut(&self, volume: usize) -> bool {
+        self.readers(volume).next().is_none() && self.adders(volume).next().is_some()
+    }
+
+    /// Where a slab of a node that is asked for up to `end` ends: where no plane is computed twice.
+    pub(super) fn aligned(&self, node: Node, end: usize) -> usize {
+        match node {
+            Node::Value(volume) if volume > 0 => self.reaches[volume - 1].aligned(end),
+            _ => end,
+        }
+    }
+
+    /// What planes of a node, which are not none, are made from.
+    ///
+    /// A value: the input of its stage, and what is added. A gradient: for each stage that reads the volume the gradient of what that
+    /// makes, and with a norm or an activation the volume itself; for each stage that adds it the gradient of what that makes.
+    pub(super) fn needs(&self, node: Node, planes: &Range<usize>) -> Vec<Need> {
+        match node {
+            Node::Value(0) => Vec::new(),
+            Node::Value(volume) => {
+                let Stage { of, plus, .. } = self.stages[volume - 1];
+                let input = (Node::Value(of), self.reaches[volume - 1].inputs(planes));
+                let added = plus.map(|plus| (Node::Value(plus), planes.clone()));
+                [input].into_iter().chain(added).collect()
+            }
+            Node::Gradient(volume) => {
+                let mut needs = Vec::new();
+                for stage in self.readers(volume) {
+                    needs.push((Node::Gradient(stage + 1), self.reaches[stage].outputs(planes)));
+                    if self.stages[stage].changes_input() {
+                        needs.push((Node::Value(volume), planes.clone()));
+                    }
+                }
+                needs.extend(self.adders(volume).map(|stage| (Node::Gradient(stage + 1), planes.clone())));
+                needs
+            }
+        }
+    }
+}
+
+/// The depth axis of a stage.
+fn reach(stage: &Stage, factor: usize, input: usize, output: usize) -> Reach {
+    let options = stage.options();
+    let span = options.dilation[0] * (stage.parameters.weight.dims()[2] - 1) + 1;
+    let (stride, (padding, behind)) = (options.stride[0], options.padding[0]);
+    assert!(
+        padding.max(behind) < span && stride <= span && (span - 1).is_multiple_of(factor),
+        "stream: expected a kernel longer along the depth than its padding of {:?} and at least as long as its stride of {stride}, \
+         and an enlargement by a divisor of its length less one, found a length of {span} and an enlargement by {factor}: \
+         recompute this segment instead",
+        (padding, behind)
+    );
+    Reach { factor, stride, span, padding, input, output }
+}

@@ -1,0 +1,209 @@
+//! The march along the depth: every node is made as far as it is asked for, and lets go of the planes that nothing asks for any more.
+//!
+//! What is asked for twice, because kernels overlap, is kept in between: no plane is computed twice in a pass.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use burn::tensor::{DType, Device, Tensor};
+
+use super::chain::{Chain, Need, Node};
+use super::passes::{Pass, Task};
+use super::slab::{self, ParameterGradients, Progress};
+use super::slabs::Slabs;
+use crate::operations::norm_act::Normalization;
+use crate::probe;
+
+/// A segment while it runs: the planes that are there, and what is known of each stage.
+#[derive(Debug)]
+pub(super) struct March<'a> {
+    chain: &'a Chain,
+    /// Slabs of the deepest volume.
+    steps: usize,
+    stored: BTreeMap<Node, Slabs>,
+    progress: Vec<Progress>,
+    device: Device,
+    dtype: DType,
+}
+
+impl<'a> March<'a> {
+    /// Of an input, with the norms that are known.
+    pub(super) fn new(chain: &'a Chain, x: Tensor<5>, slab_planes: usize, norms: Vec<Option<Normalization>>) -> Self {
+        let (device, dtype) = (x.device(), x.dtype());
+        Self {
+            chain,
+            steps: chain.deepest().div_ceil(slab_planes.max(1)),
+            stored: BTreeMap::from([(Node::Value(0), Slabs::whole(x))]),
+            progress: norms.into_iter().map(Progress::with_normalization).collect(),
+            device,
+            dtype,
+        }
+    }
+
+    /// With the gradient of the last volume.
+    pub(super) fn with_gradient(mut self, gradient: Tensor<5>) -> Self {
+        self.stored.insert(Node::Gradient(self.chain.last()), Slabs::whole(gradient));
+        self
+    }
+
+    /// Runs the passes one after the other.
+    pub(super) fn run(mut self, passes: &[Pass]) -> Self {
+        for pass in passes {
+            self.pass(pass);
+        }
+        self
+    }
+
+    /// A node that is there whole; `None` where it is not.
+    pub(super) fn take(&mut self, node: Node) -> Option<Tensor<5>> {
+        self.stored.remove(&node).map(Slabs::into_whole)
+    }
+
+    /// The norms, with the statistics of their volumes.
+    pub(super) fn into_norms(self) -> Vec<Option<Normalization>> {
+        self.progress.into_iter().map(|progress| progress.normalization).collect()
+    }
+
+    /// The gradients of each stage's parameters.
+    pub(super) fn into_gradients(self) -> Vec<ParameterGradients> {
+        self.progress.into_iter().zip(self.chain.stages()).map(|(progress, stage)| progress.gradients(stage)).collect()
+    }
+
+    fn pass(&mut self, pass: &Pass) {
+        let mut done = vec![0; pass.tasks.len()];
+        for step in 1..=self.steps {
+            for (index, task) in pass.tasks.iter().enumerate() {
+                let depth = task.depth(self.chain);
+                let end = (depth * step).div_ceil(self.steps);
+                let planes = done[index]..task.aligned(self.chain, end.max(1)).min(depth);
+                if !planes.is_empty() {
+                    done[index] = planes.end;
+                    self.perform(*task, planes, depth);
+                    self.release(pass, &done);
+                    probe::sample();
+                }
+            }
+        }
+        self.stored.retain(|node, _| pass.keeps.contains(node));
+    }
+
+    fn perform(&mut self, task: Task, planes: Range<usize>, depth: usize) {
+        if let Task::Make(node) = task {
+            return self.advance(node, planes.end);
+        }
+        let mut read = self.read_all(task.needs(self.chain, &planes)).into_iter();
+        let x = read.next().flatten().expect("a task reads planes of a volume");
+        let gradient = read.next().flatten();
+        match task {
+            Task::Moments(stage) => {
+                self.progress[stage].add_moments(self.chain.stage(stage), &x, planes.end == depth);
+            }
+            Task::Sums(stage) => {
+                let gradient = self.convolved_gradient(stage, &planes, gradient);
+                self.progress[stage].add_sums(self.chain.stage(stage), &x, gradient);
+            }
+            Task::Weights(stage) => {
+                let gradient = gradient.expect("the gradient of planes that are not none");
+                self.progress[stage].add_weights(self.chain, stage, &planes, &x, &gradient);
+            }
+            Task::Make(_) => {}
+        }
+    }
+
+    /// Planes of a node, made as far as needed; `None` for none.
+    fn read(&mut self, (node, planes): Need) -> Option<Tensor<5>> {
+        if planes.is_empty() {
+            return None;
+        }
+        self.advance(node, planes.end);
+        self.stored.get(&node).map(|slabs| slabs.read(planes))
+    }
+
+    fn read_all(&mut self, needs: Vec<Need>) -> Vec<Option<Tensor<5>>> {
+        needs.into_iter().map(|need| self.read(need)).collect()
+    }
+
+    /// Makes a node up to a plane.
+    fn advance(&mut self, node: Node, end: usize) {
+        let made = self.stored.entry(node).or_default().end();
+        if made < end {
+            let planes = made..self.chain.aligned(node, end);
+            let slab = match node {
+                Node::Value(volume) => self.value(volume, &planes),
+                Node::Gradient(volume) => self.gradient(volume, &planes),
+            };
+            self.stored.entry(node).or_default().push(slab);
+        }
+    }
+
+    fn value(&mut self, volume: usize, planes: &Range<usize>) -> Tensor<5> {
+        let mut read = self.read_all(self.chain.needs(Node::Value(volume), planes)).into_iter();
+        let x = read.next().flatten().expect("a kernel sees planes of its input");
+        let stage = volume - 1;
+        slab::value(self.chain, &self.progress[stage], stage, planes, &x, read.next().flatten())
+    }
+
+    fn gradient(&mut self, volume: usize, planes: &Range<usize>) -> Tensor<5> {
+        let mut sum = None;
+        let chain = self.chain;
+        // One after the other, so that one contribution is there at a time.
+        for stage in chain.readers(volume) {
+            let seen = self.read((Node::Gradient(stage + 1), chain.reach(stage).outputs(planes)));
+            let convolved = self.convolved_gradient(stage, planes, seen);
+            let x = match chain.stage(stage).changes_input() {
+                true => self.read((Node::Value(volume), planes.clone())),
+                false => None,
+            };
+            slab::add(&mut sum, slab::input_gradient(chain, &self.progress[stage], stage, x, convolved));
+        }
+        for stage in chain.adders(volume) {
+            let added = self.read((Node::Gradient(stage + 1), planes.clone()));
+            slab::add(&mut sum, added.expect("planes that are not none"));
+        }
+        sum.expect("every volume is read by a stage behind it")
+    }
+
+    fn convolved_gradient(&self, stage: usize, planes: &Range<usize>, gradient: Option<Tensor<5>>) -> Tensor<5> {
+        match gradient {
+            Some(gradient) => slab::convolved_gradient(self.chain, stage, planes, &gradient),
+            None => {
+                let [batch_size, channels, _, height, width] = self.chain.dims(self.chain.stage(stage).of);
+                Tensor::zeros([batch_size, channels, planes.len(), height, width], (&self.device, self.dtype))
+            }
+        }
+    }
+
+    /// Lets go of all planes that neither the rest of this pass asks for nor the passes behind it.
+    fn release(&mut self, pass: &Pass, done: &[usize]) {
+        let needed = self.needed(pass, done);
+        for (node, slabs) in self.stored.iter_mut().filter(|(node, _)| !pass.keeps.contains(node)) {
+            slabs.drop_below(needed.get(node).copied().unwrap_or(usize::MAX));
+        }
+    }
+
+    /// The first plane of each node that the rest of the pass asks for.
+    ///
+    /// Gradients are made from values and from gradients of later volumes, values from those of earlier ones; so in that order each
+    /// node's needs are known before those of what it is made from.
+    fn needed(&self, pass: &Pass, done: &[usize]) -> BTreeMap<Node, usize> {
+        let mut needed = BTreeMap::new();
+        let ask = |needed: &mut BTreeMap<Node, usize>, needs: Vec<Need>| {
+            for (node, planes) in needs {
+                let first = needed.entry(node).or_insert(planes.start);
+                *first = planes.start.min(*first);
+            }
+        };
+        for (task, done) in pass.tasks.iter().zip(done).filter(|(task, done)| **done < task.depth(self.chain)) {
+            ask(&mut needed, task.needs(self.chain, &(*done..done + 1)));
+        }
+        let gradients = (0..=self.chain.last()).map(Node::Gradient);
+        for node in gradients.chain((0..=self.chain.last()).rev().map(Node::Value)) {
+            let made = self.stored.get(&node).map_or(0, Slabs::end);
+            let (Node::Value(volume) | Node::Gradient(volume)) = node;
+            if needed.contains_key(&node) && made < self.chain.depth(volume) {
+                ask(&mut needed, self.chain.needs(node, &(made..made + 1)));
+            }
+        }
+        needed
+    }
+}

@@ -1,0 +1,129 @@
+//! A streamed segment as an operation with a backward of its own.
+
+use burn::backend::DispatchTensor;
+use burn::tensor::Tensor;
+
+use super::chain::{Chain, Node};
+use super::march::March;
+use super::passes;
+use super::settings::StreamSettings;
+use super::slab::ParameterGradients;
+use super::stage::{Parameters, Stage, Stages};
+use crate::autodiff::{has_autodiff, inner, on_backend_of};
+use crate::operations::norm_act::Normalization;
+use crate::recompute::{OwnBackward, Tensors, is_tracked, run_with_own_backward, without_graph};
+use crate::recording::{current_segment, in_segment};
+
+/// Runs stages in slabs along the depth, forward and backward: exactly what they compute whole, in a fraction of the memory.
+///
+/// Group norms are exact: their statistics, and in backward their sums, are those of the whole volume, which takes a pass over the slabs
+/// for each of them. Planes that two slabs need are kept from one to the next. Statistics of forward are used again in backward.
+///
+/// # Shapes
+///
+/// - input: `[batch_size, channels, depth, height, width]`, no axis empty
+/// - output: that of the last stage
+///
+/// # Memory
+///
+/// Saved for backward: the input, shared with its producer, and mean and deviation of each norm's groups. While it runs: the volumes that
+/// [`StreamKeep`](super::StreamKeep) names, and about ten slabs; the output. In backward a volume gives way to its gradient slab by slab.
+///
+/// # Numerics
+///
+/// In one slab, outputs and gradients are bit for bit those of the operations that the stages are made of. In several, convolutions may
+/// choose another of their methods for a slab than for the whole, and sums are added up in another order: outputs and gradients differ by
+/// about 1e-6 of their size in float32. The number of threads changes nothing.
+///
+/// # Panics
+///
+/// Panics if there are no stages, shapes or dtypes do not go together, or the kernel of a stage is shorter along the depth than its
+/// stride, not longer than its padding, or its length less one is no multiple of the enlargement in front of it.
+#[must_use]
+pub fn stream(x: Tensor<5>, stages: Stages, settings: StreamSettings) -> Tensor<5> {
+    let (stages, parameters): (Vec<_>, Vec<_>) = stages.stages.into_iter().map(Stage::apart).unzip();
+    let mut tensors = vec![x.into_dispatch()];
+    let layout = parameters.flatten(&mut tensors);
+    let trained: Vec<bool> = tensors.iter().map(is_tracked).collect();
+    let chain_of = move |tensors: Vec<DispatchTensor>| {
+        let mut tensors = tensors.into_iter();
+        let x = Tensor::<5>::from_dispatch(tensors.next().expect("the input is the first tensor"));
+        let parameters = Vec::<Parameters>::assemble(&layout, &mut tensors);
+        let stages = stages.clone().into_iter().zip(parameters).map(Stage::together).collect();
+        (Chain::new(&x, Stages { stages }), x)
+    };
+    let under_autodiff = tensors.iter().find(|tensor| has_autodiff(tensor)).cloned();
+    let Some(under_autodiff) = under_autodiff else {
+        let (chain, x) = chain_of(tensors);
+        return forward(&chain, x, settings).0;
+    };
+    let segment = current_segment();
+    let first = |tensors: Vec<DispatchTensor>| {
+        let (chain, x) = chain_of(tensors);
+        let (output, norms) = forward(&chain, x, settings);
+        let backward: OwnBackward = Box::new(move |tensors, gradients| {
+            let (chain, x) = chain_of(tensors);
+            let gradient = gradients.into_iter().next().flatten().expect("backward comes from the output");
+            let device = x.device();
+            let run = || backward(&chain, x, norms, Tensor::from_dispatch(gradient), &trained, settings);
+            match segment {
+                Some(segment) => in_segment(&segment, Some(&device), run),
+                None => run(),
+            }
+        });
+        (output.into_dispatch(), backward)
+    };
+    Tensor::from_dispatch(match tensors.iter().any(is_tracked) {
+        true => on_backend_of!(&under_autodiff, run_with_own_backward(tensors, first)),
+        false => {
+            let output = first(tensors.into_iter().map(inner).collect()).0;
+            on_backend_of!(&under_autodiff, without_graph(output))
+        }
+    })
+}
+
+/// The output, and the norms with their statistics.
+fn forward(chain: &Chain, x: Tensor<5>, settings: StreamSettings) -> (Tensor<5>, Vec<Option<Normalization>>) {
+    let unknown = chain.stages().iter().map(|_| None).collect();
+    let passes = passes::forward(chain, settings.keep);
+    let mut march = March::new(chain, x, settings.slab_planes, unknown).run(&passes);
+    let output = march.take(Node::Value(chain.last())).expect("the last pass makes it");
+    (output, march.into_norms())
+}
+
+/// The gradients of the input and of the parameters, in the order of the tensors; `trained` says which of them need one.
+fn backward(
+    chain: &Chain,
+    x: Tensor<5>,
+    norms: Vec<Option<Normalization>>,
+    gradient: Tensor<5>,
+    trained: &[bool],
+    settings: StreamSettings,
+) -> Vec<Option<DispatchTensor>> {
+    chain.check_gradient(&gradient, x.dtype());
+    let (for_input, mut of_parameters) = (trained[0], trained[1..].iter());
+    let is_trained = |stage: &Stage| {
+        let [weight, bias, ..] =
+            stage.parameters.present().map(|is_there| is_there && of_parameters.next() == Some(&true));
+        weight || bias
+    };
+    let weights: Vec<bool> = chain.stages().iter().map(is_trained).collect();
+    let passes = passes::backward(chain, settings.keep, &weights, for_input);
+    let march = March::new(chain, x, settings.slab_planes, norms).with_gradient(gradient);
+    let mut march = march.run(&passes);
+    let of_input = march.take(Node::Gradient(0)).filter(|_| for_input).map(Tensor::into_dispatch);
+    let of_stages = march.into_gradients().into_iter().zip(chain.stages());
+    let of_parameters = of_stages.flat_map(|(gradients, stage)| in_order(gradients, stage.parameters.present()));
+    let all = [of_input].into_iter().chain(of_parameters).zip(trained);
+    all.map(|(gradient, is_trained)| gradient.filter(|_| *is_trained)).collect()
+}
+
+/// The gradients of a stage in the order of its parameters, of which these are present.
+fn in_order(
+    (weight, [bias, norm_weight, norm_bias]): ParameterGradients,
+    present: [bool; 4],
+) -> Vec<Option<DispatchTensor>> {
+    let vectors = [bias, norm_weight, norm_bias].map(|gradient| gradient.map(Tensor::into_dispatch));
+    let all = [weight.map(Tensor::into_dispatch)].into_iter().chain(vectors);
+    all.zip(present).filter_map(|(gradient, is_present)| is_present.then_some(gradient)).collect()
+}

@@ -1,0 +1,150 @@
+//! The passes of a streamed segment: what is made in each, and which volumes stay for those behind it.
+//!
+//! A norm is a barrier: its statistics are those of the whole volume, and in backward so are the sums that its gradient needs. Between
+//! two barriers everything is made in slabs.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::chain::{Chain, Need, Node};
+use super::settings::StreamKeep;
+
+/// What a pass does along the depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Adds up the moments that the norm of a stage needs.
+    Moments(usize),
+    /// Adds up the sums that the gradient of a stage's norm needs.
+    Sums(usize),
+    /// Adds up the gradients of a stage's weight and bias.
+    Weights(usize),
+    /// Makes a node whole.
+    Make(Node),
+}
+
+/// One march along the depth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pass {
+    pub(super) tasks: Vec<Task>,
+    /// What is there whole when the pass is over; of everything else nothing stays.
+    pub(super) keeps: BTreeSet<Node>,
+}
+
+/// Forward: a pass for each volume with a norm, and one for the result.
+pub(super) fn forward(chain: &Chain, keep: StreamKeep) -> Vec<Pass> {
+    let kept = chain.kept(keep);
+    let stores_shortcuts = keep == StreamKeep::Two;
+    let mut passes = Vec::new();
+    for volume in 0..chain.last() {
+        let mut tasks: Vec<Task> = chain.norms(volume).map(Task::Moments).collect();
+        if tasks.is_empty() {
+            continue;
+        }
+        // A shortcut is stored, so that what it is made from need not be made again.
+        let shortcuts =
+            chain.readers(volume).map(|stage| stage + 1).filter(|made| stores_shortcuts && chain.is_shortcut(*made));
+        let stored = kept.iter().copied().filter(|kept| *kept == volume).chain(shortcuts);
+        tasks.extend(stored.map(|volume| Task::Make(Node::Value(volume))));
+        passes.push(tasks);
+    }
+    let result = Node::Value(chain.last());
+    passes.push(vec![Task::Make(result)]);
+    with_lifetimes(chain, &[Node::Value(0)], passes, result)
+}
+
+/// Backward: what forward has stored is made again; then, from the last volume to the first, the sums of its norms with the gradients of
+/// the weights that read it, and its gradient.
+///
+/// `trained` says of each stage whether its weight or bias needs a gradient, `for_input` whether the input does.
+pub(super) fn backward(chain: &Chain, keep: StreamKeep, trained: &[bool], for_input: bool) -> Vec<Pass> {
+    let kept = chain.kept(keep);
+    let mut passes = vec![kept.iter().map(|volume| Task::Make(Node::Value(*volume))).collect::<Vec<_>>()];
+    let mut weights = Vec::new();
+    for volume in (0..chain.last()).rev() {
+        weights.extend(chain.readers(volume).filter(|stage| trained[*stage]).map(Task::Weights));
+        let sums: Vec<Task> = chain.norms(volume).map(Task::Sums).collect();
+        if !sums.is_empty() {
+            passes.push([sums, std::mem::take(&mut weights)].concat());
+        }
+        if kept.contains(&volume) || volume == 0 && for_input {
+            passes.push([vec![Task::Make(Node::Gradient(volume))], std::mem::take(&mut weights)].concat());
+        }
+    }
+    passes.push(weights);
+    passes.retain(|tasks| !tasks.is_empty());
+    with_lifetimes(chain, &[Node::Value(0), Node::Gradient(chain.last())], passes, Node::Gradient(0))
+}
+
+/// The passes, each with what later ones read of what is whole.
+fn with_lifetimes(chain: &Chain, given: &[Node], passes: Vec<Vec<Task>>, result: Node) -> Vec<Pass> {
+    let mut whole: BTreeSet<Node> = given.iter().copied().collect();
+    let mut read = Vec::new();
+    let mut there = Vec::new();
+    for tasks in &passes {
+        read.push(reads(chain, tasks, &whole));
+        whole.extend(tasks.iter().filter_map(|task| match task {
+            Task::Make(node) => Some(*node),
+            _ => None,
+        }));
+        there.push(whole.clone());
+    }
+    let mut later = BTreeSet::from([result]);
+    let mut behind = Vec::new();
+    for read in read.into_iter().rev() {
+        behind.push(later.clone());
+        later.extend(read);
+    }
+    let keeps = there.into_iter().zip(behind.into_iter().rev()).map(|(there, later)| &there & &later);
+    passes.into_iter().zip(keeps).map(|(tasks, keeps)| Pass { tasks, keeps }).collect()
+}
+
+/// What a pass reads, directly or for what it makes on the way, of what is whole.
+fn reads(chain: &Chain, tasks: &[Task], whole: &BTreeSet<Node>) -> BTreeSet<Node> {
+    let mut met = BTreeSet::new();
+    let mut open: Vec<Node> = tasks.iter().flat_map(|task| task.nodes(chain)).collect();
+    while let Some(node) = open.pop() {
+        if met.insert(node) && !whole.contains(&node) {
+            open.extend(chain.needs(node, &(0..1)).into_iter().map(|(node, _)| node));
+        }
+    }
+    &met & whole
+}
+
+impl Task {
+    /// The depth along which the task goes.
+    pub(super) fn depth(self, chain: &Chain) -> usize {
+        match self {
+            Self::Moments(stage) | Self::Sums(stage) => chain.depth(chain.stage(stage).of),
+            Self::Weights(stage) => chain.depth(stage + 1),
+            Self::Make(Node::Value(volume) | Node::Gradient(volume)) => chain.depth(volume),
+        }
+    }
+
+    /// Where a step of the task that goes up to `end` ends.
+    pub(super) fn aligned(self, chain: &Chain, end: usize) -> usize {
+        match self {
+            Self::Weights(stage) => chain.reach(stage).aligned(end),
+            Self::Moments(_) | Self::Sums(_) | Self::Make(_) => end,
+        }
+    }
+
+    /// What planes of the task read.
+    pub(super) fn needs(self, chain: &Chain, planes: &Range<usize>) -> Vec<Need> {
+        match self {
+            Self::Moments(stage) => vec![(Node::Value(chain.stage(stage).of), planes.clone())],
+            Self::Sums(stage) => vec![
+                (Node::Value(chain.stage(stage).of), planes.clone()),
+                (Node::Gradient(stage + 1), chain.reach(stage).outputs(planes)),
+            ],
+            Self::Weights(stage) => vec![
+                (Node::Value(chain.stage(stage).of), chain.reach(stage).inputs(planes)),
+                (Node::Gradient(stage + 1), planes.clone()),
+            ],
+            Self::Make(node) => vec![(node, planes.clone())],
+        }
+    }
+
+    fn nodes(self, chain: &Chain) -> Vec<Node> {
+        self.needs(chain, &(0..1)).into_iter().map(|(node, _)| node).collect()
+    }
+}

@@ -1,0 +1,54 @@
+//! How a segment is streamed: planes of a slab, and which volumes are stored whole in between.
+
+use serde::{Deserialize, Serialize};
+
+/// How a segment is streamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StreamSettings {
+    /// Planes of a slab, of the deepest volume of the segment. The first slab and the last may have a few more or fewer.
+    pub slab_planes: usize,
+    /// The volumes that are stored whole while the segment runs.
+    pub keep: StreamKeep,
+}
+
+/// The volumes that a streamed segment stores whole while it runs forward, and while it runs backward with their gradients in place
+/// of those parts that have been passed. Between forward and backward it stores none but its input.
+///
+/// Those that a norm reads are worth it: every pass over such a norm needs them. The result of the first stage is never stored: it is one
+/// convolution away from the input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamKeep {
+    /// Every volume that a norm reads: two for a residual block.
+    #[default]
+    Two,
+    /// Of these the results of residual blocks: one for a block, whose middle is made again. Where no norm reads a block's result, all.
+    One,
+    /// None: every pass starts from the input.
+    None,
+}
+
+impl StreamSettings {
+    /// Planes of a slab where nobody says.
+    pub const SLAB_PLANES: usize = 8;
+
+    /// With so many planes to a slab, at least one.
+    #[must_use]
+    pub fn with_slab_planes(mut self, slab_planes: usize) -> Self {
+        self.slab_planes = slab_planes.max(1);
+        self
+    }
+
+    /// With these volumes stored whole.
+    #[must_use]
+    pub fn with_keep(mut self, keep: StreamKeep) -> Self {
+        self.keep = keep;
+        self
+    }
+}
+
+impl Default for StreamSettings {
+    fn default() -> Self {
+        Self { slab_planes: Self::SLAB_PLANES, keep: StreamKeep::default() }
+    }
+}

@@ -1,0 +1,130 @@
+//! A volume in pieces along its depth, made and let go of one by one.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use burn::tensor::Tensor;
+use leanburn_kernels::planes::{self, Piece};
+
+use crate::engine::{Computation, CpuTensor, Engine, Stored, run};
+use crate::recording::{Call, Recorder};
+
+/// Pieces of a volume one behind the other. Those at the front may be gone already.
+#[derive(Debug, Default)]
+pub(super) struct Slabs {
+    pieces: VecDeque<Tensor<5>>,
+    /// First plane of the first piece.
+    start: usize,
+    /// Plane behind the last piece.
+    end: usize,
+}
+
+impl Slabs {
+    /// A volume in one piece.
+    pub(super) fn whole(volume: Tensor<5>) -> Self {
+        let mut slabs = Self::default();
+        slabs.push(volume);
+        slabs
+    }
+
+    /// Plane behind the last piece.
+    pub(super) fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Appends a piece.
+    pub(super) fn push(&mut self, piece: Tensor<5>) {
+        self.end += planes_of(&piece);
+        self.pieces.push_back(piece);
+    }
+
+    /// The planes: a piece itself where they are one, else a copy.
+    ///
+    /// # Panics
+    ///
+    /// Panics if they are not there, or none.
+    pub(super) fn read(&self, planes: Range<usize>) -> Tensor<5> {
+        assert!(self.start <= planes.start && planes.end <= self.end, "{planes:?} of {}..{}", self.start, self.end);
+        let mut first = self.start;
+        let mut taken = Vec::new();
+        for piece in &self.pieces {
+            let whole = first..first + planes_of(piece);
+            let part = whole.start.max(planes.start)..whole.end.min(planes.end);
+            if !part.is_empty() {
+                taken.push((piece, part.start - whole.start..part.end - whole.start));
+            }
+            first = whole.end;
+        }
+        match taken.as_slice() {
+            [(piece, part)] if part.len() == planes_of(piece) => (*piece).clone(),
+            _ => run(Gather { pieces: &taken }),
+        }
+    }
+
+    /// Lets go of the pieces before a plane.
+    pub(super) fn drop_below(&mut self, plane: usize) {
+        while let Some(piece) = self.pieces.front()
+            && self.start + planes_of(piece) <= plane
+        {
+            self.start += planes_of(piece);
+            self.pieces.pop_front();
+        }
+    }
+
+    /// The whole volume in one piece.
+    pub(super) fn into_whole(self) -> Tensor<5> {
+        self.read(self.start..self.end)
+    }
+}
+
+fn planes_of(piece: &Tensor<5>) -> usize {
+    piece.dims()[2]
+}
+
+/// The given planes of the pieces in one volume.
+struct Gather<'a> {
+    pieces: &'a [(&'a Tensor<5>, Range<usize>)],
+}
+
+impl Gather<'_> {
+    fn first(&self) -> &Tensor<5> {
+        self.pieces.first().expect("planes that are not none").0
+    }
+
+    fn dims(&self) -> [usize; 5] {
+        let [batch_size, channels, _, height, width] = self.first().dims();
+        [batch_size, channels, self.pieces.iter().map(|(_, planes)| planes.len()).sum(), height, width]
+    }
+}
+
+impl Computation for Gather<'_> {
+    type Output = Tensor<5>;
+
+    fn engine(&self) -> Engine {
+        Engine::of(self.first())
+    }
+
+    fn recorded(self, recorder: Recorder) -> Tensor<5> {
+        let pieces = self.pieces.iter().map(|(piece, _)| *piece);
+        let call = pieces.fold(Call::new(recorder, "gather_planes"), Call::reads);
+        call.record_one(self.dims(), self.first().dtype())
+    }
+
+    fn on_cpu<E: Stored>(self) -> Tensor<5> {
+        let dims @ [batch_size, channels, _, height, width] = self.dims();
+        let tensors: Vec<CpuTensor> = self.pieces.iter().map(|(piece, _)| CpuTensor::of((*piece).clone())).collect();
+        let pieces = tensors.iter().zip(self.pieces).map(|(tensor, (piece, taken))| Piece {
+            values: tensor.values::<E>(),
+            planes: planes_of(piece),
+            taken: taken.clone(),
+        });
+        let values = planes::gather(batch_size * channels, height * width, &pieces.collect::<Vec<_>>());
+        CpuTensor::from_vec(values, dims).into_tensor()
+    }
+
+    fn composed(self) -> Tensor<5> {
+        let taken =
+            |(piece, planes): &(&Tensor<5>, Range<usize>)| (*piece).clone().narrow(2, planes.start, planes.len());
+        Tensor::cat(self.pieces.iter().map(taken).collect(), 2)
+    }
+}

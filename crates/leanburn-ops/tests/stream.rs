@@ -1,0 +1,158 @@
+//! A streamed segment gives the results of the plain path: bit for bit in one slab, up to rounding in several.
+
+#[path = "common/level.rs"]
+mod level;
+
+use burn::prelude::*;
+use burn::tensor::{DType, Distribution, ops::ConvOptions};
+use leanburn_ops::{Activation, Convolution, Stages, StreamKeep, StreamSettings, stream};
+use level::{Kind, Level, error, without_gradient};
+
+const KEEPS: [StreamKeep; 3] = [StreamKeep::Two, StreamKeep::One, StreamKeep::None];
+
+fn device() -> Device {
+    let device = Device::flex().autodiff();
+    device.seed(1);
+    device
+}
+
+/// A level, and an input with a gradient, of so many planes at the full size.
+fn case(kind: Kind, batch_size: usize, planes: usize, device: &Device) -> (Level, Tensor<5>) {
+    let level = Level::new(kind, [8, 4], device);
+    let (planes, [height, width]) = if kind == Kind::Decoder { (planes / 2, [3, 4]) } else { (planes, [6, 7]) };
+    let dims = [batch_size, level.channels_in(), planes, height, width];
+    let x = Tensor::random(dims, Distribution::Normal(0.5, 1.0), device).require_grad();
+    (level, x)
+}
+
+/// Settings for so many slabs of the deepest volume.
+fn settings(planes: usize, slabs: usize, keep: StreamKeep) -> StreamSettings {
+    StreamSettings::default().with_slab_planes(planes.div_ceil(slabs)).with_keep(keep)
+}
+
+#[test]
+fn one_slab_is_the_plain_path_bit_for_bit() {
+    let device = device();
+    for kind in [Kind::Decoder, Kind::Encoder, Kind::Blocks] {
+        let (level, x) = case(kind, 2, 10, &device);
+        let plain = level.outcome(&x, None);
+        assert!(plain.iter().all(Option::is_some));
+        for keep in KEEPS {
+            assert!(level.outcome(&x, Some(settings(10, 1, keep))) == plain, "{kind:?} {keep:?}");
+        }
+    }
+}
+
+#[test]
+fn any_number_of_slabs_gives_the_results_of_the_plain_path() {
+    let device = device();
+    let mut worst: f64 = 0.0;
+    for (kind, planes) in [(Kind::Decoder, 10), (Kind::Encoder, 9), (Kind::Blocks, 11)] {
+        let (level, x) = case(kind, 2, planes, &device);
+        let plain = level.outcome(&x, None);
+        for (slabs, keep) in [2, 3, 5, 8, 100].into_iter().flat_map(|slabs| KEEPS.map(|keep| (slabs, keep))) {
+            let streamed = level.outcome(&x, Some(settings(planes, slabs, keep)));
+            for (index, (found, expected)) in streamed.iter().zip(&plain).enumerate() {
+                let error = error(found.as_ref().expect("a gradient"), expected.as_ref().expect("a gradient"));
+                assert!(error < 1e-6, "{kind:?} {planes} {slabs} {keep:?}: {error} of number {index}");
+                worst = worst.max(error);
+            }
+        }
+    }
+    println!("worst error {worst:.1e}");
+}
+
+#[test]
+fn the_number_of_threads_does_not_show() {
+    let device = device();
+    let (level, x) = case(Kind::Decoder, 1, 12, &device);
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| level.outcome(&x, Some(settings(12, 3, StreamKeep::Two))))
+    };
+    assert!(on(1) == on(2));
+}
+
+#[test]
+fn half_precision_is_that_of_the_plain_path() {
+    let device = device();
+    let level = Level::new(Kind::Decoder, [8, 4], &device);
+    for (dtype, tolerance) in [(DType::BF16, 2e-2), (DType::F16, 3e-3)] {
+        let x =
+            Tensor::<5>::random([1, 8, 5, 4, 4], Distribution::Default, &device).cast(dtype).detach().require_grad();
+        let plain = level.outcome(&x, None);
+        assert!(level.outcome(&x, Some(settings(10, 1, StreamKeep::Two))) == plain);
+        for (found, expected) in level.outcome(&x, Some(settings(10, 3, StreamKeep::None))).iter().zip(&plain) {
+            let error = error(found.as_ref().expect("a gradient"), expected.as_ref().expect("a gradient"));
+            assert!(error < tolerance, "{dtype:?} {error}");
+        }
+    }
+}
+
+#[test]
+fn other_precision_is_composed_of_burns_operations() {
+    let device = device();
+    let weight = Tensor::<5>::random([4, 4, 3, 3, 3], Distribution::Normal(0.0, 0.1), (&device, DType::F64));
+    let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+    let norm = leanburn_ops::Norm { num_groups: 2, epsilon: 1e-6, weight: None, bias: None };
+    let x = Tensor::<5>::random([1, 4, 7, 4, 4], Distribution::Default, (&device, DType::F64)).require_grad();
+    let run = |streamed: bool| {
+        let convolution = Convolution { weight: weight.clone(), bias: None, options: options.clone() };
+        let y = match streamed {
+            false => leanburn_ops::norm_act_conv3d(
+                x.clone(),
+                Some(norm.clone()),
+                Activation::Silu,
+                convolution,
+                Some(x.clone()),
+            ),
+            true => {
+                let mut stages = Stages::new();
+                let input = stages.input();
+                stages.norm_act_conv3d(input, Some(norm.clone()), Activation::Silu, convolution, Some(input));
+                stream(x.clone(), stages, StreamSettings::default().with_slab_planes(3))
+            }
+        };
+        let gradient = leanburn_ops::backward((y.clone() * y.clone()).sum()).take(&x).unwrap();
+        [y.into_data(), gradient.into_data()]
+    };
+    for (found, expected) in run(true).iter().zip(&run(false)) {
+        assert!(error(found, expected) < 1e-12);
+    }
+}
+
+#[test]
+fn what_needs_no_gradient_gets_none() {
+    let device = device();
+    let (level, x) = case(Kind::Decoder, 1, 8, &device);
+    let settings = Some(settings(8, 2, StreamKeep::Two));
+    let still = level.outcome(&without_gradient(x.clone()), settings);
+    assert!(still[1].is_none() && still[2..].iter().all(Option::is_some));
+    let level = level.frozen();
+    let frozen = level.outcome(&x, settings);
+    assert!(frozen[1].is_some() && frozen[2..].iter().all(Option::is_none));
+    let plain = level.outcome(&x, None);
+    assert!(error(frozen[1].as_ref().unwrap(), plain[1].as_ref().unwrap()) < 1e-6);
+}
+
+#[test]
+fn without_autodiff_only_forward_runs() {
+    let device = device();
+    let (level, x) = case(Kind::Encoder, 1, 9, &device);
+    let frozen = level.frozen();
+    let (tracked, still) =
+        (frozen.run(x.clone(), None), frozen.run(without_gradient(x), Some(settings(9, 4, StreamKeep::Two))));
+    assert!(!still.is_tracked());
+    assert!(error(&still.into_data(), &tracked.into_data()) < 1e-6);
+}
+
+#[test]
+#[should_panic(expected = "expected a kernel longer along the depth than its padding")]
+fn a_kernel_that_leaves_planes_out_is_rejected() {
+    let device = Device::flex();
+    let weight = Tensor::<5>::zeros([1, 1, 1, 3, 3], &device);
+    let mut stages = Stages::new();
+    let input = stages.input();
+    stages.conv3d(input, Convolution { weight, bias: None, options: ConvOptions::new([2, 1, 1], [0; 3], [1; 3], 1) });
+    let _ = stream(Tensor::zeros([1, 1, 4, 4, 4], &device), stages, StreamSettings::default());
+}

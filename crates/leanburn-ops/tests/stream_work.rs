@@ -1,0 +1,68 @@
+//! What a streamed segment computes again, counted on the recording device: as much as its preset says.
+
+#[path = "common/level.rs"]
+mod level;
+
+use burn::backend::ir::OperationIr;
+use burn::prelude::*;
+use leanburn_ops::recording::{Marker, as_on_cpu};
+use leanburn_ops::{StreamKeep, StreamSettings, backward};
+use level::{Kind, Level};
+
+const DIMS: [usize; 5] = [1, 8, 16, 8, 8];
+
+/// Elements that the kernels of this name make in one forward and backward of a decoder's level, and their floating-point operations.
+fn work(streamed: Option<StreamSettings>, kernel: &str) -> [u64; 2] {
+    let device = Device::capture();
+    let captured = device.capture_scope(|scope| {
+        as_on_cpu(|| {
+            let device = device.clone().autodiff();
+            let level = Level::new(Kind::Decoder, [8, 4], &device);
+            let x = Tensor::<5>::zeros(DIMS, &device).require_grad();
+            let mut gradients = backward(level.run(x.clone() * 2.0, streamed).sum());
+            assert_eq!(gradients.take(&x).map(|gradient| gradient.dims()), Some(DIMS));
+        });
+        scope.complete([], [])
+    });
+    let operations = captured.expect("a complete recording").graph.operations;
+    let of_kernel = |operation: &OperationIr| match operation {
+        OperationIr::Custom(custom) => match Marker::of(custom) {
+            Some(Marker::Kernel { name, flops, .. }) if name == kernel => {
+                Some([custom.outputs.iter().map(|output| output.shape.num_elements() as u64).sum(), flops])
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    operations.iter().filter_map(of_kernel).fold([0; 2], |sum: [u64; 2], of| [sum[0] + of[0], sum[1] + of[1]])
+}
+
+#[test]
+fn forward_convolutions_run_as_often_as_the_preset_says() {
+    let positions = 32 * 16 * 16;
+    assert_eq!(work(None, "upsample_conv3d")[0], 8 * positions);
+    assert_eq!(work(None, "conv3d")[0], (3 * 4 + 1) * positions);
+    for (keep, ups, narrow) in [
+        // U for its norm and again for H; in backward for H and Y, for the sums of its norm, and for its gradient.
+        (StreamKeep::Two, 5, 2 * 3),
+        // H in every pass that makes Y or a gradient behind it.
+        (StreamKeep::One, 7, 6 + 2 * 2),
+        // Everything up to the volume whose norm, sums or gradient a pass makes.
+        (StreamKeep::None, 8, 7 + 2 * 6),
+    ] {
+        for slab_planes in [64, 16, 7, 4] {
+            let settings = Some(StreamSettings::default().with_slab_planes(slab_planes).with_keep(keep));
+            assert_eq!(work(settings, "upsample_conv3d")[0], ups * 8 * positions, "{keep:?} {slab_planes}");
+            assert_eq!(work(settings, "conv3d")[0], (narrow * 4 + 1) * positions, "{keep:?} {slab_planes}");
+        }
+    }
+}
+
+#[test]
+fn gradients_of_weights_are_computed_once() {
+    let [_, once] = work(None, "conv3d_weight_gradient");
+    for keep in [StreamKeep::Two, StreamKeep::One, StreamKeep::None] {
+        let settings = StreamSettings::default().with_slab_planes(7).with_keep(keep);
+        assert_eq!(work(Some(settings), "conv3d_weight_gradient")[1], once, "{keep:?}");
+    }
+}
