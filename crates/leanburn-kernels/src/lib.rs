@@ -11,6 +11,7 @@ pub mod activation;
 pub mod attention;
 pub mod axis_map;
 mod buffer;
+pub mod compress;
 pub mod conv;
 mod counting;
 pub mod dropout;
