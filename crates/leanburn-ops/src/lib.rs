@@ -7,7 +7,7 @@
 //! - [`dropout`], [`dropout3d`]: save a key, and make the mask again in backward.
 //! - [`recompute`]: run part of a model without saving its intermediate results, and run it again in backward.
 //! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model keep their intermediate results, and which are
-//!   recomputed.
+//!   recomputed; [`Storage`]: where what they save lives until then.
 //! - [`random`]: where a segment's random numbers come from, so that the second run draws those of the first.
 //! - [`numerics`]: the dtype of the activation decides, the one rule of mixed precision.
 //! - [`probe`]: samples of memory in the middle of a step.
@@ -27,6 +27,7 @@ pub mod random;
 mod recompute;
 pub mod recording;
 mod residency;
+mod storage;
 
 pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
 pub use gradients::{Gradients, backward, backward_from_ones};
@@ -41,7 +42,8 @@ pub use operations::resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, 
 pub use operations::upsample_conv3d::upsample_conv3d;
 pub use products::{WrongProducts, check_products};
 pub use recompute::{Tensors, recompute};
-pub use residency::{Residency, ResidencyPolicy, ResidencyRule, with_rules_validated};
+pub use residency::{Residency, ResidencyPolicy, ResidencyRule, StorageRule, with_rules_validated};
+pub use storage::{Storage, StorageError, check_offload_folder, or_storage_error};
 
 /// What macros of this crate name where they are used.
 #[doc(hidden)]

@@ -6,6 +6,8 @@
 //! number of the stream that is described below, so that it depends on the seed, the segment and the operation's place in it. Nothing
 //! that another thread draws can change it.
 //!
+//! What rounds saved tensors ([`Storage::Int8`](crate::Storage)) draws from the same stream, counted by itself.
+//!
 //! # Burn's random layers
 //!
 //! A backend has one generator for the whole process that can be seeded but not read. To draw the same numbers when a
@@ -35,13 +37,13 @@ use crate::recording::is_recording;
 enum Stream {
     /// Burn's generator.
     Generator,
-    /// A hash of a key and of how many have been drawn under it.
-    Keyed { key: u64, drawn: u64 },
+    /// A hash of a key and of how many have been drawn under it; what rounds saved tensors is counted by itself.
+    Keyed { key: u64, drawn: u64, rounded: u64 },
 }
 
 impl Stream {
     const fn of(key: u64) -> Self {
-        Self::Keyed { key, drawn: 0 }
+        Self::Keyed { key, drawn: 0, rounded: 0 }
     }
 }
 
@@ -101,23 +103,26 @@ pub fn derive(seed: u64, path: &[u64]) -> u64 {
 
 /// The seed of a kept segment, or of one without gradients; `None` leaves the generator alone.
 pub(crate) fn kept_seed() -> Option<u64> {
-    match STREAM.get() {
-        Stream::Generator => None,
-        Stream::Keyed { key, drawn } => Some(next(key, drawn)),
-    }
+    next()
 }
 
 /// The seed of a recomputed segment, or of an operation that draws.
 pub(crate) fn next_seed(device: &Device) -> u64 {
-    match STREAM.get() {
-        Stream::Generator => drawn_from_generator(device),
-        Stream::Keyed { key, drawn } => next(key, drawn),
-    }
+    next().unwrap_or_else(|| drawn_from_generator(device))
 }
 
-fn next(key: u64, drawn: u64) -> u64 {
-    STREAM.set(Stream::Keyed { key, drawn: drawn + 1 });
-    derive(key, &[drawn])
+/// The key that rounds a saved tensor. What segments draw does not depend on it where a stream has been [seeded](seed).
+pub(crate) fn rounding_key(device: &Device) -> u64 {
+    let Stream::Keyed { key, drawn, rounded } = STREAM.get() else { return drawn_from_generator(device) };
+    STREAM.set(Stream::Keyed { key, drawn, rounded: rounded + 1 });
+    derive(key, &[ROUNDING, rounded])
+}
+
+/// The next number of the stream, if it has a key.
+fn next() -> Option<u64> {
+    let Stream::Keyed { key, drawn, rounded } = STREAM.get() else { return None };
+    STREAM.set(Stream::Keyed { key, drawn: drawn + 1, rounded });
+    Some(derive(key, &[drawn]))
 }
 
 /// A number that depends on the generator's seed. A GPU has to be waited for, so it is asked once a thread.
@@ -133,7 +138,7 @@ fn drawn_from_generator(device: &Device) -> u64 {
         return drawn;
     }
     STREAM.set(Stream::of(drawn));
-    next(drawn, 0)
+    next().expect("it has been given a key")
 }
 
 /// Runs a kept segment under its seed, if it has one: the generator starts there, and so do the segments inside it.
@@ -158,6 +163,9 @@ pub(crate) fn recomputed<T>(device: &Device, seed: u64, run: impl FnOnce() -> T)
     }
     result
 }
+
+/// Numbers under this path round saved tensors.
+const ROUNDING: u64 = 2;
 
 /// What the generator goes on from behind a segment, so that its numbers do not come again.
 const AFTER: u64 = 1;
@@ -233,6 +241,17 @@ mod tests {
         STREAM.set(Stream::Generator);
         scoped(|| STREAM.set(Stream::of(3)));
         assert!(kept_seed().is_none(), "a scope ends with what was before");
+    }
+
+    #[test]
+    fn what_is_rounded_draws_numbers_of_its_own() {
+        let device = Device::flex();
+        STREAM.set(Stream::of(7));
+        let expected = draw();
+        STREAM.set(Stream::of(7));
+        let keys = [(); 2].map(|()| rounding_key(&device));
+        assert_eq!(draw(), expected);
+        assert!(keys[0] != keys[1] && keys.iter().all(|key| !expected.contains(key)));
     }
 
     #[test]

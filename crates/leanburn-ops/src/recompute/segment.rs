@@ -24,6 +24,7 @@ use super::samples::sample;
 use super::step::step;
 use super::steps::{Gate, Hub, Output};
 use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, raise};
+use crate::storage;
 
 /// Whether gradients flow through the tensor. Burn asks this of float tensors alone, and panics for integers.
 pub(super) fn is_tracked(tensor: &DispatchTensor) -> bool {
@@ -39,8 +40,11 @@ pub(super) fn run_and_register<B: Backend, C: CheckpointStrategy>(
 where
     DispatchTensor: Reachable<B, C>,
 {
-    let (saved, guards): (Vec<_>, Vec<_>) = tensors.into_iter().map(Saved::<B>::of::<C>).unzip();
+    let scope = storage::current();
+    let (saved, guards): (Vec<_>, Vec<_>) =
+        tensors.into_iter().map(|tensor| Saved::<B>::of::<C>(tensor, &scope)).unzip();
     let outputs = first(saved.iter().map(Saved::for_first_run::<C>).collect());
+    saved.iter().for_each(Saved::settle);
     // Its second run would wait for the graph that runs backward, for ever.
     let captured = outputs.iter().filter_map(|output| lower::<B, C>(output)).any(|output| output.is_tracked());
     assert!(!captured, "a recomputed segment captures a tensor that has a gradient: hand it over among the inputs");
@@ -51,7 +55,7 @@ where
     let sampled = |output: &DispatchTensor| {
         lower::<B, C>(output).map_or_else(Vec::new, |output| sample::<B>(&output.into_primitive()))
     };
-    let samples = outputs.iter().map(sampled).collect();
+    let samples = (!scope.storage.is_lossy()).then(|| outputs.iter().map(sampled).collect());
     let token = B::float_zeros([1].into(), &device, FloatDType::F32);
     let count = saved.len();
     let meeting = Meeting {

@@ -89,7 +89,9 @@ where
         let device = Device::new(raise_plain::<B>(place.token.clone()).device());
         let mut inner = in_pass(Pass::SecondRun, &device, || {
             let outputs = replay(tensors);
-            check::<B, C>(&samples, &outputs);
+            if let Some(samples) = samples {
+                check::<B, C>(&samples, &outputs);
+            }
             in_pass(Pass::Backward, &device, || backward_through::<B, C>(outputs, output_gradients, &place.token))
         });
         let input_gradients = leaves.into_iter().map(|leaf| leaf.hand_over(inner.as_mut(), grads)).collect();
