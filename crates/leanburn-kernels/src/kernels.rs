@@ -10,6 +10,8 @@ use pulp::Arch;
 use crate::activation::Activation;
 use crate::attention::{Attended, AttentionShape, Gradients};
 use crate::axis_map::AxisMap;
+use crate::compress::Quantized;
+use crate::compress::quantized::{dequantize_on, quantize_on};
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::{ConvShape, Input, Prologue};
 use crate::dropout::mask::{DropoutMask, dropout_on};
@@ -36,6 +38,7 @@ pub struct Kernels<E> {
     pub(crate) conv_data_gradient: fn(Arch, &ConvShape, Input<'_, E>, &[f32], SharedOutput<'_, E>),
     pub(crate) conv_weight_gradient: fn(Arch, &ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]),
     pub(crate) conv_bias_gradient: fn(Arch, usize, usize, &[E], &mut [f32]),
+    pub(crate) dequantize: fn(Arch, &Quantized) -> Vec<E>,
     pub(crate) dropout: fn(&DropoutMask, &mut [E]),
     pub(crate) max_pool: fn(Arch, &PoolWindows, &[E], &mut [E]),
     pub(crate) max_pool_backward: fn(Arch, usize, &PoolWindows, &[E], &[E], &mut [E]),
@@ -46,6 +49,7 @@ pub struct Kernels<E> {
     pub(crate) norm_sums: fn(&Norm<'_>, Arch, &[E], &mut [E]) -> ChannelSums,
     pub(crate) norm_apply: fn(&Norm<'_>, Arch, &[E], &ChannelSums, usize, &mut [E]),
     pub(crate) act_backward: fn(Arch, &[E], Activation, &mut [E]),
+    pub(crate) quantize: fn(Arch, &[E], usize, u64) -> Quantized,
     pub(crate) resample: fn(Arch, usize, [&AxisMap; 3], &[E], &mut [E]),
 }
 
@@ -58,6 +62,7 @@ impl<E: Stored> Kernels<E> {
             conv_data_gradient: crate::conv::data_gradient::data_gradient_on,
             conv_weight_gradient: crate::conv::weight_gradient::run::weight_gradient_on,
             conv_bias_gradient: crate::conv::bias_gradient::bias_gradient_on,
+            dequantize: dequantize_on,
             dropout: dropout_on,
             max_pool: crate::max_pool::forward::max_pool_on,
             max_pool_backward: crate::max_pool::gradient::max_pool_backward_on,
@@ -68,6 +73,7 @@ impl<E: Stored> Kernels<E> {
             norm_sums: |norm, arch, x, gradient| norm.sums_on(arch, x, gradient),
             norm_apply: |norm, arch, x, sums, positions, gradient| norm.apply_on(arch, x, sums, positions, gradient),
             act_backward: crate::norm::derivative::act_backward_on,
+            quantize: quantize_on,
             resample: crate::resample::planes::resample_on,
         }
     }

@@ -8,7 +8,7 @@
 //! - [`recompute`]: run part of a model without saving its intermediate results, and run it again in backward.
 //! - [`stream`]: run part of a model in slabs along the depth, forward and backward, group norms and all.
 //! - [`Residency`] and [`ResidencyPolicy`]: which named segments of a model keep their intermediate results, which are
-//!   recomputed, and which are streamed.
+//!   recomputed, and which are streamed; [`Storage`]: where what they save lives until then.
 //! - [`random`]: random numbers that seed and place decide, and where a segment's come from, so that the second run draws those of the
 //!   first.
 //! - [`numerics`]: the dtype of the activation decides, the one rule of mixed precision.
@@ -29,6 +29,7 @@ pub mod random;
 mod recompute;
 pub mod recording;
 mod residency;
+mod storage;
 mod stream;
 
 pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
@@ -44,7 +45,8 @@ pub use operations::resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, 
 pub use operations::upsample_conv3d::upsample_conv3d;
 pub use products::{WrongProducts, check_products};
 pub use recompute::{Tensors, recompute};
-pub use residency::{Residency, ResidencyPolicy, ResidencyRule, with_rules_validated};
+pub use residency::{Residency, ResidencyPolicy, ResidencyRule, StorageRule, with_rules_validated};
+pub use storage::{Storage, StorageError, check_offload_folder, or_storage_error};
 pub use stream::{Stages, StreamKeep, StreamSettings, Unstreamable, Volume, stream};
 
 /// What macros of this crate name where they are used.

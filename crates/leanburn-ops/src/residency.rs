@@ -1,10 +1,12 @@
-//! Which segments of a model keep their intermediate results, and which are recomputed in backward.
+//! Which segments of a model keep their intermediate results, which are recomputed in backward, and where what they save lives.
 //!
 //! A model is a tree of named segments (`encoder.level_0.res_0`). The policy is a plain value: it is set on the
-//! model before training, printed by the planner and saved with the run. It never changes a result.
+//! model before training, printed by the planner and saved with the run. A residency never changes a result; a [`Storage`] that rounds
+//! changes gradients.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::recompute::{Tensors, keep, recompute};
 use crate::recording::in_segment;
+use crate::storage::{self, Scope, Storage};
 use crate::stream::{Stages, StreamSettings, Unstreamable, stream};
 
 /// Where the intermediate results of a segment live between forward and backward.
@@ -37,7 +40,16 @@ pub struct ResidencyRule {
     pub residency: Residency,
 }
 
-/// A residency for every segment of a model: a default, and rules of which the last that matches wins.
+/// Gives what the segments whose name matches `pattern` save a storage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StorageRule {
+    /// Name of a segment; `*` stands for any run of characters, dots included.
+    pub pattern: String,
+    /// Where it lives until backward.
+    pub storage: Storage,
+}
+
+/// A residency for every segment of a model: a default, and rules of which the last that matches wins; and in the same way a storage.
 ///
 /// # Example
 ///
@@ -55,6 +67,12 @@ pub struct ResidencyPolicy {
     /// Exceptions, later ones first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<ResidencyRule>,
+    /// Where what segments save lives, later rules first. Segments inside one that is kept have its storage, unless a rule names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub storage: Vec<StorageRule>,
+    /// The folder of [offloaded](Storage::Offload) tensors' files. Default: the system's for temporary files, which may be memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offload_folder: Option<PathBuf>,
 }
 
 impl ResidencyPolicy {
@@ -67,7 +85,7 @@ impl ResidencyPolicy {
     /// Every segment is computed again in backward.
     #[must_use]
     pub fn recompute_all() -> Self {
-        Self { default: Residency::Recompute, rules: Vec::new() }
+        Self { default: Residency::Recompute, ..Self::default() }
     }
 
     /// Adds a rule that goes before those already there.
@@ -75,6 +93,42 @@ impl ResidencyPolicy {
     pub fn with_rule(mut self, pattern: impl Into<String>, residency: Residency) -> Self {
         self.rules.push(ResidencyRule { pattern: pattern.into(), residency });
         self
+    }
+
+    /// Adds a rule for what segments save that goes before those already there.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use leanburn_ops::{ResidencyPolicy, Storage};
+    ///
+    /// let policy = ResidencyPolicy::keep().with_storage("decoder.*", Storage::Offload).with_offload_folder("/var/tmp");
+    /// assert_eq!(policy.storage_of("decoder.level_0"), Some(Storage::Offload));
+    /// assert_eq!(policy.storage_of("encoder.level_0"), None);
+    /// ```
+    #[must_use]
+    pub fn with_storage(mut self, pattern: impl Into<String>, storage: Storage) -> Self {
+        self.storage.push(StorageRule { pattern: pattern.into(), storage });
+        self
+    }
+
+    /// Sets the folder of offloaded tensors' files. It has to be there and to have room.
+    #[must_use]
+    pub fn with_offload_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.offload_folder = Some(folder.into());
+        self
+    }
+
+    /// Where what the segment called `name` saves lives; that of the segment around it where no rule names it.
+    #[must_use]
+    pub fn storage_of(&self, name: &str) -> Option<Storage> {
+        let rule = self.storage.iter().rev().find(|rule| matches(&rule.pattern, name));
+        rule.map(|rule| rule.storage)
+    }
+
+    fn scope_of(&self, name: &str) -> Scope {
+        let scope = |storage| Scope { storage, folder: self.offload_folder.as_deref().map(Into::into) };
+        self.storage_of(name).map_or_else(storage::current, scope)
     }
 
     /// What the segment called `name` does.
@@ -87,7 +141,7 @@ impl ResidencyPolicy {
     /// The policy for the segments inside the segment called `name`.
     ///
     /// A segment inside a recomputed one keeps its intermediate results during the second run, unless a rule names it
-    /// and not the one around it: its own recomputation would be a third run.
+    /// and not the one around it: its own recomputation would be a third run. What it saves stays in memory: it is used at once.
     #[must_use]
     pub fn inside(&self, name: &str) -> Self {
         match self.of(name) {
@@ -95,6 +149,7 @@ impl ResidencyPolicy {
             Residency::Recompute | Residency::Stream(_) => Self {
                 default: Residency::Keep,
                 rules: self.rules.iter().filter(|rule| !matches(&rule.pattern, name)).cloned().collect(),
+                ..Self::default()
             },
         }
     }
@@ -117,11 +172,12 @@ impl ResidencyPolicy {
         let segments: Vec<S> = segments.into_iter().collect();
         let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
         let mut validation = Validation::default();
-        for ResidencyRule { pattern, .. } in &self.rules {
+        let residencies = self.rules.iter().map(|rule| ("residency", &rule.pattern));
+        for (key, pattern) in residencies.chain(self.storage.iter().map(|rule| ("storage", &rule.pattern))) {
             let is_matched = segments.iter().any(|name| matches(pattern, name));
             let expected = format!("names of segments: {}", segments.join(", "));
             let found = format!("`{pattern}`, which names no segment");
-            validation.check(is_matched, "residency", &expected, found, meant(pattern, &segments));
+            validation.check(is_matched, key, &expected, found, meant(pattern, &segments));
         }
         validation.errors()
     }
@@ -147,20 +203,22 @@ impl ResidencyPolicy {
         let Residency::Stream(settings) = self.of(name) else { return self.run(name, module, x, forward) };
         observe(self, name);
         let stages = stages(module).unwrap_or_else(|error| panic!("{}", error.in_segment(name)));
-        keep(module, x, |_, x: Tensor<5>| {
+        let forward = |_: &M, x: Tensor<5>| {
             let device = x.device();
             in_segment(name, Some(&device), || stream(x, stages.clone(), settings))
-        })
+        };
+        storage::within(self.scope_of(name), || keep(module, x, forward))
     }
 
     /// Runs `forward` as the segment called `name`, kept or recomputed as the policy says.
     ///
     /// Both residencies give the same result bit for bit, random layers included where [`random::seed`](crate::random::seed) has been
-    /// called before (a trainer does).
+    /// called before (a trainer does), unless the storage rounds.
     ///
     /// # Panics
     ///
-    /// Panics if the segment is to be streamed: it has no stages.
+    /// Panics if the segment is to be streamed: it has no stages. Here or in backward, if what is offloaded cannot be written or read;
+    /// inside [`or_storage_error`](crate::or_storage_error) that is an error.
     pub fn run<M, I, O, F>(&self, name: &str, module: &M, inputs: I, forward: F) -> O
     where
         M: Module + Sync + 'static,
@@ -174,13 +232,11 @@ impl ResidencyPolicy {
             let device = inputs.device();
             in_segment(&segment, device.as_ref(), || forward(module, inputs))
         };
-        match self.of(name) {
+        storage::within(self.scope_of(name), || match self.of(name) {
             Residency::Keep => keep(module, inputs, forward),
             Residency::Recompute => recompute(module, inputs, forward),
-            Residency::Stream(_) => {
-                panic!("{}", Unstreamable::default().in_segment(name))
-            }
-        }
+            Residency::Stream(_) => panic!("{}", Unstreamable::default().in_segment(name)),
+        })
     }
 }
 
@@ -188,6 +244,7 @@ impl ResidencyPolicy {
 #[derive(Default)]
 struct Observed {
     rules: Vec<ResidencyRule>,
+    storage: Vec<StorageRule>,
     segments: BTreeSet<String>,
 }
 
@@ -197,10 +254,12 @@ thread_local! {
 
 fn observe(policy: &ResidencyPolicy, segment: &str) {
     OBSERVED.with_borrow_mut(|observed| {
-        let Some(Observed { rules, segments }) = observed else { return };
+        let Some(Observed { rules, storage, segments }) = observed else { return };
         segments.insert(segment.to_string());
         let new = policy.rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect::<Vec<_>>();
         rules.extend(new);
+        let new = policy.storage.iter().filter(|rule| !storage.contains(rule)).cloned().collect::<Vec<_>>();
+        storage.extend(new);
     });
 }
 
@@ -215,8 +274,8 @@ pub fn with_rules_validated<T>(step: impl FnOnce() -> T) -> (T, Vec<ValidationEr
     }
     let _restore = Restore(OBSERVED.replace(Some(Observed::default())));
     let result = step();
-    let Observed { rules, segments } = OBSERVED.take().unwrap_or_default();
-    (result, ResidencyPolicy { default: Residency::Keep, rules }.validate(segments))
+    let Observed { rules, storage, segments } = OBSERVED.take().unwrap_or_default();
+    (result, ResidencyPolicy { rules, storage, ..ResidencyPolicy::default() }.validate(segments))
 }
 
 /// What to do about a pattern that matches none of the segments.
@@ -300,6 +359,7 @@ mod tests {
     #[test]
     fn a_policy_reads_back_as_it_was_written() {
         let policy = ResidencyPolicy::keep().with_rule("decoder.*", Residency::Recompute);
+        let policy = policy.with_storage("*", Storage::Int8).with_offload_folder("scratch");
         let text = serde_json::to_string(&policy).unwrap();
         assert_eq!(serde_json::from_str::<ResidencyPolicy>(&text).unwrap(), policy);
     }

@@ -117,7 +117,7 @@ mod tests {
 
     fn peak(residency: Residency) -> u64 {
         let recording = record(Target::Cpu, |device| {
-            let policy = ResidencyPolicy { default: residency, rules: Vec::new() };
+            let policy = ResidencyPolicy { default: residency, ..ResidencyPolicy::default() };
             let layers: Vec<Linear> = (0..LAYERS).map(|_| LinearConfig::new(64, 64).init(device)).collect();
             let x = Tensor::<2>::zeros([4096, 64], device);
             let y = layers.iter().fold(x, |x, layer| {

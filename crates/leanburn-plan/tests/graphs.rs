@@ -33,7 +33,7 @@ const WEIGHTS: u64 = 2 * LAYERS;
 const OPERATIONS: u64 = 4 * LAYERS;
 
 fn step(device: &Device, residency: Residency, micro_batches: usize) {
-    let policy = ResidencyPolicy { default: residency, rules: Vec::new() };
+    let policy = ResidencyPolicy { default: residency, ..ResidencyPolicy::default() };
     let layers: Vec<Linear> = (0..LAYERS).map(|_| LinearConfig::new(4, 4).init(device)).collect();
     for _ in 0..2 {
         mark_step(device);

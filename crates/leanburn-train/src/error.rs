@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 
 use leanburn_common::{Bytes, ValidationError};
+use leanburn_ops::StorageError;
 
 /// An error of training, with its remedy.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,14 @@ pub enum TrainError {
         reason: String,
         /// Whether the learners are as they were before the step.
         state_is_intact: bool,
+    },
+    /// What a step saves for backward could not be written to a file, or read back.
+    #[error("step {step}: {error}; the step was not taken and the weights are those before it")]
+    Storage {
+        /// The step.
+        step: u64,
+        /// What went wrong, and what to do.
+        error: StorageError,
     },
     /// An evaluation of the models between steps had no more memory, or took more than it may.
     #[error("out of memory in {evaluation} after step {step}: {reason}; the run is as it was")]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Tensor};
 use leanburn_common::Bytes;
-use leanburn_ops::random;
 use leanburn_ops::recording::{Pass, in_pass, value_or};
+use leanburn_ops::{or_storage_error, random};
 use serde::{Deserialize, Serialize};
 
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
@@ -139,7 +139,7 @@ impl<W: Workload> Trainer<W> {
     /// # Errors
     ///
     /// What `batches` gives and [`TrainError::OutOfBatches`]: the step is not taken. [`TrainError::OutOfMemory`], which says
-    /// whether the learners are as they were. [`TrainError::Diverged`]. [`TrainError::Uncounted`] before the first step.
+    /// whether the learners are as they were. [`TrainError::Storage`]: the step is not taken. [`TrainError::Diverged`]. [`TrainError::Uncounted`] before the first step.
     pub fn step<E>(&mut self, batches: &mut impl Iterator<Item = Result<W::Batch, E>>) -> Result<StepReport, TrainError>
     where
         TrainError: From<E>,
@@ -212,8 +212,8 @@ impl<W: Workload> Trainer<W> {
             let path = [position.step, position.micro_batch, learner as u64];
             random::seed(&self.device, random::derive(self.config.seed, &path));
             let forward = || self.workload.loss(learner, batch, position);
-            let losses = or_mixed_dtypes(|| or_out_of_memory(|| self.monitor.during(limit, forward)))?
-                .map_err(|reason| out_of_memory(position.step, "forward", reason))?;
+            let forward = || or_mixed_dtypes(|| self.monitor.during(limit, forward));
+            let losses = part_of_step(position.step, "forward", forward)??;
             let Some(losses) = losses else { continue };
             for (name, part) in losses.parts {
                 let (sum, count) = sums.remove(name).map_or((part.clone(), 1), |(sum, count)| (sum + part, count + 1));
@@ -221,8 +221,7 @@ impl<W: Workload> Trainer<W> {
             }
             phases.forward = phases.forward.max(self.lap(position.step, "forward")?); // on a GPU the most is held here
             let backward = || self.workload.learners()[learner].accumulate(losses.total, share);
-            or_out_of_memory(|| self.monitor.during(limit, backward))
-                .map_err(|reason| out_of_memory(position.step, "backward", reason))?;
+            part_of_step(position.step, "backward", || self.monitor.during(limit, backward))?;
             phases.backward = phases.backward.max(self.lap(position.step, "backward")?);
         }
         Ok(())
@@ -361,6 +360,12 @@ fn means(sums: LossSums) -> BTreeMap<String, f64> {
 }
 
 const UPDATE: &str = "update";
+
+/// Runs a part of a step before its update, whose learners are intact whatever happens.
+fn part_of_step<T>(step: u64, phase: &'static str, part: impl FnOnce() -> T) -> Result<T, TrainError> {
+    let result = or_storage_error(|| or_out_of_memory(part)).map_err(|error| TrainError::Storage { step, error })?;
+    result.map_err(|reason| out_of_memory(step, phase, reason))
+}
 
 /// A step that did not fit. Until the update the learners are as they were.
 fn out_of_memory(step: u64, phase: &'static str, reason: String) -> TrainError {

@@ -94,6 +94,13 @@ impl Operation<1> for MaxPool {
     fn backward(self, gradient: Tensor<5>, _needed: [bool; 1]) -> [AnyTensor; 1] {
         [run(Backward { x: self.x, windows: &self.windows, gradient }).into()]
     }
+
+    /// Rounding would change which value is the largest.
+    const IS_EXACT: bool = true;
+
+    fn exchange(&mut self, exchange: &mut dyn FnMut(&mut Tensor<5>)) {
+        exchange(&mut self.x);
+    }
 }
 
 /// The largest value of each window.

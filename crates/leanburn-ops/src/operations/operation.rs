@@ -14,6 +14,7 @@ use burn::backend::{Backend, DispatchAutodiffContext, DispatchKindConversion, Di
 use burn::tensor::Tensor;
 
 use crate::autodiff::{AutodiffTensor, Reachable, lower, lower_plain, on_backend_of, raise, raise_plain};
+use crate::storage::{self, Storage, StoredTensor};
 use crate::{probe, recording};
 
 /// What an operation saves between forward and backward, and its backward.
@@ -22,6 +23,12 @@ pub(super) trait Operation<const N: usize>: Clone + fmt::Debug + Send + 'static 
     ///
     /// The saved tensors are given up: each should be dropped as soon as it has been used.
     fn backward(self, gradient: Tensor<5>, needed: [bool; N]) -> [AnyTensor; N];
+
+    /// Gives `exchange` each volume that it saves and that may be [stored elsewhere](crate::storage) until backward.
+    fn exchange(&mut self, _exchange: &mut dyn FnMut(&mut Tensor<5>)) {}
+
+    /// Whether backward needs the very values of forward: they are not rounded.
+    const IS_EXACT: bool = false;
 }
 
 /// A float tensor of any rank, or none: an input of an operation, or the gradient of one.
@@ -104,7 +111,7 @@ where
     let (output, operation) = recording::in_operation(plain, |plain| forward(plain.map(AnyTensor), tracked));
     let output = lower_plain::<B>(output.into_dispatch());
     let output = match (Step { operation: PhantomData::<fn() -> O> }).prepare::<C>(guards).compute_bound().stateful() {
-        OpsKind::Tracked(prepared) => prepared.finish((operation, recording::current_segment()), output),
+        OpsKind::Tracked(prepared) => prepared.finish((Put::of(operation), recording::current_segment()), output),
         OpsKind::UnTracked(prepared) => prepared.finish(output),
     };
     raise::<B, C>(output)
@@ -117,6 +124,45 @@ where
 {
     let some = inputs.iter().flatten().next().expect("an operation has an input");
     <AutodiffTensor<B>>::new(lower_plain::<B>(some.clone()))
+}
+
+/// An operation whose volumes live where the [storage](crate::storage) of its segment says.
+#[derive(Clone, Debug)]
+struct Put<O> {
+    operation: O,
+    /// Of the volumes that it gives to be exchanged, in that order; none where they stay where they are.
+    volumes: Vec<StoredTensor>,
+}
+
+impl<O> Put<O> {
+    fn of<const N: usize>(mut operation: O) -> Self
+    where
+        O: Operation<N>,
+    {
+        let (mut volumes, storage) = (Vec::new(), storage::current().storage);
+        if storage != Storage::Memory && !(O::IS_EXACT && storage.is_lossy()) {
+            operation.exchange(&mut |volume| {
+                let stand_in = Tensor::zeros([1; 5], (&volume.device(), volume.dtype()));
+                volumes.push(StoredTensor::put(std::mem::replace(volume, stand_in).into_dispatch()));
+            });
+        }
+        Self { operation, volumes }
+    }
+
+    fn take<const N: usize>(self) -> O
+    where
+        O: Operation<N>,
+    {
+        let Self { mut operation, volumes } = self;
+        let mut volumes = volumes.into_iter();
+        if volumes.len() > 0 {
+            operation.exchange(&mut |volume| {
+                let stored = volumes.next().expect("as many as were put away");
+                *volume = Tensor::from_dispatch(stored.take());
+            });
+        }
+        operation
+    }
 }
 
 /// The step of an operation in the graph.
@@ -135,16 +181,17 @@ where
     DispatchTensor: DispatchKindConversion<B>,
 {
     /// What the operation saves, and on a recording device the segment that it is part of.
-    type State = (O, Option<Arc<str>>);
+    type State = (Put<O>, Option<Arc<str>>);
 
     fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let gradient = Tensor::<5>::from_dispatch(raise_plain::<B>(grads.consume::<B>(&ops.node)));
         let needed = ops.parents.each_ref().map(Option::is_some);
         let (operation, segment) = ops.state;
         let device = gradient.device();
+        let backward = || operation.take().backward(gradient, needed);
         let gradients = match segment {
-            None => operation.backward(gradient, needed),
-            Some(segment) => recording::in_segment(&segment, Some(&device), || operation.backward(gradient, needed)),
+            None => backward(),
+            Some(segment) => recording::in_segment(&segment, Some(&device), backward),
         };
         recording::operation_consumed(&device);
         for (parent, gradient) in ops.parents.iter().zip(gradients) {

@@ -6,6 +6,8 @@
 //! ([`leanburn_kernels::random`]). The key is the next number of the stream that is described below, so that it depends on the seed, the
 //! segment and the place in it. They are the same on every device, and nothing that another thread draws can change them.
 //!
+//! What rounds saved tensors ([`Storage::Int8`](crate::Storage)) takes keys of the same stream, counted by themselves.
+//!
 //! # Burn's random layers
 //!
 //! A backend has one generator for the whole process that can be seeded but not read. To draw the same numbers when a
@@ -27,5 +29,5 @@ mod values;
 
 pub use leanburn_kernels::random::Distribution;
 pub use stream::{derive, next_key, scoped, seed};
-pub(crate) use stream::{kept, recomputed};
+pub(crate) use stream::{kept, recomputed, rounding_key};
 pub use values::{drawn, normal, uniform};

@@ -12,13 +12,13 @@ use crate::recording::is_recording;
 enum Stream {
     /// Burn's generator.
     Generator,
-    /// A hash of a key and of how many have been drawn under it.
-    Keyed { key: u64, drawn: u64 },
+    /// A hash of a key and of how many have been drawn under it; what rounds saved tensors is counted by itself.
+    Keyed { key: u64, drawn: u64, rounded: u64 },
 }
 
 impl Stream {
     const fn of(key: u64) -> Self {
-        Self::Keyed { key, drawn: 0 }
+        Self::Keyed { key, drawn: 0, rounded: 0 }
     }
 }
 
@@ -78,10 +78,7 @@ pub fn derive(seed: u64, path: &[u64]) -> u64 {
 
 /// The seed of a kept segment, or of one without gradients; `None` leaves the generator alone.
 pub(crate) fn kept_seed() -> Option<u64> {
-    match STREAM.get() {
-        Stream::Generator => None,
-        Stream::Keyed { key, drawn } => Some(next(key, drawn)),
-    }
+    next()
 }
 
 /// The key of what is drawn next, for [`drawn`](super::drawn): the next number of this thread's stream, or of Burn's generator. A recomputed
@@ -90,15 +87,21 @@ pub(crate) fn kept_seed() -> Option<u64> {
 /// Without a stream a GPU has to be waited for; a recording device gives 0.
 #[must_use]
 pub fn next_key(device: &Device) -> u64 {
-    match STREAM.get() {
-        Stream::Generator => drawn_from_generator(device),
-        Stream::Keyed { key, drawn } => next(key, drawn),
-    }
+    next().unwrap_or_else(|| drawn_from_generator(device))
 }
 
-fn next(key: u64, drawn: u64) -> u64 {
-    STREAM.set(Stream::Keyed { key, drawn: drawn + 1 });
-    derive(key, &[drawn])
+/// The key that rounds a saved tensor. What segments draw does not depend on it where a stream has been [seeded](seed).
+pub(crate) fn rounding_key(device: &Device) -> u64 {
+    let Stream::Keyed { key, drawn, rounded } = STREAM.get() else { return drawn_from_generator(device) };
+    STREAM.set(Stream::Keyed { key, drawn, rounded: rounded + 1 });
+    derive(key, &[ROUNDING, rounded])
+}
+
+/// The next number of the stream, if it has a key.
+fn next() -> Option<u64> {
+    let Stream::Keyed { key, drawn, rounded } = STREAM.get() else { return None };
+    STREAM.set(Stream::Keyed { key, drawn: drawn + 1, rounded });
+    Some(derive(key, &[drawn]))
 }
 
 /// A number that depends on the generator's seed.
@@ -137,6 +140,9 @@ pub(crate) fn recomputed<T>(device: &Device, seed: u64, run: impl FnOnce() -> T)
     }
     result
 }
+
+/// Numbers under this path round saved tensors.
+const ROUNDING: u64 = 2;
 
 /// Seeds a device's generator; a recording device draws nothing and rejects a seed.
 fn seed_generator(device: &Device, seed: u64) {
@@ -192,6 +198,17 @@ mod tests {
         STREAM.set(Stream::Generator);
         scoped(|| STREAM.set(Stream::of(3)));
         assert!(kept_seed().is_none(), "a scope ends with what was before");
+    }
+
+    #[test]
+    fn what_is_rounded_draws_numbers_of_its_own() {
+        let device = Device::flex();
+        STREAM.set(Stream::of(7));
+        let expected = draw();
+        STREAM.set(Stream::of(7));
+        let keys = [(); 2].map(|()| rounding_key(&device));
+        assert_eq!(draw(), expected);
+        assert!(keys[0] != keys[1] && keys.iter().all(|key| !expected.contains(key)));
     }
 
     #[test]

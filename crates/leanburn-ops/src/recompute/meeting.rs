@@ -10,7 +10,8 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, DispatchKindConversion, DispatchTensor};
 
-use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, raise, raise_plain};
+use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, lower_plain, raise, raise_plain};
+use crate::storage::{Scope, StoredTensor};
 
 /// The second run: from the segment's tensors (inputs, then parameters) to its outputs.
 pub(super) type Replay = Box<dyn FnOnce(Vec<DispatchTensor>) -> Vec<DispatchTensor> + Send>;
@@ -28,7 +29,6 @@ pub(super) enum Second {
 }
 
 /// What a segment saves of one of its tensors.
-#[derive(Clone)]
 #[allow(clippy::large_enum_variant, reason = "a handle of a tensor, large with GPUs built in; a segment has a few")]
 pub(super) enum Saved<B: Backend> {
     /// Has no autodiff at all, stays as it is.
@@ -37,13 +37,13 @@ pub(super) enum Saved<B: Backend> {
     Constant(FloatTensor<B>),
     /// A parameter, or another leaf: its gradient is registered under its node.
     Leaf(FloatTensor<B>, NodeId),
-    /// The result of an earlier operation: its gradient goes through a gate.
-    Gated(FloatTensor<B>),
+    /// The result of an earlier operation, wherever it lives until backward: its gradient goes through a gate.
+    Gated(StoredTensor),
 }
 
 impl<B: Backend> Saved<B> {
-    /// Takes a tensor apart; the guard is there for a gate.
-    pub(super) fn of<C: CheckpointStrategy>(tensor: DispatchTensor) -> (Self, Option<NodeGuard>)
+    /// Takes a tensor apart; the guard is there for a gate, and what goes through it is stored as the scope says.
+    pub(super) fn of<C: CheckpointStrategy>(tensor: DispatchTensor, scope: &Scope) -> (Self, Option<NodeGuard>)
     where
         DispatchTensor: Reachable<B, C>,
     {
@@ -57,7 +57,7 @@ impl<B: Backend> Saved<B> {
             }
             Some(tensor) => {
                 let (primitive, guard) = tensor.into_parts();
-                (Self::Gated(primitive), Some(guard))
+                (Self::Gated(StoredTensor::begin(raise_plain::<B>(primitive), scope)), Some(guard))
             }
         }
     }
@@ -67,11 +67,18 @@ impl<B: Backend> Saved<B> {
     where
         DispatchTensor: Reachable<B, C>,
     {
-        match self {
-            Self::Plain(tensor) => tensor.clone(),
-            Self::Constant(primitive) | Self::Leaf(primitive, _) | Self::Gated(primitive) => {
-                raise::<B, C>(<AutodiffTensor<B>>::new(primitive.clone()))
-            }
+        let primitive = match self {
+            Self::Plain(tensor) => return tensor.clone(),
+            Self::Constant(primitive) | Self::Leaf(primitive, _) => primitive.clone(),
+            Self::Gated(stored) => lower_plain::<B>(stored.tensor()),
+        };
+        raise::<B, C>(<AutodiffTensor<B>>::new(primitive))
+    }
+
+    /// The first run is over: what is stored elsewhere is not held any more.
+    pub(super) fn settle(&self) {
+        if let Self::Gated(stored) = self {
+            stored.settle();
         }
     }
 }
@@ -84,9 +91,8 @@ where
     pub(super) fn plain(self) -> DispatchTensor {
         match self {
             Self::Plain(tensor) => tensor,
-            Self::Constant(primitive) | Self::Leaf(primitive, _) | Self::Gated(primitive) => {
-                raise_plain::<B>(primitive)
-            }
+            Self::Constant(primitive) | Self::Leaf(primitive, _) => raise_plain::<B>(primitive),
+            Self::Gated(stored) => stored.take(),
         }
     }
 }
@@ -95,8 +101,8 @@ where
 pub(super) struct Meeting<B: Backend> {
     pub(super) saved: Vec<Saved<B>>,
     pub(super) second: Option<Second>,
-    /// Of each output of the first run.
-    pub(super) samples: Vec<Vec<f32>>,
+    /// Of each output of the first run; none where the second run starts from rounded inputs.
+    pub(super) samples: Option<Vec<Vec<f32>>>,
     pub(super) output_gradients: Vec<Option<FloatTensor<B>>>,
     pub(super) input_gradients: Vec<Option<FloatTensor<B>>>,
 }

@@ -13,6 +13,7 @@ use super::tensors::Tensors;
 use crate::autodiff::on_backend_of;
 use crate::random;
 use crate::recording::{in_first_run, is_recording};
+use crate::storage::{self, Scope};
 
 /// Runs `forward(module, inputs)` without saving its intermediate results, and runs it again in backward.
 ///
@@ -81,7 +82,7 @@ where
         let parameters = tensors.split_off(input_count);
         let module = with_tensors(module, parameters, flags.clone());
         let inputs = I::assemble(&input_layout, &mut tensors.into_iter());
-        random::recomputed(&device, seed, || forward(&module, inputs))
+        storage::within(Scope::default(), || random::recomputed(&device, seed, || forward(&module, inputs)))
     });
 
     let mut output_layout = None;

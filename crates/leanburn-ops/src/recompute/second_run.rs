@@ -14,7 +14,7 @@ use burn::tensor::{DType, Shape};
 
 use super::meeting::Saved;
 use super::step::step;
-use crate::autodiff::{AutodiffTensor, Reachable, lower, raise};
+use crate::autodiff::{AutodiffTensor, Reachable, lower, lower_plain, raise};
 
 /// Where the gradient of one tensor of the second run is found.
 pub(super) enum Leaf<B: Backend> {
@@ -39,7 +39,8 @@ impl<B: Backend> Leaf<B> {
                 let tensor = <AutodiffTensor<B>>::new(primitive).require_grad();
                 (Self::Parameter(tensor.clone(), id), raise::<B, C>(tensor))
             }
-            Saved::Gated(primitive) => {
+            Saved::Gated(stored) => {
+                let primitive = lower_plain::<B>(stored.take());
                 let slot = Slot::<B>::default();
                 let (shape, device, dtype) = (primitive.shape(), primitive.device(), primitive.dtype());
                 let root = <AutodiffTensor<B>>::new(token.clone()).require_grad();

@@ -26,6 +26,7 @@ use super::step::step;
 use super::steps::{Gate, Hub, Output};
 use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, inner, lower, lower_plain, raise};
 use crate::recording::{in_first_run, in_operation};
+use crate::storage;
 
 /// Whether gradients flow through the tensor. Burn asks this of float tensors alone, and panics for integers.
 pub(crate) fn is_tracked(tensor: &DispatchTensor) -> bool {
@@ -41,12 +42,15 @@ pub(super) fn run_and_register<B: Backend, C: CheckpointStrategy>(
 where
     DispatchTensor: Reachable<B, C>,
 {
-    let (saved, guards): (Vec<_>, Vec<_>) = tensors.into_iter().map(Saved::<B>::of::<C>).unzip();
+    let scope = storage::current();
+    let (saved, guards): (Vec<_>, Vec<_>) =
+        tensors.into_iter().map(|tensor| Saved::<B>::of::<C>(tensor, &scope)).unzip();
     let outputs = first(saved.iter().map(Saved::for_first_run::<C>).collect());
+    saved.iter().for_each(Saved::settle);
     // Its second run would wait for the graph that runs backward, for ever.
     let captured = outputs.iter().filter_map(|output| lower::<B, C>(output)).any(|output| output.is_tracked());
     assert!(!captured, "a recomputed segment captures a tensor that has a gradient: hand it over among the inputs");
-    register(saved, guards, outputs, Second::Replay(replay))
+    register(saved, guards, outputs, Second::Replay(replay), !scope.storage.is_lossy())
 }
 
 /// Runs a segment of one output on tensors without autodiff, and registers it with a backward of its own; gives the output.
@@ -59,12 +63,15 @@ pub(crate) fn run_with_own_backward<B: Backend, C: CheckpointStrategy>(
 where
     DispatchTensor: Reachable<B, C>,
 {
-    let (saved, guards): (Vec<_>, Vec<_>) = tensors.into_iter().map(Saved::<B>::of::<C>).unzip();
+    let scope = storage::current();
+    let (saved, guards): (Vec<_>, Vec<_>) =
+        tensors.into_iter().map(|tensor| Saved::<B>::of::<C>(tensor, &scope)).unzip();
     let (output, backward) = in_first_run(saved.iter().map(Saved::for_first_run::<C>).collect(), |tensors| {
         let tensors: Vec<DispatchTensor> = tensors.into_iter().map(inner).collect();
         in_operation([tensors.first().cloned()], |_| first(tensors))
     });
-    register(saved, guards, vec![without_graph::<B, C>(output)], Second::Own(backward)).remove(0)
+    saved.iter().for_each(Saved::settle);
+    register(saved, guards, vec![without_graph::<B, C>(output)], Second::Own(backward), false).remove(0)
 }
 
 /// A tensor without autodiff as one under autodiff that no gradient flows through.
@@ -75,12 +82,13 @@ where
     raise::<B, C>(<AutodiffTensor<B>>::new(lower_plain::<B>(tensor)))
 }
 
-/// Registers the steps of a segment; gives its outputs.
+/// Registers the steps of a segment; gives its outputs. With `is_checked` the second run has to compute what the first did.
 fn register<B: Backend, C: CheckpointStrategy>(
     saved: Vec<Saved<B>>,
     guards: Vec<Option<NodeGuard>>,
     outputs: Vec<DispatchTensor>,
     second: Second,
+    is_checked: bool,
 ) -> Vec<DispatchTensor>
 where
     DispatchTensor: Reachable<B, C>,
@@ -91,7 +99,7 @@ where
     let sampled = |output: &DispatchTensor| {
         lower::<B, C>(output).map_or_else(Vec::new, |output| sample::<B>(&output.into_primitive()))
     };
-    let samples = outputs.iter().map(sampled).collect();
+    let samples = is_checked.then(|| outputs.iter().map(sampled).collect());
     let token = B::float_zeros([1].into(), &device, FloatDType::F32);
     let count = saved.len();
     let meeting = Meeting {

@@ -86,7 +86,7 @@ where
             (std::mem::take(&mut meeting.saved), second, samples, std::mem::take(&mut meeting.output_gradients))
         });
         let input_gradients = match second {
-            Second::Replay(replay) => replayed::<B, C>(saved, replay, &samples, output_gradients, &place.token, grads),
+            Second::Replay(replay) => replayed::<B, C>(saved, replay, samples, output_gradients, &place.token, grads),
             Second::Own(backward) => own(saved, backward, output_gradients, &place.token, grads),
         };
         place.with(|meeting| meeting.input_gradients = input_gradients);
@@ -98,7 +98,7 @@ where
 fn replayed<B: Backend, C: CheckpointStrategy>(
     saved: Vec<Saved<B>>,
     replay: Replay,
-    samples: &[Vec<f32>],
+    samples: Option<Vec<Vec<f32>>>,
     output_gradients: Vec<Option<FloatTensor<B>>>,
     token: &FloatTensor<B>,
     grads: &mut Gradients,
@@ -110,7 +110,9 @@ where
     let device = device_of::<B>(token);
     let mut inner = in_pass(Pass::SecondRun, &device, || {
         let outputs = replay(tensors);
-        check::<B, C>(samples, &outputs);
+        if let Some(samples) = samples {
+            check::<B, C>(&samples, &outputs);
+        }
         in_pass(Pass::Backward, &device, || backward_through::<B, C>(outputs, output_gradients, token))
     });
     leaves.into_iter().map(|leaf| leaf.hand_over(inner.as_mut(), grads)).collect()

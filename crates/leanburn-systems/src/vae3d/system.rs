@@ -18,8 +18,8 @@ use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{
     CODEBOOK, COMMITMENT, CodeUse, Context, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION, Recompute,
-    TrainingSection, check_shape, exhibit, learner, of_section, policy_and_seed, streamed_only,
-    trained_parameters, validate_volumes,
+    TrainingSection, check_shape, exhibit, learner, of_section, policy_and_seed, streamed_only, trained_parameters,
+    validate_volumes,
 };
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::weight_source::{Initialized, WeightSource};

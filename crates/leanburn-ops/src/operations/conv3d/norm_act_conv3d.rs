@@ -135,6 +135,10 @@ impl Operation<6> for NormActConv {
     fn backward(self, gradient: Tensor<5>, needed: [bool; 6]) -> [AnyTensor; 6] {
         self.gradients(gradient, needed, |_, _, _| ())
     }
+
+    fn exchange(&mut self, exchange: &mut dyn FnMut(&mut Tensor<5>)) {
+        self.x.iter_mut().for_each(exchange);
+    }
 }
 
 impl NormActConv {

@@ -69,6 +69,10 @@ impl Operation<7> for NormPreluConv {
             });
         [residual, x, norm_weight, norm_bias, slope.into(), weight, bias]
     }
+
+    fn exchange(&mut self, exchange: &mut dyn FnMut(&mut Tensor<5>)) {
+        self.0.exchange(exchange);
+    }
 }
 
 #[cfg(test)]

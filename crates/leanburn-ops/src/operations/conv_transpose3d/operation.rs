@@ -82,4 +82,8 @@ impl Operation<3> for ConvTranspose {
         let x = needed[0].then(|| run(DataGradient { transposed, gradient, weight, options }));
         [x.into(), weight_gradient.into(), bias.into()]
     }
+
+    fn exchange(&mut self, exchange: &mut dyn FnMut(&mut Tensor<5>)) {
+        self.x.iter_mut().for_each(exchange);
+    }
 }

@@ -58,6 +58,10 @@ impl Operation<3> for GroupNormAct {
         let NormGradients { x, weight, bias } = run(NormActGradient { x, normalization, activation, gradient });
         [x.into(), weight.into(), bias.into()]
     }
+
+    fn exchange(&mut self, exchange: &mut dyn FnMut(&mut Tensor<5>)) {
+        exchange(&mut self.x);
+    }
 }
 
 /// An activation function as an operation that saves its input.
@@ -97,6 +101,10 @@ impl Operation<1> for Activate {
     fn backward(self, gradient: Tensor<5>, _needed: [bool; 1]) -> [AnyTensor; 1] {
         let Self { x, activation } = self;
         [run(NormActGradient { x, normalization: None, activation, gradient }).x.into()]
+    }
+
+    fn exchange(&mut self, exchange: &mut dyn FnMut(&mut Tensor<5>)) {
+        exchange(&mut self.x);
     }
 }
 

@@ -114,4 +114,8 @@ impl Operation<4> for NormPrelu {
         let NormGradients { x, weight, bias } = run(NormActGradient { x, normalization, activation, gradient });
         [x.into(), weight.into(), bias.into(), slope.into()]
     }
+
+    fn exchange(&mut self, exchange: &mut dyn FnMut(&mut Tensor<5>)) {
+        exchange(&mut self.x);
+    }
 }

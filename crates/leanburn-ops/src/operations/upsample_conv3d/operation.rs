@@ -57,4 +57,8 @@ impl Operation<3> for UpsampleConvolution {
         let x = needed[0].then(|| upsample.data_gradient(&gradient, &weight));
         [x.into(), weight_gradient.into(), bias.into()]
     }
+
+    fn exchange(&mut self, exchange: &mut dyn FnMut(&mut Tensor<5>)) {
+        self.x.iter_mut().for_each(exchange);
+    }
 }

@@ -1,0 +1,181 @@
+//! A tensor between forward and backward, wherever it lives.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::mem::take;
+use std::sync::{Arc, Mutex, Weak};
+
+use burn::backend::ops::FloatTensorOps;
+use burn::backend::{Dispatch, DispatchTensor, TensorMetadata};
+use burn::tensor::{DType, Shape, Tensor};
+
+use super::Storage;
+use super::compact::{Codes, narrow, widen};
+use super::offload::{Offloaded, Writing};
+use super::scope::{Scope, current};
+
+/// Bytes of a tensor that is not worth the trouble.
+const SMALL: usize = 16 << 10;
+
+/// A tensor without autodiff that has been put away, to be taken back once.
+#[derive(Clone)]
+pub(crate) struct StoredTensor(Arc<Mutex<State>>);
+
+#[derive(Default)]
+enum State {
+    /// Has been taken back.
+    #[default]
+    Taken,
+    /// Where it was.
+    There(DispatchTensor),
+    /// Where it was, until it is settled.
+    Begun(Begun, Shape),
+    Narrow(Tensor<1>, Shape),
+    Codes(Codes, Shape),
+    Offloaded(Offloaded, Shape),
+}
+
+/// What will be done with a tensor, which is still there.
+enum Begun {
+    Narrow(Tensor<1>),
+    Quantize(Tensor<1>),
+    Write(Writing),
+}
+
+thread_local! {
+    /// The tensor of a kept segment that is being put away.
+    static LAST: RefCell<Option<StoredTensor>> = const { RefCell::new(None) };
+    /// What is elsewhere, in the order in which it was put there: backward goes the other way.
+    static OFFLOADED: RefCell<Vec<Weak<Mutex<State>>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl StoredTensor {
+    /// Begins to put a float tensor away as a scope says. It is still held, until it is [settled](Self::settle).
+    pub(crate) fn begin(tensor: DispatchTensor, scope: &Scope) -> Self {
+        let (shape, dtype) = (tensor.shape(), tensor.dtype());
+        let is_small = shape.num_elements() * dtype.size() < SMALL;
+        let flat = |tensor| {
+            let count = shape.num_elements();
+            Tensor::<1>::from_dispatch(Dispatch::float_reshape(tensor, Shape::from([count])))
+        };
+        let state = match (scope.storage, dtype) {
+            _ if is_small => State::There(tensor),
+            (Storage::Bf16, DType::F32) => State::Begun(Begun::Narrow(flat(tensor)), shape.clone()),
+            (Storage::Int8, DType::F32 | DType::F16 | DType::BF16) => {
+                State::Begun(Begun::Quantize(flat(tensor)), shape.clone())
+            }
+            (Storage::Offload, DType::F32 | DType::F16 | DType::BF16) => {
+                State::Begun(Begun::Write(Writing::begin(flat(tensor), scope.folder.as_ref())), shape.clone())
+            }
+            _ => State::There(tensor),
+        };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// Puts the tensor of an operation away, in the current scope; one that is written is settled with the next, or with the scope.
+    pub(crate) fn put(tensor: DispatchTensor) -> Self {
+        Self::settle_last();
+        let scope = current();
+        let stored = Self::begin(tensor, &scope);
+        match scope.storage {
+            Storage::Offload => LAST.set(Some(stored.clone())),
+            _ => stored.settle(),
+        }
+        stored
+    }
+
+    /// Settles the tensor that was [put](Self::put) away last.
+    pub(super) fn settle_last() {
+        if let Some(stored) = LAST.take() {
+            stored.settle();
+        }
+    }
+
+    /// Lets go of it: what has put it away is not going on.
+    pub(super) fn forget_last() {
+        LAST.take();
+    }
+
+    /// The tensor, before it is settled.
+    pub(crate) fn tensor(&self) -> DispatchTensor {
+        let (flat, shape) = match &*self.state() {
+            State::There(tensor) => return tensor.clone(),
+            State::Begun(Begun::Narrow(flat) | Begun::Quantize(flat), shape) => (flat.clone(), shape.clone()),
+            State::Begun(Begun::Write(writing), shape) => (writing.tensor().clone(), shape.clone()),
+            _ => unreachable!("asked for before it is settled"),
+        };
+        shaped(flat, shape)
+    }
+
+    /// Puts it away for good: from here on the tensor is not held.
+    pub(crate) fn settle(&self) {
+        let state = take(&mut *self.state());
+        let state = match state {
+            State::Begun(Begun::Narrow(flat), shape) => State::Narrow(narrow(flat), shape),
+            State::Begun(Begun::Quantize(flat), shape) => {
+                let channel = if shape.num_dims() > 2 { shape[2..].iter().product() } else { shape.num_elements() };
+                State::Codes(Codes::of(flat, channel), shape)
+            }
+            State::Begun(Begun::Write(writing), shape) => {
+                let written = writing.finish();
+                OFFLOADED.with_borrow_mut(|offloaded| {
+                    offloaded.retain(|stored| stored.strong_count() > 0); // those of a graph that was dropped
+                    offloaded.push(Arc::downgrade(&self.0));
+                });
+                State::Offloaded(written, shape)
+            }
+            state => state,
+        };
+        *self.state() = state;
+    }
+
+    /// Takes it back; what was put elsewhere before it is on its way from now on.
+    pub(crate) fn take(self) -> DispatchTensor {
+        let state = take(&mut *self.state());
+        let (flat, shape) = match state {
+            State::There(tensor) => return tensor,
+            State::Narrow(flat, shape) => (widen(flat), shape),
+            State::Codes(codes, shape) => (codes.values(), shape),
+            State::Offloaded(offloaded, shape) => {
+                let offloaded = offloaded.read_ahead();
+                read_next_ahead();
+                (offloaded.fetch(), shape)
+            }
+            State::Begun(..) | State::Taken => unreachable!("taken back once, after it is settled"),
+        };
+        shaped(flat, shape)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().expect("nothing panics while it is held")
+    }
+}
+
+/// Begins to read what was put elsewhere last and is still there.
+fn read_next_ahead() {
+    let next = OFFLOADED.with_borrow_mut(|offloaded| {
+        let is_there = |stored: &Weak<Mutex<State>>| {
+            stored.upgrade().is_some_and(|stored| matches!(*StoredTensor(stored).state(), State::Offloaded(..)))
+        };
+        while offloaded.last().is_some_and(|stored| !is_there(stored)) {
+            offloaded.pop();
+        }
+        offloaded.last().and_then(Weak::upgrade)
+    });
+    if let Some(stored) = next.map(StoredTensor) {
+        let state = take(&mut *stored.state());
+        let State::Offloaded(offloaded, shape) = state else { unreachable!("it is elsewhere") };
+        let ahead = State::Offloaded(offloaded.read_ahead(), shape);
+        *stored.state() = ahead;
+    }
+}
+
+fn shaped(flat: Tensor<1>, shape: Shape) -> DispatchTensor {
+    Dispatch::float_reshape(flat.into_dispatch(), shape)
+}
+
+impl fmt::Debug for StoredTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoredTensor")
+    }
+}
