@@ -73,8 +73,8 @@ fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>]) {
     let overall = distances.iter().map(|distance| distance.powi(2)).sum::<f64>().sqrt() / whole;
     assert!(overall < 1e-6, "overall {overall:e}");
     for (index, (distance, expected)) in distances.iter().zip(expected).enumerate() {
-        // a bias of the keys of attention has no gradient but rounding: softmax does not see it
-        let relative = distance / norm(expected).max(1e-3 * whole);
+        // The terms of a bias cancel: before a norm nearly, and behind attention's softmax, which does not see that of the keys, to rounding.
+        let relative = distance / norm(expected).max(1e-2 * whole);
         assert!(relative < 1e-6, "parameter {index}: {relative:e}, norm {:e} of {whole:e}", norm(expected));
     }
 }
