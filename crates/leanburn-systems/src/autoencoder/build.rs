@@ -28,7 +28,7 @@ pub(super) fn build(
         Ok(segments)
     };
     let is_known = |pattern: &str| objective.perceptual.is_segment(pattern);
-    let policy = policy_and_seed(context, "autoencoder", &training.recompute, device, is_known, segments)?;
+    let policy = policy_and_seed(context, "autoencoder", training, device, is_known, segments)?;
     let model = drawn(device, |device| model.init(device)).with_residency(policy.clone());
     let rate = training.learning_rate;
     let autoencoder = Learner::new("autoencoder", model, learner(context, training, rate))?;

@@ -102,7 +102,7 @@ device: {name: flex}
         let SequenceConfig { input_days, predict_days, .. } = context.fields();
         let model = self.model(predict_days);
         let segments = || Ok(model.init(&Device::flex()).segments(input_days));
-        let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, |_| false, segments)?;
+        let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments)?;
         let learner = learner(context, training, training.learning_rate);
         let learner = Learner::new("forecaster", model.init(device).with_residency(policy), learner)?;
         Ok(ForecastWorkload::new(learner, self.training.objective.forecast_loss, context.device.resolved_precision()))

@@ -95,7 +95,7 @@ impl System for SegmentationSection {
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
-        let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, |_| false, segments)?;
+        let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments)?;
         let model = drawn(device, |device| model.init(device)).with_residency(policy);
         let unet = Learner::new("unet", model, learner(context, training, training.learning_rate))?;
         let precision = context.device.resolved_precision();

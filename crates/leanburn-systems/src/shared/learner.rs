@@ -8,7 +8,6 @@ use leanburn_ops::{ResidencyPolicy, is_gpu};
 use leanburn_train::{LearnerConfig, LossScale, Precision, ScheduleConfig, TrainerConfig};
 
 use super::device_section::{self, DeviceSection};
-use super::recompute::Recompute;
 use super::source::Context;
 use super::training::TrainingSection;
 use super::validation::reject;
@@ -31,8 +30,8 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
         .with_memory_limit(context.device.memory_limit)
 }
 
-/// Which segments of the system `system` are recomputed; a pattern that names none is rejected. What is drawn from here on is
-/// drawn from the configuration's seed.
+/// Which segments of the system `system` are recomputed, and where what segments save lives; a pattern that names none is rejected, and
+/// what the device cannot do. What is drawn from here on is drawn from the configuration's seed.
 ///
 /// To know their names, `segments` builds models that are thrown away. `is_known` says which patterns name segments that are not
 /// listed.
@@ -43,20 +42,33 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
 pub(crate) fn policy_and_seed(
     context: &Context<'_>,
     system: &str,
-    recompute: &Recompute,
+    training: &TrainingSection,
     device: &Device,
     is_known: impl Fn(&str) -> bool,
     segments: impl FnOnce() -> Result<Vec<String>>,
 ) -> Result<ResidencyPolicy> {
-    let policy = recompute.policy();
-    if !policy.rules.is_empty() {
+    let policy = training.storage.policy(training.recompute.policy());
+    let mut errors = training.storage.unsupported(device);
+    if !(policy.rules.is_empty() && policy.storage.is_empty()) {
         let rules = policy.rules.iter().filter(|rule| !is_known(&rule.pattern)).cloned().collect();
-        let errors = ResidencyPolicy { rules, ..policy.clone() }.validate(segments()?).into_iter();
-        let key = format!("{system}.training.recompute");
-        reject(context, errors.map(|error| ValidationError { key: key.clone(), ..error }).collect())?;
+        let unnamed = ResidencyPolicy { rules, ..policy.clone() }.validate(segments()?);
+        errors
+            .extend(unnamed.into_iter().map(|error| ValidationError { key: key_of(&error, training).into(), ..error }));
     }
+    let placed = |error: ValidationError| ValidationError { key: format!("{system}.training.{}", error.key), ..error };
+    reject(context, errors.into_iter().map(placed).collect())?;
     leanburn_ops::random::seed(device, context.seed);
     Ok(policy)
+}
+
+/// The key whose pattern names no segment.
+fn key_of(error: &ValidationError, training: &TrainingSection) -> &'static str {
+    let is_found = |pattern: &String| error.found.starts_with(&format!("`{pattern}`"));
+    match error.key.as_str() {
+        "residency" => "recompute",
+        _ if training.storage.offload.iter().any(is_found) => "offload",
+        _ => "compress_segments",
+    }
 }
 
 /// Numbers of a module that take a gradient; running statistics and codebooks do not.

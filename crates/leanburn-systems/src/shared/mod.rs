@@ -12,6 +12,7 @@ mod reconstruction;
 mod sample;
 mod sequence_section;
 mod source;
+mod storage;
 mod training;
 mod validation;
 mod voxels;
@@ -21,6 +22,7 @@ pub use device_section::{Allocator, DeviceSection, LossScale};
 pub use perceptual::{LpipsSection, PerceptualSection};
 pub use recompute::Recompute;
 pub use source::{Context, Source};
+pub use storage::{Compression, StorageSection};
 pub use training::{Training, TrainingSection};
 pub use voxels::VoxelObjectiveSection;
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::builders::with_methods;
 use super::recompute::Recompute;
+use super::storage::StorageSection;
 use crate::yaml::{MANY, POSITIVE, Section};
 
 /// How a system is trained, and what for: one section, as both are in the guides.
@@ -37,6 +38,10 @@ pub struct TrainingSection {
     /// `recompute` with names, `*` for any text, as in `decoder.level_0.*`. Default: none.
     #[serde(flatten)]
     pub recompute: Recompute,
+    /// Where saved activations live until the backward pass: `compress`, `compress_segments`, `offload` and `offload_folder`.
+    /// Default: in memory, as they are.
+    #[serde(flatten)]
+    pub storage: StorageSection,
     /// Learning rate, before any scaling. Default: 1e-4.
     pub learning_rate: f64,
     /// Default: adam.
@@ -104,6 +109,7 @@ impl Default for TrainingSection {
             batch_size: 1,
             gradient_accumulation_steps: 1,
             recompute: Recompute::none(),
+            storage: StorageSection::default(),
             learning_rate: 1e-4,
             optimizer: optimizer.kind,
             betas: optimizer.betas,
@@ -133,6 +139,7 @@ with_methods! { TrainingSection {
     with_batch_size => batch_size: usize,
     with_gradient_accumulation_steps => gradient_accumulation_steps: usize,
     with_recompute => recompute: Recompute,
+    with_storage => storage: StorageSection,
     with_learning_rate => learning_rate: f64,
     with_betas => betas: [f64; 2],
     with_epsilon => epsilon: f64,
@@ -184,6 +191,7 @@ impl TrainingSection {
                 1..=MANY,
             ),
             recompute: Recompute::read(section),
+            storage: StorageSection::read(section),
             learning_rate: section.number("learning_rate", default.learning_rate, POSITIVE),
             optimizer: default.optimizer,
             betas: section.number("betas", default.betas, 0..1),
@@ -242,7 +250,7 @@ impl TrainingSection {
             "none",
             "name a validation metric, such as `best_metric: dice`, or remove `early_stopping_patience`",
         );
-        [validation.errors(), self.optimizer_config().validate()].concat()
+        [validation.errors(), self.storage.validate(), self.optimizer_config().validate()].concat()
     }
 }
 

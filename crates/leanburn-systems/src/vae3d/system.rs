@@ -77,7 +77,7 @@ device: {name: flex}
         let perceptual = &self.training.objective.perceptual;
         let is_known = |pattern: &str| perceptual.is_segment(pattern);
         let segments = || Ok([model.init(&Device::flex()).segments(), perceptual.segments()].concat());
-        let policy = policy_and_seed(context, Self::NAME, &training.recompute, device, is_known, segments)?;
+        let policy = policy_and_seed(context, Self::NAME, training, device, is_known, segments)?;
         let model = drawn(device, |device| model.init(device)).with_residency(policy);
         let vae = Learner::new("vae", model, learner(context, training, training.learning_rate))?;
         let perceptual = perceptual.build(Self::NAME, device)?;
