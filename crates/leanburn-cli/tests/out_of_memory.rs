@@ -145,3 +145,52 @@ fn an_evaluation_between_steps_that_does_not_fit_says_so_and_loses_nothing() {
         assert!(file(run) == file("plain"), "{run}: weights differ");
     }
 }
+
+/// Keys under which everything that is saved for backward is written to files in the folder `scratch`.
+const OFFLOADED: [&str; 4] =
+    ["--set", "autoencoder.training.offload=[\"*\"]", "--set", "autoencoder.training.offload_folder=scratch"];
+
+#[test]
+fn an_offloaded_run_computes_the_same_in_less_and_leaves_no_file() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("scratch")).unwrap();
+    let larger = ["--set", "data.phantom.shape=[48, 48, 48]", "--set", "data.patch_size=48"];
+    let with = |more: &[&'static str]| [&LARGE[..], &larger, more].concat();
+    place.train("plain", &with(&[]));
+    place.train("offloaded", &with(&OFFLOADED));
+    for file in ["weights.safetensors", "discriminator.safetensors"] {
+        assert!(place.bytes(&format!("offloaded/{file}")) == place.bytes(&format!("plain/{file}")), "{file} differs");
+    }
+    let (plain, offloaded) = (peak(&place, "plain"), peak(&place, "offloaded"));
+    assert!(offloaded < 0.8 * plain, "{offloaded} of {plain}");
+    assert_eq!(std::fs::read_dir(place.path("scratch")).unwrap().count(), 0);
+    place.train("int8", &with(&["--set", "autoencoder.training.compress=int8"]));
+    assert!(peak(&place, "int8") < 0.9 * plain);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_ends_an_offloaded_run_with_an_error() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("scratch")).unwrap();
+    let no_pictures = ["--set", "autoencoder.training.visualize_interval=0"];
+    let arguments = [&["train", "tiny.yaml", "--out", "run"][..], &LARGE, &no_pictures, &OFFLOADED].concat();
+    let ended = place.run_with_small_files(64, &arguments);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for words in [
+        "step 0: cannot write ",
+        "of saved activations in a file in scratch: ",
+        "`offload_folder`",
+        "the weights are those before it",
+    ] {
+        assert!(ended.stderr.contains(words), "{words} in {ended:?}");
+    }
+    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+    assert_eq!(std::fs::read_dir(place.path("scratch")).unwrap().count(), 0);
+    std::fs::remove_dir(place.path("scratch")).unwrap();
+    let ended = place.run(&arguments);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for words in ["autoencoder.training.offload_folder", "a folder that takes files", "scratch: "] {
+        assert!(ended.stderr.contains(words), "{words} in {ended:?}");
+    }
+}

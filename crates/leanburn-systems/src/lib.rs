@@ -84,8 +84,8 @@ pub use run_folder::{KeyChange, RunFolder};
 pub use segmentation::{SegmentationObjectiveSection, SegmentationSection};
 pub use session::{Observed, Observer, OnOutOfMemory, Outcome, Session};
 pub use shared::{
-    Allocator, CodebookSection, Context, DeviceSection, LossScale, LpipsSection, PerceptualSection, Recompute, Source,
-    Streaming, Training, TrainingSection, VoxelObjectiveSection,
+    Allocator, CodebookSection, Compression, Context, DeviceSection, LossScale, LpipsSection, PerceptualSection,
+    Recompute, Source, StorageSection, Streaming, Training, TrainingSection, VoxelObjectiveSection,
 };
 pub use system::{DataOf, FlatKey, ModelChange, NamedSize, System};
 pub use table::{SystemSection, guides, recipes};

@@ -76,9 +76,20 @@ impl Place {
     /// The same in so many KiB of address space.
     #[cfg(target_os = "linux")]
     pub fn run_within(&self, kib: u64, arguments: &[&str]) -> Ended {
+        self.run_under(&format!("ulimit -v {kib}"), arguments)
+    }
+
+    /// The same where no file may be longer than so many blocks of 512 bytes (or 1024: shells differ), as on a full disk.
+    #[cfg(target_os = "linux")]
+    pub fn run_with_small_files(&self, blocks: u64, arguments: &[&str]) -> Ended {
+        self.run_under(&format!("trap '' XFSZ; ulimit -f {blocks}"), arguments)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn run_under(&self, limits: &str, arguments: &[&str]) -> Ended {
         let command = self.command(arguments);
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\"")]).arg(command.get_program());
+        shell.args(["-c", &format!("{limits}; exec \"$0\" \"$@\"")]).arg(command.get_program());
         shell.args(command.get_args()).current_dir(self.0.path()).stdin(Stdio::null());
         Ended::of(&mut shell)
     }

@@ -21,8 +21,8 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
         .with_memory_limit(context.device.memory_limit)
 }
 
-/// Which segments of the system `system` are recomputed, and which are streamed; a pattern that names none is rejected, and a segment
-/// that cannot be streamed. What is drawn from here on is drawn from the configuration's seed.
+/// Which segments of the system `system` are recomputed, which are streamed, and where what segments save lives; a pattern that names none
+/// is rejected, and what the device or a segment cannot do. What is drawn from here on is drawn from the configuration's seed.
 ///
 /// To know their names, `segments` builds models that are thrown away; `chains` says of those that may be streamed what stands against it.
 /// `is_known` says which patterns name segments that are not listed.
@@ -39,18 +39,21 @@ pub(crate) fn policy_and_seed(
     segments: impl FnOnce() -> Result<Vec<String>>,
     chains: impl FnOnce() -> Vec<(String, Option<Unstreamable>)>,
 ) -> Result<ResidencyPolicy> {
-    let policy = training.recompute.policy();
+    let policy = training.storage.policy(training.recompute.policy());
+    let (mut errors, mut unstreamed) = (training.storage.unsupported(device), Vec::new());
     let is_streamed = !training.stream.patterns().is_empty();
-    if !policy.rules.is_empty() || is_streamed {
+    if is_streamed || !(policy.rules.is_empty() && policy.storage.is_empty()) {
         let segments = segments()?;
         let rules = policy.rules.iter().filter(|rule| !is_known(&rule.pattern)).cloned().collect();
-        let errors = ResidencyPolicy { rules, ..policy.clone() }.validate(&segments).into_iter();
-        let key = format!("{system}.training.recompute");
-        reject(context, errors.map(|error| ValidationError { key: key.clone(), ..error }).collect())?;
+        let unnamed = ResidencyPolicy { rules, ..policy.clone() }.validate(&segments);
+        errors
+            .extend(unnamed.into_iter().map(|error| ValidationError { key: key_of(&error, training).into(), ..error }));
         if is_streamed {
-            check_streams(context, system, training, &segments, &chains())?;
+            unstreamed = training.stream.validate(&segments, &chains(), &format!("{system}.training.stream"));
         }
     }
+    let placed = |error: ValidationError| ValidationError { key: format!("{system}.training.{}", error.key), ..error };
+    reject(context, errors.into_iter().map(placed).chain(unstreamed).collect())?;
     leanburn_ops::random::seed(device, context.seed);
     Ok(training.stream.added_to(policy))
 }
@@ -67,18 +70,18 @@ pub(crate) fn streamed_only(
     segments: &[String],
     chains: &[(String, Option<Unstreamable>)],
 ) -> Result<ResidencyPolicy> {
-    check_streams(context, system, training, segments, chains)?;
+    reject(context, training.stream.validate(segments, chains, &format!("{system}.training.stream")))?;
     Ok(training.stream.added_to(ResidencyPolicy::keep()))
 }
 
-fn check_streams(
-    context: &Context<'_>,
-    system: &str,
-    training: &TrainingSection,
-    segments: &[String],
-    chains: &[(String, Option<Unstreamable>)],
-) -> Result<()> {
-    reject(context, training.stream.validate(segments, chains, &format!("{system}.training.stream")))
+/// The key whose pattern names no segment.
+fn key_of(error: &ValidationError, training: &TrainingSection) -> &'static str {
+    let is_found = |pattern: &String| error.found.starts_with(&format!("`{pattern}`"));
+    match error.key.as_str() {
+        "residency" => "recompute",
+        _ if training.storage.offload.iter().any(is_found) => "offload",
+        _ => "compress_segments",
+    }
 }
 
 /// Numbers of a module that take a gradient; running statistics and codebooks do not.

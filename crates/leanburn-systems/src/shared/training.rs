@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::builders::with_methods;
 use super::recompute::Recompute;
+use super::storage::StorageSection;
 use super::streaming::Streaming;
 use crate::yaml::{MANY, POSITIVE, Section};
 
@@ -41,6 +42,10 @@ pub struct TrainingSection {
     /// Which segments run in slabs along the depth: in YAML `stream` with names, `slab_planes` and `stream_keep`. Default: none.
     #[serde(flatten)]
     pub stream: Streaming,
+    /// Where saved activations live until the backward pass: `compress`, `compress_segments`, `offload` and `offload_folder`.
+    /// Default: in memory, as they are.
+    #[serde(flatten)]
+    pub storage: StorageSection,
     /// Learning rate, before any scaling. Default: 1e-4.
     pub learning_rate: f64,
     /// Default: adam.
@@ -109,6 +114,7 @@ impl Default for TrainingSection {
             gradient_accumulation_steps: 1,
             recompute: Recompute::none(),
             stream: Streaming::none(),
+            storage: StorageSection::default(),
             learning_rate: 1e-4,
             optimizer: optimizer.kind,
             betas: optimizer.betas,
@@ -139,6 +145,7 @@ with_methods! { TrainingSection {
     with_gradient_accumulation_steps => gradient_accumulation_steps: usize,
     with_recompute => recompute: Recompute,
     with_stream => stream: Streaming,
+    with_storage => storage: StorageSection,
     with_learning_rate => learning_rate: f64,
     with_betas => betas: [f64; 2],
     with_epsilon => epsilon: f64,
@@ -191,6 +198,7 @@ impl TrainingSection {
             ),
             recompute: Recompute::read(section),
             stream: Streaming::read(section),
+            storage: StorageSection::read(section),
             learning_rate: section.number("learning_rate", default.learning_rate, POSITIVE),
             optimizer: default.optimizer,
             betas: section.number("betas", default.betas, 0..1),
@@ -249,7 +257,7 @@ impl TrainingSection {
             "none",
             "name a validation metric, such as `best_metric: dice`, or remove `early_stopping_patience`",
         );
-        [validation.errors(), self.optimizer_config().validate()].concat()
+        [validation.errors(), self.storage.validate(), self.optimizer_config().validate()].concat()
     }
 }
 
