@@ -91,7 +91,7 @@ mod tests {
         ];
         kinds.into_iter().flat_map(|(factor, stride, span, [padding, behind])| {
             (3..12).filter_map(move |input| {
-                let output = (factor * input + padding + behind).checked_sub(span)? / stride + 1;
+                let output = usize::checked_sub(factor * input + padding + behind, span)? / stride + 1;
                 Some(Reach { factor, stride, span, padding, input, output })
             })
         })
