@@ -161,8 +161,13 @@ fn an_offloaded_run_computes_the_same_in_less_and_leaves_no_file() {
     for file in ["weights.safetensors", "discriminator.safetensors"] {
         assert!(place.bytes(&format!("offloaded/{file}")) == place.bytes(&format!("plain/{file}")), "{file} differs");
     }
+    // The rest is what backward of the finest level computes with, and two volumes on their way.
     let (plain, offloaded) = (peak(&place, "plain"), peak(&place, "offloaded"));
-    assert!(offloaded < 0.8 * plain, "{offloaded} of {plain}");
+    assert!(offloaded < 0.85 * plain, "{offloaded} of {plain}");
+    let plan: serde_json::Value = serde_json::from_str(&place.text("offloaded/plan.json")).unwrap();
+    let [planned, measured] =
+        ["planned_peak_bytes", "measured_peak_bytes"].map(|name| plan[name].as_u64().unwrap() as f64);
+    assert!((planned / measured - 1.0).abs() < 0.03, "{planned} planned, {measured} measured");
     assert_eq!(std::fs::read_dir(place.path("scratch")).unwrap().count(), 0);
     place.train("int8", &with(&["--set", "autoencoder.training.compress=int8"]));
     assert!(peak(&place, "int8") < 0.9 * plain);
@@ -174,8 +179,9 @@ fn a_full_disk_ends_an_offloaded_run_with_an_error() {
     let place = Place::new();
     std::fs::create_dir(place.path("scratch")).unwrap();
     let no_pictures = ["--set", "autoencoder.training.visualize_interval=0"];
-    let arguments = [&["train", "tiny.yaml", "--out", "run"][..], &LARGE, &no_pictures, &OFFLOADED].concat();
-    let ended = place.run_with_small_files(64, &arguments);
+    let arguments =
+        |out: &'static str| [&["train", "tiny.yaml", "--out", out][..], &LARGE, &no_pictures, &OFFLOADED].concat();
+    let ended = place.run_with_small_files(64, &arguments("run"));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     for words in [
         "step 0: cannot write ",
@@ -188,7 +194,7 @@ fn a_full_disk_ends_an_offloaded_run_with_an_error() {
     assert!(!ended.stderr.contains("panicked"), "{ended:?}");
     assert_eq!(std::fs::read_dir(place.path("scratch")).unwrap().count(), 0);
     std::fs::remove_dir(place.path("scratch")).unwrap();
-    let ended = place.run(&arguments);
+    let ended = place.run(&arguments("other"));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     for words in ["autoencoder.training.offload_folder", "a folder that takes files", "scratch: "] {
         assert!(ended.stderr.contains(words), "{words} in {ended:?}");

@@ -86,8 +86,8 @@ fn a_run_that_does_not_fit_steps_down() {
     let common = [
         device.as_str(),
         "device.allocator=exclusive_pages",
-        "data.phantom.shape=[24, 24, 24]",
-        "data.patch_size=24",
+        "data.phantom.shape=[32, 32, 32]",
+        "data.patch_size=32",
         "autoencoder.training.max_steps=2",
         "autoencoder.training.visualize_interval=0",
         "autoencoder.training.discriminator=null",
@@ -106,7 +106,7 @@ fn a_run_that_does_not_fit_steps_down() {
 
     // What the pool holds between forward and backward, its own memory included: it says so itself.
     let rejected = place.run(
-        &[&["train", "tiny.yaml", "--out", "rejected", "--on-oom", "fail"], &sets(&["device.memory_limit=4 MiB"])[..]]
+        &[&["train", "tiny.yaml", "--out", "rejected", "--on-oom", "fail"], &sets(&["device.memory_limit=9 MiB"])[..]]
             .concat(),
     );
     assert_eq!(rejected.code, Some(1), "{rejected:?}");
