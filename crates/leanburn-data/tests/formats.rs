@@ -25,7 +25,7 @@ fn second_headers_and_pairs_are_read() {
         assert_eq!(in_file.data(), values(), "{name}");
         let [x, y, z, _] = *in_file.affine();
         assert_eq!([x, y], [[-1.5, 0.0, 0.0, 20.25], [0.0, -2.0, 0.0, 7.125]], "{name}");
-        assert_eq!(z, [0.0, 0.0, 3.0, -100_000.0625], "{name}");
+        assert_eq!(z, [0.0, 0.0, 3.0, -100_000.062_5], "{name}");
     }
 }
 

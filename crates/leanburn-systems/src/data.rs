@@ -8,8 +8,8 @@ use leanburn_data::{
     DataMemory, Dataset, Intensity, Progress, Sample, SequenceConfig, SequenceDataset, Window, find_volumes,
 };
 
+use crate::data_facts::{draw_volume, draw_window, facts_of_fields, facts_of_volumes};
 use crate::error::Result;
-use crate::preview::{draw_volume, draw_window, facts_of_fields, facts_of_volumes};
 use crate::shared::Context;
 
 /// What a plan has to know of the data.

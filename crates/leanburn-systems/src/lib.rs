@@ -44,6 +44,7 @@ mod batch;
 mod codec;
 mod config;
 mod data;
+mod data_facts;
 pub mod device;
 mod error;
 mod evaluation;

@@ -11,8 +11,6 @@ use rand::{Rng, SeedableRng};
 use rayon::prelude::*;
 
 use crate::element::Stored;
-use crate::kernels::Element;
-use crate::simd;
 
 /// Values that share a line, at most; a channel begins a new block.
 pub const BLOCK: usize = 1 << 10;
@@ -46,39 +44,6 @@ pub struct Quantized {
 }
 
 impl Quantized {
-    /// Quantises channels of `channel` values each, rounded by the numbers of a key.
-    ///
-    /// # Panics
-    ///
-    /// If the values are not a whole number of channels.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use leanburn_kernels::compress::Quantized;
-    ///
-    /// let values: Vec<f32> = (0..1000).map(|index| (index as f32).sin()).collect();
-    /// let quantized = Quantized::of(&values, 500, 1);
-    /// assert!(quantized.bytes() < values.len() * 4 / 3);
-    /// let found: Vec<f32> = quantized.values();
-    /// assert!(found.iter().zip(&values).all(|(found, value)| (found - value).abs() <= 2.001 / 255.0));
-    /// ```
-    #[must_use]
-    pub fn of<E: Element>(values: &[E], channel: usize, key: u64) -> Self {
-        assert!(
-            channel > 0 && values.len().is_multiple_of(channel),
-            "{} values in channels of {channel}",
-            values.len()
-        );
-        (E::kernels().quantize)(simd::best(), values, channel, key)
-    }
-
-    /// The values of the codes.
-    #[must_use]
-    pub fn values<E: Element>(&self) -> Vec<E> {
-        (E::kernels().dequantize)(simd::best(), self)
-    }
-
     /// Blocks of `len` values in channels of `channel`.
     #[must_use]
     pub fn blocks(len: usize, channel: usize) -> usize {

@@ -56,7 +56,7 @@ pub(super) enum Codes {
     Cpu(Quantized, DType),
     /// Codes, and two numbers for each block; what they stand for.
     Recorded {
-        recorded: [Tensor<1>; 2],
+        recorded: Box<[Tensor<1>; 2]>,
         count: usize,
         dtype: DType,
     },
@@ -84,7 +84,8 @@ impl Codes {
                 let count = values.len();
                 CpuTensor::from_vec(values, [count]).into_tensor()
             }),
-            Self::Recorded { recorded: [codes, lines], count, dtype } => {
+            Self::Recorded { recorded, count, dtype } => {
+                let [codes, lines] = *recorded;
                 let recorder = Recorder::of(&codes.device()).expect("recorded before");
                 let call = Call::new(recorder, "dequantize").takes(codes).takes(lines);
                 call.costs(2 * count as u64, 0).record_one([count], dtype)
@@ -113,7 +114,8 @@ impl Computation for Quantize {
         let call = Call::new(recorder, "quantize").takes(self.x).costs(8 * count as u64, 0);
         // Burn has no float of one byte: half as many of two.
         let mut outputs = call.gives([count.div_ceil(2)], DType::BF16).gives([lines], DType::F32).record();
-        Some(Codes::Recorded { recorded: [(); 2].map(|()| outputs.next_tensor()), count, dtype })
+        let recorded = Box::new([(); 2].map(|()| outputs.next_tensor()));
+        Some(Codes::Recorded { recorded, count, dtype })
     }
 
     fn on_cpu<E: Stored>(self) -> Option<Codes> {

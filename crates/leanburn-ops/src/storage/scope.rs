@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Storage;
-use super::stored::StoredTensor;
 
 /// A storage, and the folder of its files.
 #[derive(Clone, Debug, Default)]
@@ -24,17 +23,7 @@ pub(crate) fn current() -> Scope {
     SCOPE.with_borrow(Clone::clone)
 }
 
-/// Runs something whose saved tensors have this storage; all of them are where they belong when it is over.
-pub(crate) fn within<T>(scope: Scope, run: impl FnOnce() -> T) -> T {
-    struct Restore(Scope);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            SCOPE.replace(std::mem::take(&mut self.0));
-            StoredTensor::forget_last(); // none but after a panic
-        }
-    }
-    let _restore = Restore(SCOPE.replace(scope));
-    let result = run();
-    StoredTensor::settle_last();
-    result
+/// Changes the storage of what runs from here on; gives that of before.
+pub(super) fn replace(scope: Scope) -> Scope {
+    SCOPE.replace(scope)
 }

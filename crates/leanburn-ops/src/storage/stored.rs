@@ -12,7 +12,7 @@ use burn::tensor::{DType, Shape, Tensor};
 use super::Storage;
 use super::compact::{Codes, narrow, widen};
 use super::offload::{Offloaded, Writing};
-use super::scope::{Scope, current};
+use super::scope::{Scope, current, replace};
 
 /// Bytes of a tensor that is not worth the trouble.
 const SMALL: usize = 16 << 10;
@@ -85,14 +85,14 @@ impl StoredTensor {
     }
 
     /// Settles the tensor that was [put](Self::put) away last.
-    pub(super) fn settle_last() {
+    fn settle_last() {
         if let Some(stored) = LAST.take() {
             stored.settle();
         }
     }
 
     /// Lets go of it: what has put it away is not going on.
-    pub(super) fn forget_last() {
+    fn forget_last() {
         LAST.take();
     }
 
@@ -178,4 +178,19 @@ impl fmt::Debug for StoredTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StoredTensor")
     }
+}
+
+/// Runs something whose saved tensors have this storage; all of them are where they belong when it is over.
+pub(crate) fn within<T>(scope: Scope, run: impl FnOnce() -> T) -> T {
+    struct Restore(Scope);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            replace(take(&mut self.0));
+            StoredTensor::forget_last(); // none but after a panic
+        }
+    }
+    let _restore = Restore(replace(scope));
+    let result = run();
+    StoredTensor::settle_last();
+    result
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use leanburn_common::{Bytes, Validation, ValidationError};
-use leanburn_data::{DataConfig, SequenceConfig, batches_ahead, find_volumes};
+use leanburn_data::{DataConfig, Progress, SequenceConfig, batches_ahead, find_volumes};
 use serde::Serialize;
 
 use super::flat;
@@ -14,6 +14,7 @@ use crate::codec::Codec;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
+use crate::preview::DataPreview;
 use crate::shared::{Context, DeviceSection, Source, TrainingSection, read_data, read_sequence, reject};
 use crate::system::NamedSize;
 use crate::table::{NAMES, SYSTEMS, SystemSection};
@@ -56,6 +57,17 @@ pub struct Config {
 const SEED: u64 = 42;
 
 impl Config {
+    /// Opens the data and draws the first `count` training samples as the model will see them. `name` is what messages call the
+    /// configuration; `progress` is called after each volume.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Config`](crate::SystemError::Config), [`SystemError::Data`](crate::SystemError::Data).
+    pub fn preview(&self, name: &str, count: u64, progress: &mut dyn FnMut(Progress<'_>)) -> Result<DataPreview> {
+        self.check(name)?;
+        self.system.any().preview(&self.context(name), count, progress)
+    }
+
     /// A system with every other default, and no data yet.
     pub fn new(system: impl Into<SystemSection>) -> Self {
         let (system, data) = (system.into(), DataConfig::default());
