@@ -107,8 +107,14 @@ mod tests {
 
     fn slabs(reach: &Reach) -> Vec<Range<usize>> {
         let ends = (1..=reach.output).map(|end| reach.aligned(end));
-        let mut start = 0;
-        ends.filter_map(|end| (end > start).then(|| std::mem::replace(&mut start, end)..end)).collect()
+        let (mut slabs, mut start) = (Vec::new(), 0);
+        for end in ends {
+            if end > start {
+                slabs.push(start..end);
+                start = end;
+            }
+        }
+        slabs
     }
 
     #[test]

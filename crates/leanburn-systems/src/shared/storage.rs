@@ -72,7 +72,7 @@ impl StorageSection {
         let is_unused = self.compress.is_none() && !self.compress_segments.is_empty();
         let unused = is_unused.then(|| ValidationError {
             key: "compress_segments".into(),
-            with: vec!["compress".into()],
+            with: vec!["compress"],
             expected: "a `compress` for them".into(),
             found: "none".into(),
             help: "write `compress: bf16` or `compress: int8`, or remove `compress_segments`".into(),
