@@ -195,7 +195,7 @@ fn a_full_disk_ends_an_offloaded_run_with_an_error() {
     assert_eq!(std::fs::read_dir(place.path("scratch")).unwrap().count(), 0);
     std::fs::remove_dir(place.path("scratch")).unwrap();
     let ended = place.run(&arguments("other"));
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
     for words in ["autoencoder.training.offload_folder", "a folder that takes files", "scratch: "] {
         assert!(ended.stderr.contains(words), "{words} in {ended:?}");
     }
