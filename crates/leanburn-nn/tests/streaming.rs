@@ -5,7 +5,7 @@ use burn::prelude::*;
 use burn::tensor::{Distribution, TensorData};
 use leanburn_nn::losses::l2_loss;
 use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, Vae3dConfig};
-use leanburn_ops::{Residency, ResidencyPolicy, StreamKeep, StreamSettings, backward};
+use leanburn_ops::{Residency, ResidencyPolicy, Storage, StreamKeep, StreamSettings, backward, or_storage_error};
 
 fn device() -> Device {
     let device = Device::flex().autodiff();
@@ -78,6 +78,18 @@ fn streamed_levels_have_the_loss_and_the_gradients_of_the_plain_ones() {
             assert!(error <= most, "{segments:?} {slab_planes} {keep:?}: {error} of number {index}");
         }
     }
+}
+
+#[test]
+fn the_input_of_a_streamed_level_lives_where_its_storage_says() {
+    let device = device();
+    let model = model(&device);
+    let x = Tensor::<5>::random([1, 1, 16, 16, 16], Distribution::Default, &device);
+    let policy = streamed(&["decoder.level_0"], 4, StreamKeep::Two);
+    let offloaded = policy.clone().with_storage("decoder.level_0", Storage::Offload);
+    assert_eq!(outcome(&model, &x, offloaded.clone()), outcome(&model, &x, policy));
+    let nowhere = offloaded.with_offload_folder("no/such/folder");
+    assert!(or_storage_error(|| outcome(&model, &x, nowhere)).is_err(), "it is written");
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn a_patch_embedding_takes_what_burns_does() {
     let theirs = |x, Convolution { weight, bias, options }| module::conv3d(x, weight, bias, options);
     let burns = pool.install(|| patch_embedding(theirs));
     println!("held, peak of forward, peak of backward: {ours:.2?} MiB, Burn's {burns:.2?} MiB");
-    // What a product packs follows the processor's caches: nothing on a Xeon of 2 MiB of L2, 1.5 MiB of one of ours on an EPYC of 1 MiB.
+    // What a product packs follows the processor's caches: on an EPYC with 1 MiB of L2 backward takes 4.08 MiB, Burn's 3.89.
     let most = |peaks: [f64; 3]| peaks[1].max(peaks[2]);
     assert!(ours[0] <= burns[0] + 0.01 && most(ours) <= 1.06 * most(burns), "{ours:.2?} MiB, Burn's {burns:.2?} MiB");
 }

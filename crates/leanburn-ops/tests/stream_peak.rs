@@ -44,7 +44,7 @@ fn a_streamed_level_holds_what_its_preset_says() {
     for (keep, most) in [(StreamKeep::Two, 2.7), (StreamKeep::One, 1.9), (StreamKeep::None, 1.4)] {
         let [held, peak] = on_one_thread(Some(settings.with_keep(keep)));
         println!("{keep:?}: held {held:.2}, peak {peak:.2} volumes");
-        assert!(held < 0.2, "{keep:?}: {held:.2} volumes are held for backward");
+        assert!(held < 0.2, "{keep:?}: {held:.2} volumes are saved for backward");
         assert!(peak < most, "{keep:?}: {peak:.2} volumes at the peak");
     }
     assert!(plain_held > 3.0 && plain_peak > 5.0, "the plain level holds U, H, Y and gradients");
