@@ -450,9 +450,13 @@ fn a_fit_is_confirmed_by_plan_and_by_measure() {
         assert!(bytes_of(&budget) >= number(step, "measured_bytes"), "{budget}: {step}");
     }
     let printed = run(&place, "fit", &["--budget", &bytes(smallest), "--out", "other.yaml"]).stdout;
-    for part in ["fits: ", "(lossless)", "training.recompute = [", "slower than with ", "written to other.yaml"] {
+    let streamed = ["training.stream = [", "training.slab_planes = ", "training.stream_keep = "];
+    let parts = ["fits: ", "(lossless)", "training.recompute = [", "slower than with ", "written to other.yaml"];
+    for part in parts.into_iter().chain(streamed) {
         assert!(printed.contains(part), "{part} is not in\n{printed}");
     }
+    let planned = place.run(&["plan", "other.yaml"]).stdout;
+    assert!(planned.contains("in slabs of "), "{planned}");
     assert!(place.text("other.yaml").starts_with("# tiny.yaml, fitted into "));
 }
 
@@ -528,7 +532,7 @@ fn the_plan_is_measured_phase_by_phase() {
 fn the_ladder_has_a_row_a_saver() {
     let place = Place::new();
     let printed = run(&place, "measure", &["--ladder", "--steps", "1"]).stdout;
-    let savers = ["nothing but lean operations", "accumulation, 4 x 1", "recomputation", "bf16"];
+    let savers = ["nothing but lean operations", "accumulation, 4 x 1", "recomputation", "streamed", "bf16"];
     let places = savers.map(|saver| printed.find(saver).unwrap_or_else(|| panic!("no {saver} in\n{printed}")));
     assert!(places.is_sorted() && printed.contains("predicted peak") && printed.contains("numerics"), "{printed}");
     assert!(printed.contains(" MiB") && !printed.contains(" GiB"), "of a size that can be read: {printed}");

@@ -14,7 +14,7 @@ use leanburn_common::{Validation, ValidationError, nearest};
 use serde::{Deserialize, Serialize};
 
 use crate::recompute::{Tensors, keep, recompute};
-use crate::recording::in_segment;
+use crate::recording::{in_segment, mark_streamable};
 use crate::storage::{self, Scope, Storage};
 use crate::stream::{Stages, StreamSettings, Unstreamable, stream};
 
@@ -200,8 +200,13 @@ impl ResidencyPolicy {
         M: Module + Sync + 'static,
         F: Fn(&M, Tensor<5>) -> Tensor<5> + Send + Sync + 'static,
     {
-        let Residency::Stream(settings) = self.of(name) else { return self.run(name, module, x, forward) };
+        let stages = |module: &M| stages(module).and_then(Stages::streamable);
+        let Residency::Stream(settings) = self.of(name) else {
+            mark_streamable(name, &x.device(), || stages(module).is_ok());
+            return self.run(name, module, x, forward);
+        };
         observe(self, name);
+        mark_streamable(name, &x.device(), || true);
         let stages = stages(module).unwrap_or_else(|error| panic!("{}", error.in_segment(name)));
         let forward = |_: &M, x: Tensor<5>| {
             let device = x.device();

@@ -4,8 +4,9 @@
 mod level;
 
 use burn::prelude::*;
-use burn::tensor::{DType, Distribution, ops::ConvOptions};
-use leanburn_ops::{Activation, Convolution, Stages, StreamKeep, StreamSettings, stream};
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use burn::tensor::{DType, Distribution, TensorData};
+use leanburn_ops::{Activation, Convolution, Interpolation, Stages, StreamKeep, StreamSettings, stream};
 use level::{Kind, Level, error, without_gradient};
 
 const KEEPS: [StreamKeep; 3] = [StreamKeep::Two, StreamKeep::One, StreamKeep::None];
@@ -118,6 +119,67 @@ fn other_precision_is_composed_of_burns_operations() {
     };
     for (found, expected) in run(true).iter().zip(&run(false)) {
         assert!(error(found, expected) < 1e-12);
+    }
+}
+
+/// Norm and activation behind a convolution, a transposed convolution and an interpolation, whole or in slabs: the output, and the
+/// gradients of the input and of all parameters.
+fn other_stages(dtype: DType, streamed: Option<StreamSettings>) -> Vec<TensorData> {
+    let device = Device::flex().autodiff();
+    device.seed(2);
+    fn leaf<const D: usize>(dims: [usize; D], dtype: DType, device: &Device) -> Tensor<D> {
+        Tensor::random(dims, Distribution::Normal(0.1, 0.3), (device, dtype)).require_grad()
+    }
+    let x = leaf([2, 2, 9, 5, 4], dtype, &device);
+    let (down, up) = (leaf([4, 2, 3, 3, 3], dtype, &device), leaf([4, 3, 4, 4, 4], dtype, &device));
+    let [scale, shift, bias, bias_up] = [4, 4, 4, 3].map(|channels| leaf([channels], dtype, &device));
+    let norm =
+        leanburn_ops::Norm { num_groups: 2, epsilon: 1e-6, weight: Some(scale.clone()), bias: Some(shift.clone()) };
+    let options = ConvOptions::new([1; 3], [1; 3], [1; 3], 1);
+    let convolution = Convolution { weight: down.clone(), bias: Some(bias.clone()), options };
+    let transposed = ConvTransposeOptions::new([2; 3], [1; 3], [1, 0, 1], [1; 3], 1);
+    let (activation, factors) = (Activation::LeakyRelu(0.2), [3, 1, 2]);
+    let input = x.clone() * 1.5; // not a leaf
+    let y = match streamed {
+        None => {
+            let h = leanburn_ops::conv3d(input, convolution);
+            let y = leanburn_ops::group_norm_act(h.clone(), norm, activation) + h;
+            let z = leanburn_ops::conv_transpose3d(y, up.clone(), Some(bias_up.clone()), transposed);
+            let [_, _, size @ ..] = z.dims();
+            let size = std::array::from_fn(|axis| size[axis] * factors[axis]);
+            leanburn_ops::interpolate3d(z, size, Interpolation::Trilinear { align_corners: false })
+        }
+        Some(settings) => {
+            let mut stages = Stages::new();
+            let h = stages.conv3d(stages.input(), convolution);
+            let y = stages.norm_act(h, Some(norm), activation, Some(h));
+            let z = stages.conv_transpose3d(y, up.clone(), Some(bias_up.clone()), transposed);
+            stages.trilinear(z, factors);
+            stream(input, stages, settings)
+        }
+    };
+    let output = y.clone().into_data();
+    let mut gradients = leanburn_ops::backward((y.clone() * y.clone() * y).mean());
+    let weights = [x, down, up].map(|weight| gradients.take(&weight).expect("a gradient").into_data());
+    let vectors = [scale, shift, bias, bias_up].map(|vector| gradients.take(&vector).expect("a gradient").into_data());
+    [output].into_iter().chain(weights).chain(vectors).collect()
+}
+
+#[test]
+fn norms_alone_transposed_convolutions_and_interpolations_are_streamed_too() {
+    let plain = other_stages(DType::F32, None);
+    let exact = other_stages(DType::F64, None);
+    for (slabs, keep) in [1, 2, 4, 20].into_iter().flat_map(|slabs| KEEPS.map(|keep| (slabs, keep))) {
+        let settings = Some(settings(60, slabs, keep));
+        let streamed = other_stages(DType::F32, settings);
+        assert!(slabs > 1 || streamed == plain, "{keep:?} in one slab");
+        let composed = other_stages(DType::F64, settings);
+        for (index, ((found, expected), (composed, exact))) in
+            streamed.iter().zip(&plain).zip(composed.iter().zip(&exact)).enumerate()
+        {
+            let errors = [error(found, expected), error(composed, exact)];
+            assert!(errors[0] < 1e-6 && errors[1] < 1e-7, "{slabs} {keep:?}: {errors:?} of number {index}");
+        }
     }
 }
 

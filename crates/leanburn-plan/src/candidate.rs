@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leanburn_ops::{Residency, ResidencyPolicy};
+use leanburn_ops::{Residency, ResidencyPolicy, StreamSettings};
 use serde::{Deserialize, Serialize};
 
 /// One choice of everything that a [`Space`](crate::Space) can vary.
@@ -16,6 +16,12 @@ pub struct Candidate {
     pub accumulation: u64,
     /// Segments that are recomputed.
     pub recompute: Vec<String>,
+    /// Segments that are streamed, whether they are recomputed or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stream: Vec<String>,
+    /// How they are streamed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stream_settings: StreamSettings,
     /// Values of knobs by name; one that is not in here is as fast as it goes.
     #[serde(flatten)]
     pub knobs: BTreeMap<String, usize>,
@@ -24,7 +30,22 @@ pub struct Candidate {
 impl Candidate {
     /// The training as configured, with nothing recomputed, in `accumulation` micro-batches of `micro_batch` items.
     pub fn new(micro_batch: usize, accumulation: u64) -> Self {
-        Self { variant: 0, micro_batch, accumulation, recompute: Vec::new(), knobs: BTreeMap::new() }
+        Self {
+            variant: 0,
+            micro_batch,
+            accumulation,
+            recompute: Vec::new(),
+            stream: Vec::new(),
+            stream_settings: StreamSettings::default(),
+            knobs: BTreeMap::new(),
+        }
+    }
+
+    /// With these segments streamed; of none the settings are the default.
+    #[must_use]
+    pub fn with_streamed(self, stream: Vec<String>, settings: StreamSettings) -> Self {
+        let stream_settings = if stream.is_empty() { StreamSettings::default() } else { settings };
+        Self { stream, stream_settings, ..self }
     }
 
     /// With a knob set, or as fast as it goes.
@@ -47,11 +68,17 @@ impl Candidate {
         self.accumulation.min(2)
     }
 
-    /// Which segments are recomputed, as models take it.
+    /// Which segments are recomputed and which streamed, as models take it.
     pub fn residency(&self) -> ResidencyPolicy {
-        let recompute = |policy: ResidencyPolicy, name: &String| policy.with_rule(name, Residency::Recompute);
-        self.recompute.iter().fold(ResidencyPolicy::keep(), recompute)
+        let recomputed = self.recompute.iter().map(|name| (name, Residency::Recompute));
+        let streamed = self.stream.iter().map(|name| (name, Residency::Stream(self.stream_settings)));
+        let with_rule = |policy: ResidencyPolicy, (name, residency)| policy.with_rule(name, residency);
+        recomputed.chain(streamed).fold(ResidencyPolicy::keep(), with_rule)
     }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[cfg(test)]
@@ -64,5 +91,16 @@ mod tests {
         let text = r#"{"variant":0,"micro_batch":2,"accumulation":1,"recompute":[],"attention_block":16}"#;
         assert_eq!(serde_json::to_string(&candidate).unwrap(), text);
         assert_eq!(serde_json::from_str::<Candidate>(text).unwrap(), candidate);
+    }
+
+    #[test]
+    fn streams_are_fields_of_a_candidate_that_has_some() {
+        let settings = StreamSettings::default().with_slab_planes(4);
+        let candidate = Candidate::new(2, 1).with_streamed(vec!["decoder.level_0".into()], settings);
+        let text = r#"{"variant":0,"micro_batch":2,"accumulation":1,"recompute":[],"stream":["decoder.level_0"],"stream_settings":{"slab_planes":4,"keep":"two"}}"#;
+        assert_eq!(serde_json::to_string(&candidate).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Candidate>(text).unwrap(), candidate);
+        assert_eq!(candidate.residency().of("decoder.level_0"), Residency::Stream(settings));
+        assert_eq!(Candidate::new(2, 1).with_streamed(Vec::new(), settings), Candidate::new(2, 1));
     }
 }

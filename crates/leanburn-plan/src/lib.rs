@@ -10,6 +10,7 @@ mod candidate;
 pub mod catalogue;
 mod chain;
 mod cube;
+mod estimate;
 mod flex;
 mod graphs;
 mod knob;

@@ -21,6 +21,8 @@ pub struct Rates {
 /// Shares of a card's peak rates that a training step of this kind is taken to reach until it is measured.
 const SHARE_OF_FLOPS: f64 = 0.4;
 const SHARE_OF_BANDWIDTH: f64 = 0.7;
+/// Bytes a second to and from the place where saved activations are offloaded: a disk that nobody has measured.
+const OFFLOAD_BANDWIDTH: f64 = 1e9;
 /// Seconds to start a kernel of a card.
 const LAUNCH: f64 = 8e-6;
 
@@ -44,7 +46,11 @@ impl Rates {
     /// ([Williams et al.](https://doi.org/10.1145/1498765.1498785), the roofline), as often as it runs.
     pub fn seconds_of(&self, event: &OperationEvent) -> f64 {
         let flops = if event.is_half { self.half_flops } else { self.flops };
-        let once = (event.flops as f64 / flops).max(event.bytes_moved.get() as f64 / self.bandwidth) + self.overhead;
+        let bandwidth = match event.operation.as_str() {
+            "offload" | "fetch" => OFFLOAD_BANDWIDTH,
+            _ => self.bandwidth,
+        };
+        let once = (event.flops as f64 / flops).max(event.bytes_moved.get() as f64 / bandwidth) + self.overhead;
         event.repeats * once
     }
 

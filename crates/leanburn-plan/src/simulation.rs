@@ -3,7 +3,7 @@
 //! A tensor lives from the operation that makes it to the last one that mentions it; its memory as long as any tensor
 //! sees it. What is there when the step begins (weights, states of optimizers) is there when it ends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use burn::backend::ir::{OperationIr, TensorId, TensorIr, TensorStatus};
 use leanburn_common::Bytes;
@@ -51,6 +51,8 @@ struct Account<'a> {
     events: Vec<OperationEvent>,
     segments: Vec<String>,
     parents: Vec<Option<usize>>,
+    /// Names of the segments that could be streamed.
+    streamable: HashSet<String>,
     /// Segments around the operation, innermost last.
     within: Vec<usize>,
     graphs: Graphs,
@@ -77,6 +79,7 @@ impl<'a> Account<'a> {
             events: Vec::new(),
             segments: Vec::new(),
             parents: Vec::new(),
+            streamable: HashSet::new(),
             within: Vec::new(),
             graphs: Graphs::new(memory.graph_metadata()),
             temporaries: 0,
@@ -139,6 +142,9 @@ impl<'a> Account<'a> {
                 self.within.push(segment);
             }
             Marker::SegmentEnds => drop(self.within.pop()),
+            Marker::Streamable(name) => {
+                self.streamable.insert(name.to_string());
+            }
             Marker::PassBegins(pass) => self.graphs.begin(pass, operation.inputs().count() as u64),
             Marker::PassEnds => self.graphs.end(),
             Marker::OperationBegins => self.graphs.begin_operation(operation),
@@ -271,7 +277,8 @@ impl<'a> Account<'a> {
             (event.during, event.after) = (event.during + bytes, event.after + bytes);
         }
         let blocks = blocks.chain((bytes > Bytes(0)).then_some(kept)).collect();
-        Timeline { blocks, events: self.events, segments: self.segments, parents: self.parents }
+        let streamable = self.segments.iter().map(|name| self.streamable.contains(name)).collect();
+        Timeline { blocks, events: self.events, segments: self.segments, parents: self.parents, streamable }
     }
 }
 

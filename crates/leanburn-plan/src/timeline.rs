@@ -134,6 +134,8 @@ pub struct Timeline {
     pub segments: Vec<String>,
     /// For each segment the one around it, if any.
     pub parents: Vec<Option<usize>>,
+    /// For each segment whether it could be [streamed](leanburn_ops::Residency::Stream).
+    pub streamable: Vec<bool>,
 }
 
 impl Timeline {

@@ -7,6 +7,8 @@ use burn::tensor::{Device, Tensor};
 use leanburn_data::{SlidingWindow, Volume};
 use leanburn_nn::models::{AutoencoderKl, Vae3d, VqVae3d};
 use leanburn_nn::weights::{MonaiWeights, load};
+use leanburn_ops::recording::valid;
+use leanburn_ops::{ResidencyPolicy, Unstreamable};
 use leanburn_train::Precision;
 
 use crate::error::{Result, SystemError};
@@ -20,6 +22,39 @@ pub trait LatentModel: Debug {
 
     /// The volumes of latents.
     fn decode(&self, latents: Tensor<5>) -> Tensor<5>;
+
+    /// Which segments are streamed.
+    fn policy(&self) -> ResidencyPolicy;
+
+    /// The same model, weights shared, with other segments streamed.
+    fn with_policy(&self, policy: ResidencyPolicy) -> Box<dyn LatentModel>;
+
+    /// Each segment that may be streamed, and what stands against it, if anything does.
+    fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)>;
+
+    /// A model like it on another device, for plans: its weights are as they are drawn, and take no gradient.
+    fn like(&self, device: &Device) -> Box<dyn LatentModel>;
+}
+
+/// The methods that all models have.
+macro_rules! segmented_latent_model {
+    () => {
+        fn policy(&self) -> ResidencyPolicy {
+            self.residency().clone()
+        }
+
+        fn with_policy(&self, policy: ResidencyPolicy) -> Box<dyn LatentModel> {
+            Box::new(self.clone().with_residency(policy))
+        }
+
+        fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+            self.unstreamable()
+        }
+
+        fn like(&self, device: &Device) -> Box<dyn LatentModel> {
+            Box::new(valid(&self.config().init(device)))
+        }
+    };
 }
 
 impl LatentModel for AutoencoderKl {
@@ -30,6 +65,8 @@ impl LatentModel for AutoencoderKl {
     fn decode(&self, latents: Tensor<5>) -> Tensor<5> {
         self.decode(latents)
     }
+
+    segmented_latent_model!();
 }
 
 impl LatentModel for Vae3d {
@@ -43,6 +80,8 @@ impl LatentModel for Vae3d {
     fn decode(&self, latents: Tensor<5>) -> Tensor<5> {
         self.decode(latents)
     }
+
+    segmented_latent_model!();
 }
 
 impl LatentModel for VqVae3d {
@@ -53,6 +92,8 @@ impl LatentModel for VqVae3d {
     fn decode(&self, latents: Tensor<5>) -> Tensor<5> {
         self.decode(latents)
     }
+
+    segmented_latent_model!();
 }
 
 /// Channels and sizes of a [`Codec`].
@@ -95,6 +136,23 @@ impl Codec {
     ) -> Result<Self> {
         load(&mut model, weights)?;
         Ok(Self { model: Box::new(model), shape, precision, device: device.clone() })
+    }
+
+    /// The same codec with another model.
+    pub(crate) fn with_model(&self, model: Box<dyn LatentModel>) -> Self {
+        Self { model, shape: self.shape, precision: self.precision, device: self.device.clone() }
+    }
+
+    pub(crate) fn model(&self) -> &dyn LatentModel {
+        &*self.model
+    }
+
+    pub(crate) fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Its channels and sizes.

@@ -1,16 +1,21 @@
 //! Segmentation: what a configuration may say, that a model learns and goes on where it stopped, and that a plan is what a step
-//! holds.
+//! holds. And what a codec holds of a volume: both measure the heap.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
-use leanburn_data::{DataConfig, LabelsConfig, PhantomConfig};
+use burn::tensor::Device;
+use leanburn_common::Bytes;
+use leanburn_data::{DataConfig, LabelsConfig, PhantomConfig, Volume};
+use leanburn_nn::weights::save_safetensors;
 use leanburn_plan::{FlexMemory, Space};
 use leanburn_systems::measure::measure;
 use leanburn_systems::metrics::{Phase, Record};
 use leanburn_systems::planning::ConfigSpace;
-use leanburn_systems::{Config, DataSize, DeviceSection, SegmentationSection, Session, TrainingSection};
+use leanburn_systems::{
+    Codec, CodecTask, Config, DataSize, DeviceSection, SegmentationSection, Session, TrainingSection,
+};
 use leanburn_train::planning::Planner;
 use leanburn_train::{CountingAllocator, Precision};
 
@@ -169,4 +174,51 @@ fn the_planned_peak_is_the_measured_one() {
         println!("{recompute} {precision}: planned {planned}, measured {measured}, {error:+.2} %");
         assert!(error.abs() <= 3.0, "{recompute} {precision}: planned {planned}, measured {measured}, {error:+.2} %");
     }
+}
+
+/// An autoencoder without training.
+fn codec() -> Codec {
+    let text = "data: {phantom: {count: 2, shape: [16, 16, 16]}}\nautoencoder: {num_channels: [16, 16], norm_num_groups: 4, \
+                attention_levels: [false, false], num_res_blocks: 1}\ndevice: {name: flex}\n";
+    let config = Config::parse(text, "test", &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let weights = folder.path().join("weights.safetensors");
+    let device = Device::flex();
+    leanburn_ops::random::seed(&device, 1);
+    let model = leanburn_nn::models::AutoencoderKlConfig::new(vec![16; 2], vec![1; 2], vec![false; 2]);
+    let model = model.with_norm_num_groups(4).with_encoder_nonlocal_attn(false).with_decoder_nonlocal_attn(false);
+    save_safetensors(&model.init(&device), &weights).unwrap();
+    config.codec("test", &weights, &device).unwrap().expect("an autoencoder is one")
+}
+
+#[test]
+fn a_volume_is_reconstructed_in_slabs_within_a_budget() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
+    let (codec, extent) = (codec(), [143, 32, 32]);
+    let values = (0..extent.iter().product::<usize>()).map(|index| (index * 37 % 101) as f32 / 101.0).collect();
+    let affine = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+    let volume = Volume::new(values, [1, extent[0], extent[1], extent[2]], affine).unwrap();
+    let run = |codec: &Codec| {
+        let before = HEAP.current_usage();
+        HEAP.reset_peak_usage();
+        let reconstruction = codec.reconstruct(&volume, None, |_| {}).unwrap();
+        let peak = HEAP.peak_usage() - before + 4 * volume.data().len();
+        (reconstruction.data().to_vec(), Bytes(peak as u64))
+    };
+    run(&codec); // what is allocated once for all
+    let (whole, peak) = run(&codec);
+    let needed = codec.needed(CodecTask::Reconstruct, extent).unwrap();
+    assert!(peak <= needed && peak.as_mib() > 0.85 * needed.as_mib(), "{peak} measured, {needed} planned");
+    let budget = needed.share(0.25);
+    let streamed = codec.within(budget, CodecTask::Reconstruct, extent).unwrap();
+    let (slabs, small) = run(&streamed);
+    println!("{peak} whole ({needed} planned), {small} in slabs (budget {budget})");
+    assert!(small <= budget, "{small} of {budget}");
+    let most = whole.iter().zip(&slabs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let size = whole.iter().fold(0.0f32, |size, value| size.max(value.abs()));
+    assert!(most <= 1e-5 * size && most < 1e-4, "{most} of {size}");
+    let error = codec.within(Bytes::mib(1), CodecTask::Reconstruct, extent).unwrap_err();
+    assert!(error.to_string().starts_with("budget: expected at least "), "{error}");
+    assert!(error.help().unwrap().contains("--patch"), "{error}");
 }

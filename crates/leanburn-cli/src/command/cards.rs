@@ -69,7 +69,7 @@ pub(super) fn print(config: Option<&Path>, set: &[String]) -> Result<()> {
 }
 
 const LEGEND: &str = "\
-Micro-batch x accumulation, outermost segments recomputed (of how many), precision, predicted peak, time of a step. Traced, not run:
+Micro-batch x accumulation, outermost segments recomputed (of how many) and those streamed, precision, predicted peak, time of a step. Traced, not run:
 the operations on a GPU with the gaps in its pool, in 90 % of what the driver leaves. Plans are ranked by the rates of an RTX 4090;
 times are by 40 % of the arithmetic and 70 % of the bandwidth that each card's maker states. bf16 is used where nothing lossless fits.
 
@@ -115,13 +115,17 @@ impl Column {
         let is_top =
             |name: &&String| timeline.segments.iter().zip(&timeline.parents).any(|(s, p)| s == *name && p.is_none());
         let recomputed = candidate.recompute.iter().filter(is_top).count();
+        let streamed = match candidate.stream.len() {
+            0 => String::new(),
+            streamed => format!(" + {streamed} streamed"),
+        };
         let precision = match plan.class {
             Class::Lossless => "f32",
             _ => "bf16",
         };
         debug_assert_eq!(self.space.extent(candidate), self.extent);
         Ok(format!(
-            "{}x{}, {recomputed}/{tops}, {precision}, {}, {}",
+            "{}x{}, {recomputed}/{tops}{streamed}, {precision}, {}, {}",
             candidate.micro_batch,
             candidate.accumulation,
             plan.peak,

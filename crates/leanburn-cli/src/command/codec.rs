@@ -2,10 +2,11 @@
 
 use clap::Args;
 use leanburn_data::{Volume, prepare};
+use leanburn_systems::CodecTask;
 
 use super::files::{Files, run_all};
 use super::trained::{ModelArguments, check_channels};
-use super::window::{WindowArguments, with_progress};
+use super::window::{BudgetArgument, WindowArguments, with_progress};
 use crate::error::Result;
 
 /// `leanburn encode`: the mean of the latent, or vectors of the codebook, a channel a latent channel. `.safetensors` keeps the grid and
@@ -18,6 +19,8 @@ pub struct Encode {
     files: Files,
     #[command(flatten)]
     window: WindowArguments,
+    #[command(flatten)]
+    budget: BudgetArgument,
 }
 
 impl Encode {
@@ -29,6 +32,8 @@ impl Encode {
             let volume = Volume::read(&job.input)?;
             check_channels(&job.input, &volume, codec.shape().in_channels)?;
             let volume = prepare(volume, &config.data)?.volume;
+            let within = self.budget.apply(&codec, CodecTask::Encode, volume.extent())?;
+            let codec = within.as_ref().unwrap_or(&codec);
             let latent = with_progress(|progress| codec.encode(&volume, window.as_ref(), progress))?;
             job.output.write_with(|path| latent.write(path))?;
             let [channels, depth, height, width] = latent.shape();
@@ -46,6 +51,8 @@ pub struct Decode {
     files: Files,
     #[command(flatten)]
     window: WindowArguments,
+    #[command(flatten)]
+    budget: BudgetArgument,
 }
 
 impl Decode {
@@ -56,6 +63,8 @@ impl Decode {
         run_all(jobs, |job| {
             let latent = Volume::read(&job.input)?;
             check_channels(&job.input, &latent, codec.shape().latent_channels)?;
+            let within = self.budget.apply(&codec, CodecTask::Decode, latent.extent())?;
+            let codec = within.as_ref().unwrap_or(&codec);
             let volume = with_progress(|progress| codec.decode(&latent, window.as_ref(), progress))?;
             job.output.write_with(|path| volume.write(path))?;
             let [channels, depth, height, width] = volume.shape();

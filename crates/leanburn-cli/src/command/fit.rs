@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use leanburn_common::Bytes;
+use leanburn_ops::StreamSettings;
 use leanburn_plan::{Candidate, Class, Frontier, Knob, Plan, Plans, Recording, Space, Variant};
 use leanburn_systems::planning::ConfigSpace;
 use leanburn_systems::{Config, SystemError};
@@ -234,6 +235,14 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
     }
     changes.push((key("recompute"), format!("[{}]", candidate.recompute.join(", "))));
     let configured = space.configured();
+    if !(candidate.stream.is_empty() && configured.stream.is_empty()) {
+        changes.push((key("stream"), format!("[{}]", candidate.stream.join(", "))));
+    }
+    if !candidate.stream.is_empty() {
+        let StreamSettings { slab_planes, keep } = candidate.stream_settings;
+        changes.push((key("slab_planes"), slab_planes.to_string()));
+        changes.push((key("stream_keep"), keep.to_string()));
+    }
     for name in space.knob_names().iter().filter(|name| candidate.knob(name) != configured.knob(name)) {
         changes.push((key(name), candidate.knob(name).map_or("null".into(), |value| value.to_string())));
     }

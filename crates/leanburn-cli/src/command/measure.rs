@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
+use leanburn_ops::StreamSettings;
 use leanburn_plan::{Candidate, Class, MemoryModel, OperationEvent, Phase, Timeline};
 use leanburn_systems::Recompute;
 use leanburn_systems::measure::{Measured, measure};
@@ -82,7 +83,7 @@ impl Measure {
     }
 
     fn climb(&self, bench: &Bench<'_>) -> Result<()> {
-        let levels = levels(bench.space);
+        let levels = levels(bench)?;
         let mut progress = (!self.json).then(|| Progress::new("measuring", levels.len() as u64, 0));
         let mut rows = Vec::new();
         for (name, class, candidate) in levels {
@@ -170,7 +171,8 @@ impl Bench<'_> {
 }
 
 /// The savers that a configuration can have, each on top of those before it.
-fn levels(space: &ConfigSpace) -> Vec<(String, Class, Candidate)> {
+fn levels(bench: &Bench<'_>) -> Result<Vec<(String, Class, Candidate)>> {
+    let space = bench.space;
     let configured = space.configured();
     let whole = configured.micro_batch as u64 * configured.accumulation;
     let plain = Candidate { knobs: configured.knobs, ..Candidate::new(whole as usize, 1) };
@@ -182,11 +184,26 @@ fn levels(space: &ConfigSpace) -> Vec<(String, Class, Candidate)> {
     }
     last.recompute = Recompute::all().patterns().to_vec();
     levels.push(("recomputation".into(), Class::Lossless, last.clone()));
+    let finest = finest_streamable(&bench.timeline(&last)?);
+    if !finest.is_empty() {
+        last = last.with_streamed(finest, StreamSettings::default().with_slab_planes(LADDER_SLAB_PLANES));
+        levels.push(("streamed".into(), Class::Lossless, last.clone()));
+    }
     if let Some(half) = space.half_precision() {
         last.variant = half;
         levels.push((space.config(&last).device.resolved_precision().to_string(), Class::Numerics, last));
     }
-    levels
+    Ok(levels)
+}
+
+/// Planes of a slab in the ladder: what convolutions compute together, as volumes that are measured may be small.
+const LADDER_SLAB_PLANES: usize = 4;
+
+/// The levels of full size that could be streamed: of encoder and decoder those that hold the most.
+fn finest_streamable(timeline: &Timeline) -> Vec<String> {
+    let tops = (0..timeline.segments.len()).filter(|&index| timeline.parents[index].is_none());
+    let names = tops.filter(|&index| timeline.streamable[index]).map(|index| timeline.segments[index].clone());
+    names.filter(|name| name.ends_with(".level_0")).collect()
 }
 
 fn right_aligned(headings: &[&str]) -> Table {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
+use leanburn_ops::{StreamKeep, StreamSettings};
 use leanburn_plan::{Candidate, OperationEvent, Rates, Target, Timeline, bound};
 use leanburn_systems::Config;
 use leanburn_systems::planning::ConfigSpace;
@@ -148,7 +149,9 @@ impl PlanReport<'_> {
             "{}: {depth}x{height}x{width}, batch {micro_batch} x {accumulation}, {precision}, on {device}",
             self.source
         ))?;
-        print_line(format_args!("{}\n{}\n", self.fit_check(), self.place()))?;
+        print_line(format_args!("{}\n{}", self.fit_check(), self.place()))?;
+        self.streams().into_iter().try_for_each(print_line)?;
+        print_line("")?;
         print_line(self.table("at the peak", &self.rows()))?;
         let segments: Vec<(String, Bytes)> = self.segments();
         if !segments.is_empty() {
@@ -162,6 +165,18 @@ impl PlanReport<'_> {
             print_line(format_args!("\n{}", self.explain()))?;
         }
         Ok(())
+    }
+
+    /// Which segments run in slabs, if any do.
+    fn streams(&self) -> Option<String> {
+        let Candidate { stream, stream_settings: StreamSettings { slab_planes, keep }, .. } = &self.candidate;
+        let whole = match keep {
+            StreamKeep::Two => "two volumes of a block stored",
+            StreamKeep::One => "one volume of a block stored",
+            StreamKeep::None => "no volume stored",
+        };
+        let names = stream.join(", ");
+        (!stream.is_empty()).then(|| format!("in slabs of {slab_planes} planes, {whole}: {names}"))
     }
 
     fn segments(&self) -> Vec<(String, Bytes)> {
@@ -245,6 +260,10 @@ impl PlanReport<'_> {
             "step_seconds": self.seconds,
             "warnings": self.warnings(),
         });
+        if !self.candidate.stream.is_empty() {
+            all["stream"] = json!(self.candidate.stream);
+            all["stream_settings"] = json!(self.candidate.stream_settings);
+        }
         for name in self.space.knob_names() {
             all[name] = json!(self.candidate.knob(name));
         }

@@ -2,11 +2,11 @@
 
 use clap::Args;
 use leanburn_data::{Prepared, SlidingWindow, Volume, prepare};
-use leanburn_systems::{Codec, Config};
+use leanburn_systems::{Codec, CodecTask, Config};
 
 use super::files::{Files, Job, run_all};
 use super::trained::{ModelArguments, check_channels};
-use super::window::{WindowArguments, with_progress};
+use super::window::{BudgetArgument, WindowArguments, with_progress};
 use crate::error::Result;
 
 /// `leanburn reconstruct`
@@ -18,6 +18,8 @@ pub struct Reconstruct {
     files: Files,
     #[command(flatten)]
     window: WindowArguments,
+    #[command(flatten)]
+    budget: BudgetArgument,
 }
 
 impl Reconstruct {
@@ -25,15 +27,23 @@ impl Reconstruct {
         let window = self.window.window()?;
         let jobs = self.files.jobs(&self.model, None)?;
         let (config, codec) = self.model.codec()?;
-        run_all(jobs, |job| reconstruct(job, &config, &codec, window.as_ref()))
+        run_all(jobs, |job| reconstruct(job, &config, &codec, window.as_ref(), &self.budget))
     }
 }
 
 /// The reconstruction of a volume, on its own grid and in its units.
-fn reconstruct(job: &Job, config: &Config, codec: &Codec, window: Option<&SlidingWindow>) -> Result<String> {
+fn reconstruct(
+    job: &Job,
+    config: &Config,
+    codec: &Codec,
+    window: Option<&SlidingWindow>,
+    budget: &BudgetArgument,
+) -> Result<String> {
     let volume = Volume::read(&job.input)?;
     check_channels(&job.input, &volume, codec.shape().in_channels)?;
     let Prepared { volume, intensity } = prepare(volume, &config.data)?;
+    let within = budget.apply(codec, CodecTask::Reconstruct, volume.extent())?;
+    let codec = within.as_ref().unwrap_or(codec);
     let reconstruction = with_progress(|progress| codec.reconstruct(&volume, window, progress))?;
     let difference = l1(reconstruction.data(), volume.data());
     drop(volume);

@@ -1,8 +1,9 @@
 //! How a model slides over a volume: arguments shared by `reconstruct`, `encode`, `decode` and `segment`.
 
 use clap::Args;
+use leanburn_common::Bytes;
 use leanburn_data::SlidingWindow;
-use leanburn_systems::SystemError;
+use leanburn_systems::{Codec, CodecTask, SystemError};
 
 use crate::error::Result;
 use crate::progress::Progress;
@@ -40,6 +41,22 @@ impl WindowArguments {
             Some(window) => Ok(Some(window)),
             None => Err(reject("sizes of at least 1 and an overlap of at least 0 and below 1").into()),
         }
+    }
+}
+
+/// How much memory a volume may take that goes through whole.
+#[derive(Debug, Args)]
+pub(super) struct BudgetArgument {
+    /// Memory that a volume may take with what is computed of it, such as 2GiB: where it needs more, what can be is done in slabs, without
+    /// seams.
+    #[arg(long, value_name = "BYTES", conflicts_with = "patch")]
+    budget: Option<Bytes>,
+}
+
+impl BudgetArgument {
+    /// The codec for a volume, or a latent, of this extent.
+    pub fn apply(&self, codec: &Codec, task: CodecTask, extent: [usize; 3]) -> Result<Option<Codec>> {
+        Ok(self.budget.map(|budget| codec.within(budget, task, extent)).transpose()?)
     }
 }
 

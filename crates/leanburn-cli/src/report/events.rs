@@ -143,6 +143,7 @@ pub(super) mod tests {
                 block(15, Cause::Gradients, None, 3, 3),
             ],
             segments: vec!["encoder".to_string(), "decoder".to_string()],
+            streamable: vec![false; 2],
             parents: vec![None, None],
         }
     }

@@ -8,6 +8,6 @@ pub trait InStages {
     ///
     /// # Errors
     ///
-    /// [`Unstreamable`] if it is more than norms, activations, convolutions, enlargements and sums.
+    /// [`Unstreamable`] if it is more than norms of a volume, activations, convolutions (transposed too), enlargements and sums.
     fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable>;
 }

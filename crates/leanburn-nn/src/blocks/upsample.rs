@@ -86,8 +86,14 @@ impl InStages for Upsample {
     fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable> {
         match self {
             Self::Nearest(layer) => Ok(stages.upsample_conv3d(x, [2; 3], layer.postconv.convolution())),
-            Self::Transposed(_) => Err(Unstreamable::new("it has a transposed convolution")),
-            Self::Trilinear(_) => Err(Unstreamable::new("it has a trilinear enlargement")),
+            Self::Transposed(layer) => {
+                let (weight, bias, options) = layer.deconv.parameters();
+                Ok(stages.conv_transpose3d(x, weight, bias, options))
+            }
+            Self::Trilinear(TrilinearUpsample { postconv, factors }) => {
+                let enlarged = stages.trilinear(x, *factors);
+                Ok(stages.conv3d(enlarged, postconv.convolution()))
+            }
         }
     }
 }

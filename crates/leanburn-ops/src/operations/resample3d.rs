@@ -131,6 +131,25 @@ fn mapped(
     apply([x.into()], |[x], _| (run(Resample { x: x.given(), maps: &maps }), Mapped { maps }))
 }
 
+/// A volume without autodiff in another size, [trilinear](Interpolation::Trilinear) with outer edges that stay.
+pub(crate) fn resize_trilinear(x: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
+    let [_, _, from @ ..] = x.dims();
+    run(Resample { x, maps: &linear_maps(from, size) })
+}
+
+/// The gradient of a volume of size `from` that was [resized](resize_trilinear), from that of the result.
+pub(crate) fn resize_trilinear_gradient(gradient: Tensor<5>, from: [usize; 3]) -> Tensor<5> {
+    let [_, _, size @ ..] = gradient.dims();
+    let maps = linear_maps(from, size);
+    run(Resample { x: gradient, maps: &maps.each_ref().map(AxisMap::transpose) })
+}
+
+fn linear_maps(from: [usize; 3], to: [usize; 3]) -> [AxisMap; 3] {
+    [0, 1, 2].map(|axis| {
+        valid("interpolate3d", AxisMap::linear(from[axis], to[axis], false).map_err(|error| error.along(axis)))
+    })
+}
+
 /// What backward needs: the maps, a few numbers for each axis.
 #[derive(Clone, Debug)]
 struct Mapped {

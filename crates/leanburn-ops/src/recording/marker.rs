@@ -6,8 +6,8 @@ use super::call::KERNEL;
 use super::operation::{OPERATION, OPERATION_CONSUMED, OPERATION_END};
 use super::pass::{PASS_END, Pass};
 use super::repeat::{REPEAT, REPEAT_END};
-use super::role::TensorRole;
-use super::segment::{SEGMENT, SEGMENT_END};
+use super::role::{HELD, TensorRole};
+use super::segment::{SEGMENT, SEGMENT_END, STREAMABLE};
 use super::step::STEP;
 
 /// A kernel call, or a marker: what is recorded beyond Burn's operations.
@@ -29,6 +29,8 @@ pub enum Marker<'a> {
     SegmentBegins(&'a str),
     /// The innermost segment ends.
     SegmentEnds,
+    /// The segment of this name is described in stages: it could be streamed.
+    Streamable(&'a str),
     /// A pass begins; passes nest.
     PassBegins(Pass),
     /// The innermost pass ends.
@@ -53,6 +55,8 @@ pub enum Marker<'a> {
     StepBegins,
     /// The marker's inputs have this role, and are alive here.
     Tag(TensorRole),
+    /// The marker's inputs have been held until here, and are let go of.
+    Held,
 }
 
 impl<'a> Marker<'a> {
@@ -70,7 +74,11 @@ impl<'a> Marker<'a> {
         if let Some(name) = id.strip_prefix(SEGMENT) {
             return Some(Self::SegmentBegins(name));
         }
+        if let Some(name) = id.strip_prefix(STREAMABLE) {
+            return Some(Self::Streamable(name));
+        }
         match id {
+            HELD => Some(Self::Held),
             SEGMENT_END => Some(Self::SegmentEnds),
             PASS_END => Some(Self::PassEnds),
             OPERATION => Some(Self::OperationBegins),

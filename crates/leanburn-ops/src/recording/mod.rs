@@ -30,5 +30,6 @@ pub(crate) use operation::{in_operation, operation_consumed};
 pub(crate) use pass::in_first_run;
 pub(crate) use recorder::Recorder;
 pub(crate) use repeat::repeated;
-pub(crate) use segment::{current_segment, in_segment};
+pub(crate) use role::held_until_here;
+pub(crate) use segment::{current_segment, in_segment, mark_streamable};
 pub(crate) use target::stands_for_cpu;

@@ -7,6 +7,7 @@ use burn::tensor::{Device, Tensor};
 use super::recorder::{Recorder, recorded};
 
 const ROLE: &str = "leanburn:role:";
+pub(super) const HELD: &str = "leanburn:held";
 
 /// The role of a tensor in a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,4 +62,10 @@ pub fn tag_module<M: Module>(role: TensorRole, module: &M) {
 pub fn tag_tensors(role: TensorRole, tensors: Vec<DispatchTensor>) {
     let Some(recorder) = tensors.first().and_then(|tensor| Recorder::of(&Device::new(tensor.device()))) else { return };
     recorder.mark(role.id(), tensors.into_iter().map(recorded).collect());
+}
+
+/// Marks that tensors are alive until here, although no operation reads them any more; does nothing on a device that computes.
+pub(crate) fn held_until_here(tensors: Vec<DispatchTensor>) {
+    let Some(recorder) = tensors.first().and_then(|tensor| Recorder::of(&Device::new(tensor.device()))) else { return };
+    recorder.mark(HELD, tensors.into_iter().map(recorded).collect());
 }

@@ -6,9 +6,9 @@ use burn::tensor::{DType, Tensor};
 
 use super::planes::Reach;
 use super::settings::StreamKeep;
-use super::stage::{Layer, Stage, Stages};
+use super::stage::Stage;
+use super::stages::Stages;
 use crate::operations::check::{assert_dtype, assert_not_empty, assert_volume};
-use crate::operations::upsample_conv3d::UpsampleConv;
 
 /// Something that is made in slabs: a volume, or the gradient of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,24 +39,20 @@ impl Chain {
         const OPERATION: &str = "stream";
         assert_not_empty(OPERATION, "input", x);
         assert!(!stages.is_empty(), "{OPERATION}: expected at least one stage, found none");
+        let Stages { stages } = Stages { stages }
+            .streamable()
+            .unwrap_or_else(|obstacle| panic!("{OPERATION}: {obstacle}: recompute it instead"));
         let mut chain = Self { stages: Vec::new(), reaches: Vec::new(), dims: vec![x.dims()] };
         for stage in stages {
-            let (input, dtype) = (chain.dims[stage.of], x.dtype());
-            let convolution = stage.convolution(stage.options().padding[0]);
-            let (factor, output) = match &stage.layer {
-                Layer::Conv { .. } => (1, convolution.shape(OPERATION, input, dtype).output_dims()),
-                Layer::UpsampleConv { factors, .. } => {
-                    (factors[0], UpsampleConv::of(input, dtype, *factors, &convolution).output_dims())
-                }
-            };
+            let input = chain.dims[stage.of];
+            let output = stage.output_dims(input, x.dtype());
             if let Some(plus) = stage.plus {
                 assert_eq!(
                     chain.dims[plus], output,
                     "{OPERATION}: the residual has the dimensions of what it is added to"
                 );
             }
-            let reach = reach(&stage, factor, input[2], output[2]);
-            chain.reaches.push(reach);
+            chain.reaches.push(stage.reach(input[2], output[2]));
             chain.dims.push(output);
             chain.stages.push(stage);
         }
@@ -122,7 +118,10 @@ impl Chain {
 
     /// The volumes that are stored whole.
     pub(super) fn kept(&self, keep: StreamKeep) -> Vec<usize> {
-        let normed: Vec<usize> = (2..self.last()).filter(|volume| self.norms(*volume).next().is_some()).collect();
+        // What is one convolution away from the input is made again.
+        let is_far = |volume: &usize| self.stages[..*volume].iter().filter(|stage| stage.has_weight()).count() > 1;
+        let normed: Vec<usize> =
+            (2..self.last()).filter(|volume| is_far(volume) && self.norms(*volume).next().is_some()).collect();
         let results = normed.iter().copied().filter(|volume| self.stages[volume - 1].plus.is_some());
         match keep {
             StreamKeep::Two => normed,
@@ -173,19 +172,4 @@ impl Chain {
             }
         }
     }
-}
-
-/// The depth axis of a stage.
-fn reach(stage: &Stage, factor: usize, input: usize, output: usize) -> Reach {
-    let options = stage.options();
-    let span = options.dilation[0] * (stage.parameters.weight.dims()[2] - 1) + 1;
-    let (stride, (padding, behind)) = (options.stride[0], options.padding[0]);
-    assert!(
-        padding.max(behind) < span && stride <= span && (span - 1).is_multiple_of(factor),
-        "stream: expected a kernel longer along the depth than its padding of {:?} and at least as long as its stride of {stride}, \
-         and an enlargement by a divisor of its length less one, found a length of {span} and an enlargement by {factor}: \
-         recompute this segment instead",
-        (padding, behind)
-    );
-    Reach { factor, stride, span, padding, input, output }
 }

@@ -2,7 +2,7 @@
 //!
 //! What is asked for twice, because kernels overlap, is kept in between: no plane is computed twice in a pass.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use burn::tensor::{DType, Device, Tensor};
@@ -21,6 +21,10 @@ pub(super) struct March<'a> {
     /// Slabs of the deepest volume.
     steps: usize,
     stored: BTreeMap<Node, Slabs>,
+    /// The tasks of the pass, each with the plane up to which it is done.
+    tasks: Vec<(Task, usize)>,
+    /// What stays whole when the pass is over.
+    keeps: BTreeSet<Node>,
     progress: Vec<Progress>,
     device: Device,
     dtype: DType,
@@ -34,6 +38,8 @@ impl<'a> March<'a> {
             chain,
             steps: chain.deepest().div_ceil(slab_planes.max(1)),
             stored: BTreeMap::from([(Node::Value(0), Slabs::whole(x))]),
+            tasks: Vec::new(),
+            keeps: BTreeSet::new(),
             progress: norms.into_iter().map(Progress::with_normalization).collect(),
             device,
             dtype,
@@ -70,16 +76,18 @@ impl<'a> March<'a> {
     }
 
     fn pass(&mut self, pass: &Pass) {
-        let mut done = vec![0; pass.tasks.len()];
+        self.tasks = pass.tasks.iter().map(|task| (*task, 0)).collect();
+        self.keeps.clone_from(&pass.keeps);
         for step in 1..=self.steps {
-            for (index, task) in pass.tasks.iter().enumerate() {
+            for index in 0..self.tasks.len() {
+                let (task, done) = self.tasks[index];
                 let depth = task.depth(self.chain);
                 let end = (depth * step).div_ceil(self.steps);
-                let planes = done[index]..task.aligned(self.chain, end.max(1)).min(depth);
+                let planes = done..task.aligned(self.chain, end.max(1)).min(depth);
                 if !planes.is_empty() {
-                    done[index] = planes.end;
-                    self.perform(*task, planes, depth);
-                    self.release(pass, &done);
+                    self.perform(task, planes.clone(), depth);
+                    self.tasks[index].1 = planes.end;
+                    self.release();
                     probe::sample();
                 }
             }
@@ -133,6 +141,7 @@ impl<'a> March<'a> {
                 Node::Gradient(volume) => self.gradient(volume, &planes),
             };
             self.stored.entry(node).or_default().push(slab);
+            self.release();
         }
     }
 
@@ -165,7 +174,7 @@ impl<'a> March<'a> {
 
     fn convolved_gradient(&self, stage: usize, planes: &Range<usize>, gradient: Option<Tensor<5>>) -> Tensor<5> {
         match gradient {
-            Some(gradient) => slab::convolved_gradient(self.chain, stage, planes, &gradient),
+            Some(gradient) => slab::convolved_gradient(self.chain, stage, planes, gradient),
             None => {
                 let [batch_size, channels, _, height, width] = self.chain.dims(self.chain.stage(stage).of);
                 Tensor::zeros([batch_size, channels, planes.len(), height, width], (&self.device, self.dtype))
@@ -174,9 +183,11 @@ impl<'a> March<'a> {
     }
 
     /// Lets go of all planes that neither the rest of this pass asks for nor the passes behind it.
-    fn release(&mut self, pass: &Pass, done: &[usize]) {
-        let needed = self.needed(pass, done);
-        for (node, slabs) in self.stored.iter_mut().filter(|(node, _)| !pass.keeps.contains(node)) {
+    ///
+    /// What is being made is safe: a task is not done before it is over, and what it asks for follows from its first plane.
+    fn release(&mut self) {
+        let needed = self.needed();
+        for (node, slabs) in self.stored.iter_mut().filter(|(node, _)| !self.keeps.contains(node)) {
             slabs.drop_below(needed.get(node).copied().unwrap_or(usize::MAX));
         }
     }
@@ -185,7 +196,7 @@ impl<'a> March<'a> {
     ///
     /// Gradients are made from values and from gradients of later volumes, values from those of earlier ones; so in that order each
     /// node's needs are known before those of what it is made from.
-    fn needed(&self, pass: &Pass, done: &[usize]) -> BTreeMap<Node, usize> {
+    fn needed(&self) -> BTreeMap<Node, usize> {
         let mut needed = BTreeMap::new();
         let ask = |needed: &mut BTreeMap<Node, usize>, needs: Vec<Need>| {
             for (node, planes) in needs {
@@ -193,7 +204,7 @@ impl<'a> March<'a> {
                 *first = planes.start.min(*first);
             }
         };
-        for (task, done) in pass.tasks.iter().zip(done).filter(|(task, done)| **done < task.depth(self.chain)) {
+        for (task, done) in self.tasks.iter().filter(|(task, done)| *done < task.depth(self.chain)) {
             ask(&mut needed, task.needs(self.chain, &(*done..done + 1)));
         }
         let gradients = (0..=self.chain.last()).map(Node::Gradient);

@@ -13,7 +13,7 @@
 //!            pass 6: sums of U's norm, gradient of the first weight    pass 7: gradient of U in slabs, and of x
 //! ```
 //!
-//! - `stage.rs`: what a segment computes; `settings.rs`: planes of a slab, volumes that are stored.
+//! - `stages.rs`, `stage.rs`: what a segment computes; `settings.rs`: planes of a slab, volumes that are stored.
 //! - `planes.rs`: which planes a stage needs for which; `chain.rs`: what each value and gradient is made from.
 //! - `passes.rs`: the passes; `march.rs`: how one of them goes along the depth; `slabs.rs`: the pieces that are there.
 //! - `slab.rs`: what is computed of a slab; `operation.rs`: the whole as an operation.
@@ -30,7 +30,10 @@ mod settings;
 mod slab;
 mod slabs;
 mod stage;
+mod stages;
+mod unstreamable;
 
 pub use operation::stream;
 pub use settings::{StreamKeep, StreamSettings};
-pub use stage::{Stages, Unstreamable, Volume};
+pub use stages::{Stages, Volume};
+pub use unstreamable::Unstreamable;

@@ -8,7 +8,8 @@ use super::march::March;
 use super::passes;
 use super::settings::StreamSettings;
 use super::slab::ParameterGradients;
-use super::stage::{Parameters, Stage, Stages};
+use super::stage::{Parameters, Stage};
+use super::stages::Stages;
 use crate::autodiff::{has_autodiff, inner, on_backend_of};
 use crate::operations::norm_act::Normalization;
 use crate::recompute::{OwnBackward, Tensors, is_tracked, run_with_own_backward, without_graph};
@@ -27,7 +28,7 @@ use crate::recording::{current_segment, in_segment};
 /// # Memory
 ///
 /// Saved for backward: the input, shared with its producer, and mean and deviation of each norm's groups. While it runs: the volumes that
-/// [`StreamKeep`](super::StreamKeep) names, and about ten slabs; the output. In backward a volume gives way to its gradient slab by slab.
+/// [`StreamKeep`](super::StreamKeep) names, and a few slabs; the output. In backward a volume gives way to its gradient slab by slab.
 ///
 /// # Numerics
 ///

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::chain::{Chain, Need, Node};
+use super::planes::Reach;
 use super::settings::StreamKeep;
 
 /// What a pass does along the depth.
@@ -115,7 +116,10 @@ impl Task {
     pub(super) fn depth(self, chain: &Chain) -> usize {
         match self {
             Self::Moments(stage) | Self::Sums(stage) => chain.depth(chain.stage(stage).of),
-            Self::Weights(stage) => chain.depth(stage + 1),
+            Self::Weights(stage) => match chain.reach(stage) {
+                Reach::Transposed(_) => chain.depth(chain.stage(stage).of),
+                _ => chain.depth(stage + 1),
+            },
             Self::Make(Node::Value(volume) | Node::Gradient(volume)) => chain.depth(volume),
         }
     }
@@ -136,10 +140,14 @@ impl Task {
                 (Node::Value(chain.stage(stage).of), planes.clone()),
                 (Node::Gradient(stage + 1), chain.reach(stage).outputs(planes)),
             ],
-            Self::Weights(stage) => vec![
-                (Node::Value(chain.stage(stage).of), chain.reach(stage).inputs(planes)),
-                (Node::Gradient(stage + 1), planes.clone()),
-            ],
+            Self::Weights(stage) => {
+                let reach = chain.reach(stage);
+                let (values, gradients) = match reach {
+                    Reach::Transposed(_) => (planes.clone(), reach.outputs(planes)),
+                    _ => (reach.inputs(planes), planes.clone()),
+                };
+                vec![(Node::Value(chain.stage(stage).of), values), (Node::Gradient(stage + 1), gradients)]
+            }
             Self::Make(node) => vec![(node, planes.clone())],
         }
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// The depth axis of a convolution, of a volume that is enlarged before it or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reach {
+pub(super) struct Window {
     /// Copies of each plane of the input before the kernel meets them.
     pub(super) factor: usize,
     pub(super) stride: usize,
@@ -18,10 +18,91 @@ pub(super) struct Reach {
     pub(super) output: usize,
 }
 
+/// The depth axis of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// A convolution.
+    Window(Window),
+    /// The transpose of one: what it makes is the window's input.
+    Transposed(Window),
+    /// A linear interpolation.
+    Linear(Linear),
+}
+
+/// The depth axis of a linear interpolation: planes between those of the input, of which each sees two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Linear {
+    /// Planes of the output for each of the input.
+    pub(super) factor: usize,
+    /// Planes of the whole input.
+    pub(super) input: usize,
+}
+
+impl Reach {
+    /// The end of a slab at or behind `end`, such that nothing is computed twice.
+    pub(super) fn aligned(&self, end: usize) -> usize {
+        match self {
+            Self::Window(window) => window.aligned(end),
+            Self::Transposed(_) | Self::Linear(_) => end,
+        }
+    }
+
+    /// Input planes that the outputs, which are not none, see.
+    pub(super) fn inputs(&self, outputs: &Range<usize>) -> Range<usize> {
+        match self {
+            Self::Window(window) => window.inputs(outputs),
+            Self::Transposed(window) => window.outputs(outputs),
+            Self::Linear(linear) => linear.inputs(outputs),
+        }
+    }
+
+    /// Outputs that see any of the inputs, which are not none.
+    pub(super) fn outputs(&self, inputs: &Range<usize>) -> Range<usize> {
+        match self {
+            Self::Window(window) => window.outputs(inputs),
+            Self::Transposed(window) => window.inputs(inputs),
+            Self::Linear(linear) => linear.outputs(inputs),
+        }
+    }
+}
+
+impl Linear {
+    /// Input planes around the outputs.
+    pub(super) fn inputs(&self, outputs: &Range<usize>) -> Range<usize> {
+        let end = outputs.end.div_ceil(self.factor) + 1;
+        (outputs.start / self.factor).saturating_sub(1)..end.min(self.input)
+    }
+
+    /// Outputs around the inputs: those that see any of them, and some that see none.
+    pub(super) fn outputs(&self, inputs: &Range<usize>) -> Range<usize> {
+        let around = self.around(inputs);
+        self.factor * around.start..self.factor * around.end
+    }
+
+    /// The inputs and a plane at both ends where there is one: what is interpolated between all of them is, for the planes of
+    /// `inputs`, what the whole is.
+    pub(super) fn around(&self, inputs: &Range<usize>) -> Range<usize> {
+        inputs.start.saturating_sub(1)..(inputs.end + 1).min(self.input)
+    }
+}
+
+impl Window {
+    /// Of the transpose, whose input these planes are: the planes that it makes of them and that it does not make of planes before them.
+    pub(super) fn first_seen_by(&self, outputs: &Range<usize>) -> Range<usize> {
+        let start = |plane: usize| if plane == 0 { 0 } else { self.inputs(&(plane..plane + 1)).start };
+        start(outputs.start)..if outputs.end == self.output { self.input } else { start(outputs.end) }
+    }
+}
+
 /// Zero planes at both ends of a slab.
 pub(super) type Padding = (usize, usize);
 
-impl Reach {
+impl Window {
+    /// Each plane sees itself.
+    pub(super) fn pointwise(depth: usize) -> Self {
+        Self { factor: 1, stride: 1, span: 1, padding: 0, input: depth, output: depth }
+    }
+
     /// The end of a slab at or behind `end`, such that the slab sees whole planes of the input: else what an enlargement makes of its last
     /// plane would be computed twice.
     pub(super) fn aligned(&self, end: usize) -> usize {
@@ -75,7 +156,7 @@ mod tests {
     use super::*;
 
     /// Convolutions and enlargements of the field, on depths even and odd.
-    fn reaches() -> impl Iterator<Item = Reach> {
+    fn reaches() -> impl Iterator<Item = Window> {
         let kinds = [
             (1, 1, 3, [1, 1]),
             (1, 1, 1, [0, 0]),
@@ -92,20 +173,20 @@ mod tests {
         kinds.into_iter().flat_map(|(factor, stride, span, [padding, behind])| {
             (3..12).filter_map(move |input| {
                 let output = usize::checked_sub(factor * input + padding + behind, span)? / stride + 1;
-                Some(Reach { factor, stride, span, padding, input, output })
+                Some(Window { factor, stride, span, padding, input, output })
             })
         })
     }
 
     /// Input planes that an output sees.
-    fn seen(reach: &Reach, output: usize) -> impl Iterator<Item = usize> {
+    fn seen(reach: &Window, output: usize) -> impl Iterator<Item = usize> {
         let first = output * reach.stride;
         let (padding, enlarged, factor) = (reach.padding, reach.enlarged(), reach.factor);
         let inside = (first..first + reach.span).filter_map(move |at| at.checked_sub(padding));
         inside.filter(move |at| *at < enlarged).map(move |at| at / factor)
     }
 
-    fn slabs(reach: &Reach) -> Vec<Range<usize>> {
+    fn slabs(reach: &Window) -> Vec<Range<usize>> {
         let ends = (1..=reach.output).map(|end| reach.aligned(end));
         let (mut slabs, mut start) = (Vec::new(), 0);
         for end in ends {
@@ -147,6 +228,39 @@ mod tests {
                     assert_eq!(computed, outputs.len(), "{reach:?} {inputs:?}");
                     assert!(before < reach.span && after < reach.span);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_transpose_makes_every_plane_once() {
+        for window in reaches().filter(|window| window.factor == 1) {
+            for step in 1..4 {
+                let ends: Vec<usize> = (0..window.output).step_by(step).chain([window.output]).collect();
+                let slabs: Vec<Range<usize>> =
+                    ends.windows(2).map(|ends| window.first_seen_by(&(ends[0]..ends[1]))).collect();
+                assert_eq!((slabs[0].start, slabs[slabs.len() - 1].end), (0, window.input), "{window:?}");
+                assert!(slabs.windows(2).all(|slabs| slabs[0].end == slabs[1].start), "{window:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn interpolation_sees_the_planes_around() {
+        for (factor, input) in [(1, 3), (2, 1), (2, 5), (3, 4), (4, 6)] {
+            let linear = Linear { factor, input };
+            let sees = |output: usize| {
+                let position = ((output as f64 + 0.5) / factor as f64 - 0.5).max(0.0);
+                [position.floor() as usize, (position.ceil() as usize).min(input - 1)]
+            };
+            for start in 0..factor * input {
+                let inputs = linear.inputs(&(start..start + 1));
+                assert!(sees(start).iter().all(|plane| inputs.contains(plane)), "{linear:?} {start} {inputs:?}");
+            }
+            for plane in 0..input {
+                let outputs = linear.outputs(&(plane..plane + 1));
+                let seen = (0..factor * input).filter(|output| sees(*output).contains(&plane));
+                assert!(seen.into_iter().all(|output| outputs.contains(&output)), "{linear:?} {plane} {outputs:?}");
             }
         }
     }

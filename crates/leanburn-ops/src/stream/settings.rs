@@ -1,5 +1,7 @@
 //! How a segment is streamed: planes of a slab, and which volumes are stored whole in between.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// How a segment is streamed.
@@ -26,6 +28,16 @@ pub enum StreamKeep {
     One,
     /// None: every pass starts from the input.
     None,
+}
+
+impl fmt::Display for StreamKeep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Two => "two",
+            Self::One => "one",
+            Self::None => "none",
+        })
+    }
 }
 
 impl StreamSettings {

@@ -5,11 +5,14 @@ use std::ops::Range;
 use burn::tensor::{DType, Tensor};
 
 use super::chain::Chain;
-use super::stage::{Layer, Parameters, Stage};
+use super::planes::{Linear, Reach};
+use super::stage::{Layer, Stage};
 use crate::engine::run;
 use crate::numerics::{cast_to, widen};
+use crate::operations::conv_transpose3d;
 use crate::operations::conv3d::{BiasGradient, Convolution, DataGradient, Entry, Forward, WeightGradient};
 use crate::operations::norm_act::{ChannelSums, Moments, NormActApply, NormActGradient, NormActSums, Normalization};
+use crate::operations::resample3d::{resize_trilinear, resize_trilinear_gradient};
 use crate::operations::upsample_conv3d::UpsampleConv;
 
 /// What is known of a stage so far.
@@ -65,44 +68,65 @@ impl Progress {
         });
     }
 
-    /// Adds a slab to the gradients of weight and bias; `gradient` is that of the planes of the output.
+    /// Adds a slab to the gradients of weight and bias; `x` and `gradient` are the planes of input and output that go with each other.
     pub(super) fn add_weights(
         &mut self,
         chain: &Chain,
-        stage: usize,
+        number: usize,
         planes: &Range<usize>,
         x: &Tensor<5>,
         gradient: &Tensor<5>,
     ) {
-        let convolution = chain.stage(stage).convolution(chain.reach(stage).padding(planes));
-        let weight = &widen(convolution.weight.clone());
-        let of_weight = match &chain.stage(stage).layer {
-            Layer::Conv { .. } => {
-                let (shape, entry) =
-                    (&convolution.shape("stream", x.dims(), x.dtype()), &self.entry(chain.stage(stage)));
-                run(WeightGradient { x, entry, gradient, weight, shape })
+        let (stage, reach) = (chain.stage(number), chain.reach(number));
+        let Some(weight) = stage.parameters.weight.clone().map(widen) else { return };
+        let (of_weight, gradient) = match (&stage.layer, reach) {
+            (Layer::TransposedConv { .. }, Reach::Transposed(window)) => {
+                let (transposed, _) = stage.transposed(gradient.dims(), window.padding(planes), x.dtype());
+                let of_weight =
+                    run(conv_transpose3d::WeightGradient { transposed: &transposed, x, gradient, weight: &weight });
+                (of_weight, part(gradient, window.inputs(planes).start, window.first_seen_by(planes)))
             }
-            Layer::UpsampleConv { factors, .. } => {
-                UpsampleConv::of(x.dims(), x.dtype(), *factors, &convolution).weight_gradient(x, gradient, weight)
+            (Layer::UpsampleConv { factors, .. }, Reach::Window(window)) => {
+                let convolution = stage.convolution(window.padding(planes));
+                let upsample = UpsampleConv::of(x.dims(), x.dtype(), *factors, &convolution);
+                (upsample.weight_gradient(x, gradient, &weight), gradient.clone())
             }
+            (_, Reach::Window(window)) => {
+                let shape = &stage.convolution(window.padding(planes)).shape("stream", x.dims(), x.dtype());
+                let entry = &self.entry(stage);
+                (run(WeightGradient { x, entry, gradient, weight: &weight, shape }), gradient.clone())
+            }
+            _ => unreachable!("{:?} has no weight", stage.layer),
         };
         add(&mut self.weight, of_weight);
-        if let Some(bias) = &convolution.bias {
+        if let Some(bias) = &stage.parameters.bias {
             let dtype = if bias.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-            add(&mut self.bias, run(BiasGradient { gradient, dtype }));
+            add(&mut self.bias, run(BiasGradient { gradient: &gradient, dtype }));
         }
     }
 
     /// The gradients of the stage's parameters.
     pub(super) fn gradients(self, stage: &Stage) -> ParameterGradients {
-        let Parameters { weight, bias, .. } = &stage.parameters;
         let of_norm = match (&self.sums, &self.normalization) {
             (Some(sums), Some(normalization)) => sums.parameter_gradients(normalization),
             _ => [None, None],
         };
         let [norm_weight, norm_bias] = of_norm;
-        let of_bias = self.bias.zip(bias.as_ref()).map(|(gradient, bias)| cast_to(gradient, bias.dtype()));
-        (self.weight.map(|gradient| cast_to(gradient, weight.dtype())), [of_bias, norm_weight, norm_bias])
+        let of_bias = like(self.bias, stage.parameters.bias.as_ref());
+        (like(self.weight, stage.parameters.weight.as_ref()), [of_bias, norm_weight, norm_bias])
+    }
+}
+
+/// A gradient in the dtype of its parameter.
+fn like<const D: usize>(gradient: Option<Tensor<D>>, parameter: Option<&Tensor<D>>) -> Option<Tensor<D>> {
+    gradient.zip(parameter).map(|(gradient, parameter)| cast_to(gradient, parameter.dtype()))
+}
+
+/// Some planes of a tensor whose first is plane `first`.
+fn part(tensor: &Tensor<5>, first: usize, planes: Range<usize>) -> Tensor<5> {
+    match planes.len() == tensor.dims()[2] {
+        true => tensor.clone(),
+        false => tensor.clone().narrow(2, planes.start - first, planes.len()),
     }
 }
 
@@ -110,41 +134,79 @@ impl Progress {
 pub(super) fn value(
     chain: &Chain,
     progress: &Progress,
-    stage: usize,
+    number: usize,
     planes: &Range<usize>,
     x: &Tensor<5>,
     residual: Option<Tensor<5>>,
 ) -> Tensor<5> {
-    let convolution = chain.stage(stage).convolution(chain.reach(stage).padding(planes));
-    let Convolution { weight, bias, .. } = &convolution;
-    match &chain.stage(stage).layer {
-        Layer::Conv { .. } => {
-            let (shape, entry) =
-                (&convolution.shape("stream", x.dims(), x.dtype()), &progress.entry(chain.stage(stage)));
-            run(Forward { x, entry, weight, bias: bias.as_ref(), residual, shape })
+    let stage = chain.stage(number);
+    let plain = match (&stage.layer, chain.reach(number)) {
+        (Layer::NormAct { .. }, _) => progress.entry(stage).apply(x.clone()),
+        (Layer::Trilinear { factors }, Reach::Linear(linear)) => interpolated(linear, planes, *factors, x),
+        (Layer::TransposedConv { .. }, Reach::Transposed(window)) => {
+            let [batch_size, channels, _, height, width] = chain.dims(number + 1);
+            let made = [batch_size, channels, planes.len(), height, width];
+            let (transposed, weight) = stage.transposed(made, window.gradient_padding(planes), x.dtype());
+            let bias = stage.parameters.bias.as_ref();
+            run(conv_transpose3d::Forward { transposed: &transposed, x, weight, bias })
         }
-        Layer::UpsampleConv { factors, .. } => {
+        (Layer::UpsampleConv { factors, .. }, Reach::Window(window)) => {
+            let convolution = stage.convolution(window.padding(planes));
+            let Convolution { weight, bias, .. } = &convolution;
             UpsampleConv::of(x.dims(), x.dtype(), *factors, &convolution).forward(x, weight, bias.as_ref())
         }
+        (_, Reach::Window(window)) => {
+            let convolution = stage.convolution(window.padding(planes));
+            let (shape, entry) = (&convolution.shape("stream", x.dims(), x.dtype()), &progress.entry(stage));
+            let Convolution { weight, bias, .. } = &convolution;
+            return run(Forward { x, entry, weight, bias: bias.as_ref(), residual, shape });
+        }
+        (layer, reach) => unreachable!("{layer:?} along {reach:?}"),
+    };
+    match residual {
+        Some(residual) => plain + residual,
+        None => plain,
     }
 }
 
-/// The gradient of planes of what a stage convolves, from the gradient of the planes that see them.
+/// Planes of an interpolation, from the planes of its input around them.
+fn interpolated(linear: &Linear, planes: &Range<usize>, factors: [usize; 3], x: &Tensor<5>) -> Tensor<5> {
+    let [_, _, size @ ..] = x.dims();
+    let larger = resize_trilinear(x.clone(), std::array::from_fn(|axis| size[axis] * factors[axis]));
+    part(&larger, linear.factor * linear.inputs(planes).start, planes.clone())
+}
+
+/// The gradient of planes of what a stage convolves or interpolates, from the gradient of the planes that see them.
 pub(super) fn convolved_gradient(
     chain: &Chain,
-    stage: usize,
+    number: usize,
     planes: &Range<usize>,
-    gradient: &Tensor<5>,
+    gradient: Tensor<5>,
 ) -> Tensor<5> {
-    let [batch_size, channels, _, height, width] = chain.dims(chain.stage(stage).of);
+    let (stage, dtype) = (chain.stage(number), gradient.dtype());
+    let [batch_size, channels, _, height, width] = chain.dims(stage.of);
     let dims = [batch_size, channels, planes.len(), height, width];
-    let convolution = chain.stage(stage).convolution(chain.reach(stage).gradient_padding(planes));
-    let (weight, dtype) = (&convolution.weight, gradient.dtype());
-    match &chain.stage(stage).layer {
-        Layer::Conv { .. } => run(DataGradient { gradient, weight, shape: &convolution.shape("stream", dims, dtype) }),
-        Layer::UpsampleConv { factors, .. } => {
-            UpsampleConv::of(dims, dtype, *factors, &convolution).data_gradient(gradient, weight)
+    match (&stage.layer, chain.reach(number)) {
+        (Layer::NormAct { .. }, _) => gradient,
+        (Layer::Trilinear { .. }, Reach::Linear(linear)) => {
+            let around = linear.around(planes);
+            let smaller = resize_trilinear_gradient(gradient, [around.len(), height, width]);
+            part(&smaller, around.start, planes.clone())
         }
+        (Layer::TransposedConv { .. }, Reach::Transposed(window)) => {
+            let (transposed, weight) = stage.transposed(gradient.dims(), window.padding(planes), dtype);
+            run(conv_transpose3d::DataGradient { transposed: &transposed, gradient: &gradient, weight })
+        }
+        (Layer::UpsampleConv { factors, .. }, Reach::Window(window)) => {
+            let convolution = stage.convolution(window.gradient_padding(planes));
+            UpsampleConv::of(dims, dtype, *factors, &convolution).data_gradient(&gradient, &convolution.weight)
+        }
+        (_, Reach::Window(window)) => {
+            let convolution = stage.convolution(window.gradient_padding(planes));
+            let shape = &convolution.shape("stream", dims, dtype);
+            run(DataGradient { gradient: &gradient, weight: &convolution.weight, shape })
+        }
+        (layer, reach) => unreachable!("{layer:?} along {reach:?}"),
     }
 }
 

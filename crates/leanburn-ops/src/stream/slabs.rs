@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use leanburn_kernels::planes::{self, Piece};
 
 use crate::engine::{Computation, CpuTensor, Engine, Stored, run};
-use crate::recording::{Call, Recorder};
+use crate::recording::{Call, Recorder, held_until_here};
 
 /// Pieces of a volume one behind the other. Those at the front may be gone already.
 #[derive(Debug, Default)]
@@ -17,12 +17,15 @@ pub(super) struct Slabs {
     start: usize,
     /// Plane behind the last piece.
     end: usize,
+    /// Whether it was given in one piece, which others may hold too.
+    is_given: bool,
 }
 
 impl Slabs {
     /// A volume in one piece.
     pub(super) fn whole(volume: Tensor<5>) -> Self {
         let mut slabs = Self::default();
+        slabs.is_given = true;
         slabs.push(volume);
         slabs
     }
@@ -61,19 +64,41 @@ impl Slabs {
         }
     }
 
-    /// Lets go of the pieces before a plane.
+    /// Lets go of the pieces before a plane. Of the piece that it is in a few last planes stay, if they are few.
     pub(super) fn drop_below(&mut self, plane: usize) {
         while let Some(piece) = self.pieces.front()
             && self.start + planes_of(piece) <= plane
         {
             self.start += planes_of(piece);
-            self.pieces.pop_front();
+            self.drop_front();
         }
+        let tail = self.pieces.front().map_or(0, |piece| (self.start + planes_of(piece)).saturating_sub(plane));
+        if let Some(piece) = self.pieces.front()
+            && !self.is_given
+            && (1..=planes_of(piece) / 2).contains(&tail)
+        {
+            let planes = planes_of(piece);
+            let kept = run(Gather { pieces: &[(piece, planes - tail..planes)] });
+            self.start += planes - tail;
+            self.drop_front();
+            self.pieces.push_front(kept);
+        }
+    }
+
+    fn drop_front(&mut self) {
+        held_until_here(self.pieces.pop_front().map(Tensor::into_dispatch).into_iter().collect());
     }
 
     /// The whole volume in one piece.
     pub(super) fn into_whole(self) -> Tensor<5> {
         self.read(self.start..self.end)
+    }
+}
+
+/// A run holds the pieces until here; a recording would let go of them when they are read for the last time.
+impl Drop for Slabs {
+    fn drop(&mut self) {
+        held_until_here(self.pieces.drain(..).map(Tensor::into_dispatch).collect());
     }
 }
 

@@ -1,44 +1,16 @@
-//! The stages of a segment: norm, activation and convolution with what is added to it, or enlargement and convolution.
+//! The stages of a segment: norm and activation, alone or in front of a convolution, with what is added; enlargements.
 
-use std::fmt;
-
-use burn::tensor::{Tensor, ops::ConvOptions};
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use burn::tensor::{DType, Tensor};
 use leanburn_kernels::Activation;
 
+use super::planes::{Linear, Reach, Window};
+use super::unstreamable::Unstreamable;
+use crate::operations::conv_transpose3d::{self, Transposed};
 use crate::operations::conv3d::Convolution;
 use crate::operations::norm_act::Norm;
+use crate::operations::upsample_conv3d::UpsampleConv;
 use crate::struct_of_tensors;
-
-/// A volume of [`Stages`]: the input, or what a stage makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Volume(pub(super) usize);
-
-/// What a segment computes, one stage after the other, in the words of the operations: what [`stream`](super::stream) runs in slabs.
-///
-/// # Example
-///
-/// ```
-/// use burn::tensor::{Device, Distribution, Tensor, ops::ConvOptions};
-/// use leanburn_ops::{Activation, Convolution, Norm, StreamSettings, Stages, norm_act_conv3d, stream};
-///
-/// let device = Device::flex();
-/// let x = Tensor::<5>::random([1, 4, 9, 6, 6], Distribution::Default, &device);
-/// let weight = Tensor::random([4, 4, 3, 3, 3], Distribution::Default, &device);
-/// let norm = Norm { num_groups: 2, epsilon: 1e-6, weight: None, bias: None };
-/// let convolution = Convolution { weight, bias: None, options: ConvOptions::new([1; 3], [1; 3], [1; 3], 1) };
-///
-/// let mut stages = Stages::new();
-/// let input = stages.input();
-/// stages.norm_act_conv3d(input, Some(norm.clone()), Activation::Silu, convolution.clone(), Some(input));
-/// let slab_by_slab = stream(x.clone(), stages, StreamSettings::default().with_slab_planes(2));
-///
-/// let whole = norm_act_conv3d(x.clone(), Some(norm), Activation::Silu, convolution, Some(x));
-/// assert!((slab_by_slab - whole).abs().max().into_scalar::<f32>() < 1e-5);
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Stages {
-    pub(super) stages: Vec<Stage>,
-}
 
 /// One stage; number `i` makes volume `i + 1`.
 #[derive(Clone, Debug)]
@@ -54,93 +26,38 @@ pub(super) struct Stage {
 /// What a stage does, without its parameters.
 #[derive(Clone, Debug)]
 pub(super) enum Layer {
-    /// `conv3d(activation(norm(x)))`; the norm has so many groups and such an epsilon.
+    /// `activation(norm(x))`; the norm has so many groups and such an epsilon.
+    NormAct { norm: Option<(usize, f64)>, activation: Activation },
+    /// `conv3d(activation(norm(x)))`.
     Conv { norm: Option<(usize, f64)>, activation: Activation, options: ConvOptions<3> },
     /// `conv3d(nearest(x))`.
     UpsampleConv { factors: [usize; 3], options: ConvOptions<3> },
+    /// `conv_transpose3d(x)`.
+    TransposedConv { options: ConvTransposeOptions<3> },
+    /// Each axis by its factor, between the centres of the voxels.
+    Trilinear { factors: [usize; 3] },
 }
 
 struct_of_tensors! {
     /// The parameters of a stage.
     #[derive(Clone, Debug)]
     pub(super) struct Parameters {
-        pub(super) weight: Tensor<5>,
+        pub(super) weight: Option<Tensor<5>>,
         pub(super) bias: Option<Tensor<1>>,
         pub(super) norm_weight: Option<Tensor<1>>,
         pub(super) norm_bias: Option<Tensor<1>>,
     }
 }
 
-impl Stages {
-    /// No stage yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The input of the segment.
-    #[must_use]
-    pub fn input(&self) -> Volume {
-        Volume(0)
-    }
-
-    /// What the last stage makes; the input where there is none.
-    #[must_use]
-    pub fn last(&self) -> Volume {
-        Volume(self.stages.len())
-    }
-
-    /// Appends [`norm_act_conv3d`](crate::norm_act_conv3d).
-    ///
-    /// # Panics
-    ///
-    /// Panics if a volume is of other stages.
-    pub fn norm_act_conv3d(
-        &mut self,
-        x: Volume,
-        norm: Option<Norm>,
-        activation: Activation,
-        convolution: Convolution,
-        residual: Option<Volume>,
-    ) -> Volume {
-        let (norm, norm_weight, norm_bias) = Norm::apart(norm);
-        let Convolution { weight, bias, options } = convolution;
-        let layer = Layer::Conv { norm, activation, options };
-        self.push(x, layer, residual, Parameters { weight, bias, norm_weight, norm_bias })
-    }
-
-    /// Appends [`conv3d`](crate::conv3d()).
-    ///
-    /// # Panics
-    ///
-    /// Panics if the volume is of other stages.
-    pub fn conv3d(&mut self, x: Volume, convolution: Convolution) -> Volume {
-        self.norm_act_conv3d(x, None, Activation::None, convolution, None)
-    }
-
-    /// Appends [`upsample_conv3d`](crate::upsample_conv3d()).
-    ///
-    /// # Panics
-    ///
-    /// Panics if the volume is of other stages.
-    pub fn upsample_conv3d(&mut self, x: Volume, factors: [usize; 3], convolution: Convolution) -> Volume {
-        let Convolution { weight, bias, options } = convolution;
-        let parameters = Parameters { weight, bias, norm_weight: None, norm_bias: None };
-        self.push(x, Layer::UpsampleConv { factors, options }, None, parameters)
-    }
-
-    fn push(&mut self, x: Volume, layer: Layer, plus: Option<Volume>, parameters: Parameters) -> Volume {
-        let last = self.last();
-        assert!(x <= last && plus <= Some(last), "Stages: expected volumes of these stages, found {x:?} and {plus:?}");
-        self.stages.push(Stage { of: x.0, layer, plus: plus.map(|Volume(index)| index), parameters });
-        self.last()
-    }
-}
-
 impl Parameters {
+    /// Without those of a norm.
+    pub(super) fn of(weight: Option<Tensor<5>>, bias: Option<Tensor<1>>) -> Self {
+        Self { weight, bias, norm_weight: None, norm_bias: None }
+    }
+
     /// Which of them there are, in the order in which they are taken apart.
     pub(super) fn present(&self) -> [bool; 4] {
-        [true, self.bias.is_some(), self.norm_weight.is_some(), self.norm_bias.is_some()]
+        [self.weight.is_some(), self.bias.is_some(), self.norm_weight.is_some(), self.norm_bias.is_some()]
     }
 }
 
@@ -160,7 +77,7 @@ impl Stage {
 
     /// The norm in front of the convolution.
     pub(super) fn norm(&self) -> Option<Norm> {
-        let Layer::Conv { norm, .. } = &self.layer else { return None };
+        let (Layer::Conv { norm, .. } | Layer::NormAct { norm, .. }) = &self.layer else { return None };
         let Parameters { norm_weight, norm_bias, .. } = &self.parameters;
         Norm::together(*norm, norm_weight.clone(), norm_bias.clone())
     }
@@ -170,56 +87,135 @@ impl Stage {
         self.has_norm() || self.activation() != Activation::None
     }
 
+    pub(super) fn has_weight(&self) -> bool {
+        self.parameters.weight.is_some()
+    }
+
     pub(super) fn activation(&self) -> Activation {
         match self.layer {
-            Layer::Conv { activation, .. } => activation,
-            Layer::UpsampleConv { .. } => Activation::None,
+            Layer::Conv { activation, .. } | Layer::NormAct { activation, .. } => activation,
+            _ => Activation::None,
         }
     }
 
     pub(super) fn has_norm(&self) -> bool {
-        matches!(self.layer, Layer::Conv { norm: Some(_), .. })
+        matches!(self.layer, Layer::Conv { norm: Some(_), .. } | Layer::NormAct { norm: Some(_), .. })
     }
 
-    /// The convolution with so many zero planes in front and behind.
+    /// The depth axis of the stage, for volumes of these depths.
+    pub(super) fn reach(&self, input: usize, output: usize) -> Reach {
+        let span = |dilation: usize| dilation * (self.weight().dims()[2] - 1) + 1;
+        let window = |factor, options: &ConvOptions<3>| Window {
+            factor,
+            stride: options.stride[0],
+            span: span(options.dilation[0]),
+            padding: options.padding[0].0,
+            input,
+            output,
+        };
+        match &self.layer {
+            Layer::NormAct { .. } => Reach::Window(Window::pointwise(input)),
+            Layer::Conv { options, .. } => Reach::Window(window(1, options)),
+            Layer::UpsampleConv { factors, options } => Reach::Window(window(factors[0], options)),
+            Layer::TransposedConv { options } => Reach::Transposed(Window {
+                factor: 1,
+                stride: options.stride[0],
+                span: span(options.dilation[0]),
+                padding: options.padding[0],
+                input: output,
+                output: input,
+            }),
+            Layer::Trilinear { factors } => Reach::Linear(Linear { factor: factors[0], input }),
+        }
+    }
+
+    /// Why it cannot be cut along the depth, if it cannot.
+    pub(super) fn obstacle(&self) -> Option<Unstreamable> {
+        let (Window { factor, stride, span, padding, .. }, behind) = match (self.reach(1, 1), &self.layer) {
+            (Reach::Window(window), Layer::Conv { options, .. } | Layer::UpsampleConv { options, .. }) => {
+                (window, options.padding[0].1)
+            }
+            (Reach::Transposed(window), Layer::TransposedConv { options }) => {
+                // else the last planes would see nothing
+                (
+                    window,
+                    options.padding[0].max(if options.padding_out[0] > options.padding[0] { usize::MAX } else { 0 }),
+                )
+            }
+            _ => return None,
+        };
+        let can_be = padding.max(behind) < span && stride <= span && (span - 1).is_multiple_of(factor);
+        (!can_be).then(|| {
+            Unstreamable::new(format!(
+                "expected a kernel longer along the depth than its padding and at least as long as its stride, by one longer than a \
+                 multiple of the enlargement in front of it, or transposed with at least as much padding as is added; found a length of \
+                 {span}, padding {padding}, stride {stride}, enlargement {factor}"
+            ))
+        })
+    }
+
+    /// The weight of a convolution.
+    fn weight(&self) -> &Tensor<5> {
+        self.parameters.weight.as_ref().expect("convolutions have one")
+    }
+
+    /// The convolution, with so many zero planes in front and behind.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the stage has none.
     pub(super) fn convolution(&self, padding: (usize, usize)) -> Convolution {
-        let Parameters { weight, bias, .. } = self.parameters.clone();
-        let mut options = self.options().clone();
+        let (Layer::Conv { options, .. } | Layer::UpsampleConv { options, .. }) = &self.layer else {
+            panic!("{:?} is no convolution", self.layer)
+        };
+        let mut options = options.clone();
         options.padding[0] = padding;
-        Convolution { weight, bias, options }
+        Convolution { weight: self.weight().clone(), bias: self.parameters.bias.clone(), options }
     }
 
-    pub(super) fn options(&self) -> &ConvOptions<3> {
-        let (Layer::Conv { options, .. } | Layer::UpsampleConv { options, .. }) = &self.layer;
-        options
-    }
-}
-
-/// Why a segment cannot be streamed; by default because it is not described in [`Stages`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unstreamable(String);
-
-impl Default for Unstreamable {
-    fn default() -> Self {
-        Self::new("what it computes is not described in stages")
-    }
-}
-
-impl fmt::Display for Unstreamable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Unstreamable {
-    /// The reason, as in "attention sees the whole volume".
-    pub fn new(reason: impl Into<String>) -> Self {
-        Self(reason.into())
+    /// The convolution whose transpose the stage is, from planes of its output to planes of its input, with so many zero planes in front
+    /// and behind; and its weight.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the stage is none.
+    pub(super) fn transposed(
+        &self,
+        output: [usize; 5],
+        padding: (usize, usize),
+        dtype: DType,
+    ) -> (Transposed, &Tensor<5>) {
+        let Layer::TransposedConv { options } = &self.layer else { panic!("{:?} is not transposed", self.layer) };
+        let ConvTransposeOptions { stride, padding: [_, height, width], dilation, groups, .. } = *options;
+        let padding = [padding, (height, height), (width, width)];
+        let options = ConvOptions::new_with_padding(stride, padding, dilation, groups);
+        let convolution = Convolution { weight: self.weight().clone(), bias: None, options };
+        (Transposed(convolution.shape("stream", output, dtype)), self.weight())
     }
 
-    /// The message about a segment, with what to do.
-    #[must_use]
-    pub fn in_segment(&self, name: &str) -> String {
-        format!("the segment `{name}` cannot be streamed: {}; recompute it instead", self.0)
+    /// Dimensions of what the stage makes of a volume of the dimensions `input`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if shapes and dtypes do not go together.
+    pub(super) fn output_dims(&self, input: [usize; 5], dtype: DType) -> [usize; 5] {
+        const OPERATION: &str = "stream";
+        match &self.layer {
+            Layer::NormAct { .. } => input,
+            Layer::Conv { options, .. } => {
+                self.convolution(options.padding[0]).shape(OPERATION, input, dtype).output_dims()
+            }
+            Layer::UpsampleConv { factors, options } => {
+                UpsampleConv::of(input, dtype, *factors, &self.convolution(options.padding[0])).output_dims()
+            }
+            Layer::TransposedConv { options } => {
+                let bias = self.parameters.bias.as_ref();
+                conv_transpose3d::shape(OPERATION, input, dtype, (self.weight(), bias), options).input_dims()
+            }
+            Layer::Trilinear { factors } => {
+                let [batch_size, channels, depth, height, width] = input;
+                [batch_size, channels, depth * factors[0], height * factors[1], width * factors[2]]
+            }
+        }
     }
 }

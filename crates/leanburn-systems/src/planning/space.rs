@@ -8,7 +8,7 @@ use super::variants::variants;
 use crate::config::Config;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
-use crate::shared::Recompute;
+use crate::shared::{Recompute, Streaming};
 
 /// A configuration and the changes that can be made to it, on volumes of a known size.
 #[derive(Debug)]
@@ -64,6 +64,7 @@ impl ConfigSpace {
         let (micro_batch, accumulation) = (training.batch_size, training.gradient_accumulation_steps as u64);
         let recompute = training.recompute.patterns().to_vec();
         let plain = Candidate { recompute, ..Candidate::new(micro_batch, accumulation) };
+        let plain = plain.with_streamed(training.stream.patterns().to_vec(), training.stream.settings());
         let system = config.system.any();
         system.knob_names().iter().fold(plain, |candidate, name| candidate.with_knob(name, system.knob(name)))
     }
@@ -75,6 +76,7 @@ impl ConfigSpace {
         training.batch_size = candidate.micro_batch;
         training.gradient_accumulation_steps = candidate.accumulation as usize;
         training.recompute = Recompute::segments(candidate.recompute.iter().cloned());
+        training.stream = Streaming::segments(candidate.stream.iter().cloned(), candidate.stream_settings);
         let system = config.system.any_mut();
         system.knob_names().iter().for_each(|name| system.set_knob(name, candidate.knob(name)));
         config

@@ -7,14 +7,15 @@ use crate::config::Config;
 use crate::system::ModelChange;
 use crate::table::SystemSection;
 
-/// The configuration as it is, then with each change that can be made to it, mildest class first.
+/// The configuration as it is, then with each change that can be made to it, mildest class first. Saved activations are offloaded where
+/// the configuration names a folder for them.
 ///
 /// `half` is the half precision that the device computes in.
 pub fn variants(config: &Config, half: Option<Precision>) -> Vec<(Variant, Config)> {
     let as_it_is = variant("", Class::Lossless, "", config, |_| {});
     let halved = half.and_then(|half| half_precision(config, half));
     let base = halved.as_ref().map_or(config, |(_, halved)| halved).clone();
-    [Some(as_it_is), halved].into_iter().flatten().chain(model_changes(config, &base)).collect()
+    [Some(as_it_is), offloaded(config), halved].into_iter().flatten().chain(model_changes(config, &base)).collect()
 }
 
 fn variant(
@@ -27,6 +28,18 @@ fn variant(
     let mut changed = config.clone();
     apply(&mut changed);
     (Variant { change: change.into(), class, cost: cost.to_string() }, changed)
+}
+
+fn offloaded(config: &Config) -> Option<(Variant, Config)> {
+    let storage = &config.training().storage;
+    let is_allowed = storage.offload_folder.is_some() && storage.offload.is_empty();
+    is_allowed.then(|| {
+        let change = format!("{}.training.offload = [\"*\"]", config.system_name());
+        let cost = "saved activations are written to `offload_folder` and read again; the rate of a disk is assumed";
+        variant(change, Class::Lossless, cost, config, |config| {
+            config.training_mut().storage.offload = vec!["*".to_string()];
+        })
+    })
 }
 
 fn half_precision(config: &Config, half: Precision) -> Option<(Variant, Config)> {
@@ -80,4 +93,39 @@ fn halved_resolution(config: &Config, base: &Config) -> Option<(Variant, Config)
         })
     };
     can_be.then(halve).filter(|(_, config)| is_taken(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use leanburn_common::Bytes;
+    use leanburn_train::planning::Planner;
+
+    use super::*;
+    use crate::error::SystemError;
+
+    #[test]
+    fn a_fit_offloads_only_where_a_folder_is_named() {
+        let config = |more: &str| {
+            let training = format!("training: {{batch_size: 1{more}}}");
+            let text = format!(
+                "autoencoder: {{num_channels: [8], norm_num_groups: 8, num_res_blocks: 1, {training}}}\n\
+                 data: {{phantom: {{count: 2, shape: 32}}, patch_size: 32}}\ndevice: {{name: flex}}\n"
+            );
+            Config::parse(&text, "test", &[]).unwrap()
+        };
+        let smallest = |config: &Config| match config.fit(&Planner::cpu().within(Bytes(1))).unwrap_err() {
+            SystemError::DoesNotFit { smallest, .. } => smallest,
+            error => panic!("{error}"),
+        };
+        let (without, with) = (config(""), config(", offload_folder: /scratch"));
+        let (more, less) = (smallest(&without), smallest(&with));
+        assert!(less < more, "{less} offloaded, {more} in memory");
+        let fitted = with.fit(&Planner::cpu().within(less)).unwrap();
+        assert_eq!(
+            (&fitted.config.training().storage.offload[..], fitted.class),
+            (&["*".to_string()][..], Class::Lossless)
+        );
+        let roomy = with.fit(&Planner::cpu().within(Bytes::gib(8))).unwrap();
+        assert!(roomy.config.training().storage.offload.is_empty(), "it takes time");
+    }
 }

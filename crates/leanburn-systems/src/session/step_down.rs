@@ -76,7 +76,12 @@ fn change(now: &Candidate, plan: &Plan) -> String {
         Some(value) => format!("{name} = {value}"),
         None => format!("{name} as large as is fastest"),
     });
-    batch.into_iter().chain(recomputed).chain(knobs).collect::<Vec<_>>().join(", ")
+    let streams = |candidate: &Candidate| (candidate.stream.clone(), candidate.stream_settings);
+    let streamed = (streams(now) != streams(then)).then(|| match then.stream.is_empty() {
+        true => "stream nothing".to_string(),
+        false => format!("stream {} in slabs of {}", then.stream.join(", "), then.stream_settings.slab_planes),
+    });
+    batch.into_iter().chain(recomputed).chain(streamed).chain(knobs).collect::<Vec<_>>().join(", ")
 }
 
 fn peak_of(timeline: &Timeline) -> Option<String> {

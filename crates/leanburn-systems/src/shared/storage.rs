@@ -33,7 +33,7 @@ pub struct StorageSection {
     /// text. They are not compressed. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub offload: Vec<String>,
-    /// The folder of these files. Default: the system's folder for temporary files.
+    /// The folder of these files. A fit offloads only where it is set. Default: the system's folder for temporary files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offload_folder: Option<PathBuf>,
 }

@@ -33,6 +33,11 @@ impl Streaming {
         &self.patterns
     }
 
+    /// How they are streamed.
+    pub fn settings(&self) -> StreamSettings {
+        self.settings
+    }
+
     /// Adds the rules to a policy.
     pub fn added_to(&self, policy: ResidencyPolicy) -> ResidencyPolicy {
         let stream =

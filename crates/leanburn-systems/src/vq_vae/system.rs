@@ -17,7 +17,7 @@ use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::recipe::Recipe;
 use crate::shared::{
     CODEBOOK, COMMITMENT, COMPARISON, CodeUse, Context, OCCUPANCY, RECONSTRUCTION, TrainingSection, check_shape,
-    compared, learner, of_section, policy_and_seed, trained_parameters, validate_volumes,
+    compared, learner, of_section, policy_and_seed, streamed_only, trained_parameters, validate_volumes,
 };
 use crate::system::{ModelChange, System, half};
 use crate::weight_source::{Initialized, WeightSource};
@@ -61,7 +61,8 @@ impl System for VqVaeSection {
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
-        let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, Vec::new)?;
+        let chains = || model.init(&Device::flex()).unstreamable();
+        let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, chains)?;
         let model = model.init(device).with_residency(policy);
         let vq_vae = Learner::new("vqvae", model, learner(context, training, training.learning_rate))?;
         let voxels = &self.training.objective;
@@ -89,7 +90,9 @@ impl System for VqVaeSection {
             multiples: self.multiples(),
         };
         let precision = context.device.resolved_precision();
-        Codec::load(self.model().init(device), weights, shape, precision, device).map(Some)
+        let (model, training) = (self.model().init(device), &self.training.common);
+        let policy = streamed_only(context, Self::NAME, training, &model.segments(), &model.unstreamable())?;
+        Codec::load(model.with_residency(policy), weights, shape, precision, device).map(Some)
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {

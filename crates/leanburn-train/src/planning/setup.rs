@@ -54,19 +54,27 @@ impl StepSetup {
         let rules = self.residency.rules.iter().filter(|rule| rule.residency == Residency::Recompute);
         rules.map(|rule| rule.pattern.as_str())
     }
+
+    /// Names of the segments that a rule has streamed.
+    pub fn streamed(&self) -> impl Iterator<Item = &str> {
+        let rules = self.residency.rules.iter().filter(|rule| matches!(rule.residency, Residency::Stream(_)));
+        rules.map(|rule| rule.pattern.as_str())
+    }
 }
 
-/// Micro-batches, precision, and what is recomputed.
+/// Micro-batches, precision, what is recomputed and what is streamed.
 impl fmt::Display for StepSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} x {}, {}", self.micro_batch, self.accumulation_steps, self.precision)?;
         if self.residency.default == Residency::Recompute {
             write!(f, ", everything recomputed")?;
         }
-        let recomputed: Vec<&str> = self.recomputed().collect();
-        match recomputed.is_empty() {
-            true => Ok(()),
-            false => write!(f, ", recomputed: {}", recomputed.join(", ")),
+        let (recomputed, streamed): (Vec<&str>, Vec<&str>) = (self.recomputed().collect(), self.streamed().collect());
+        for (what, names) in [("recomputed", recomputed), ("streamed", streamed)] {
+            if !names.is_empty() {
+                write!(f, ", {what}: {}", names.join(", "))?;
+            }
         }
+        Ok(())
     }
 }

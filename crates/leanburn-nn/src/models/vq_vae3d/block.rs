@@ -31,8 +31,27 @@ impl VqBlock {
 }
 
 impl InStages for VqBlock {
-    fn append_to(&self, _stages: &mut Stages, _x: Volume) -> Result<Volume, Unstreamable> {
-        Err(Unstreamable::new("an activation follows the sum of a residual unit"))
+    fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable> {
+        let relu_if = |stages: &mut Stages, relu, y| match relu {
+            true => stages.norm_act(y, None, Activation::Relu, None),
+            false => y,
+        };
+        Ok(match self {
+            Self::Conv(VqConv { conv, relu }) => {
+                let y = stages.conv3d(x, conv.convolution());
+                relu_if(stages, *relu, y)
+            }
+            Self::Transposed(VqTransposed { conv, relu }) => {
+                let (weight, bias, options) = conv.parameters();
+                let y = stages.conv_transpose3d(x, weight, bias, options);
+                relu_if(stages, *relu, y)
+            }
+            Self::Residual(VqResidual { conv1, conv2 }) => {
+                let h = stages.conv3d(x, conv1.convolution());
+                let y = stages.norm_act_conv3d(h, None, Activation::Relu, conv2.convolution(), Some(x));
+                relu_if(stages, true, y)
+            }
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, assert_shape};
 use leanburn_common::panic_if_invalid;
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{ResidencyPolicy, Unstreamable};
 
 use super::block::{VqBlock, VqResidual, downsample, plain, upsample};
 use super::config::VqVae3dConfig;
@@ -60,6 +60,11 @@ impl VqVae3d {
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
         [self.encoder.segments(), vec!["quantizer".to_string()], self.decoder.segments()].concat()
+    }
+
+    /// Each segment of encoder and decoder, and what stands against [streaming](leanburn_ops::Residency::Stream) it, if anything does.
+    pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        [self.encoder.unstreamable(), self.decoder.unstreamable()].concat()
     }
 
     /// The latent before quantisation.

@@ -33,7 +33,7 @@ impl Entry {
     }
 
     /// The normalised and activated volume.
-    pub(super) fn apply(&self, x: Tensor<5>) -> Tensor<5> {
+    pub(crate) fn apply(&self, x: Tensor<5>) -> Tensor<5> {
         norm_act(x, self.normalization.as_ref(), self.activation)
     }
 

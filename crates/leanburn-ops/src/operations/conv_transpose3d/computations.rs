@@ -1,8 +1,6 @@
 //! A transposed convolution and its gradients on every engine.
 
-use burn::backend::Dispatch;
-use burn::backend::ops::ModuleOps;
-use burn::tensor::{Tensor, module, ops::ConvTransposeOptions};
+use burn::tensor::Tensor;
 
 use super::transposed::Transposed;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, run, to_f32};
@@ -11,12 +9,11 @@ use crate::operations::conv3d::{self, Entry};
 use crate::recording::{Call, Recorder};
 
 /// `conv_transpose3d(x, weight) + bias`.
-pub(super) struct Forward<'a> {
-    pub(super) transposed: &'a Transposed,
-    pub(super) x: &'a Tensor<5>,
-    pub(super) weight: &'a Tensor<5>,
-    pub(super) bias: Option<&'a Tensor<1>>,
-    pub(super) options: &'a ConvTransposeOptions<3>,
+pub(crate) struct Forward<'a> {
+    pub(crate) transposed: &'a Transposed,
+    pub(crate) x: &'a Tensor<5>,
+    pub(crate) weight: &'a Tensor<5>,
+    pub(crate) bias: Option<&'a Tensor<1>>,
 }
 
 impl Computation for Forward<'_> {
@@ -35,29 +32,21 @@ impl Computation for Forward<'_> {
         self.transposed.forward::<E>(self.x, &to_f32(self.weight), self.bias)
     }
 
-    fn on_cube(self) -> Tensor<5> {
-        let Self { transposed: Transposed(shape), x, weight, bias, .. } = self;
+    fn composed(self) -> Tensor<5> {
+        let Self { transposed: Transposed(shape), x, weight, bias } = self;
         let y = run(conv3d::DataGradient { gradient: x, weight, shape });
         match bias {
             Some(bias) => y + cast_to(bias.clone(), x.dtype()).reshape([1, shape.input_dims()[1], 1, 1, 1]),
             None => y,
         }
     }
-
-    fn composed(self) -> Tensor<5> {
-        let Self { x, weight, bias, options, .. } = self;
-        let dtype = x.dtype();
-        let bias = bias.map(|bias| cast_to(bias.clone(), dtype));
-        module::conv_transpose3d(x.clone(), cast_to(weight.clone(), dtype), bias, options.clone())
-    }
 }
 
 /// The gradient of the input.
-pub(super) struct DataGradient<'a> {
-    pub(super) transposed: &'a Transposed,
-    pub(super) gradient: &'a Tensor<5>,
-    pub(super) weight: &'a Tensor<5>,
-    pub(super) options: &'a ConvTransposeOptions<3>,
+pub(crate) struct DataGradient<'a> {
+    pub(crate) transposed: &'a Transposed,
+    pub(crate) gradient: &'a Tensor<5>,
+    pub(crate) weight: &'a Tensor<5>,
 }
 
 impl Computation for DataGradient<'_> {
@@ -76,25 +65,18 @@ impl Computation for DataGradient<'_> {
         self.transposed.data_gradient::<E>(self.gradient, &to_f32(self.weight))
     }
 
-    fn on_cube(self) -> Tensor<5> {
-        let Self { transposed: Transposed(shape), gradient: x, weight, .. } = self;
-        run(conv3d::Forward { x, entry: &Entry::plain(), weight, bias: None, residual: None, shape })
-    }
-
     fn composed(self) -> Tensor<5> {
-        let weight = cast_to(self.weight.clone(), self.gradient.dtype()).into_dispatch();
-        let gradient = self.gradient.clone().into_dispatch();
-        Tensor::from_dispatch(Dispatch::conv_transpose3d_x_backward(weight, gradient, self.options.clone()))
+        let Self { transposed: Transposed(shape), gradient: x, weight } = self;
+        run(conv3d::Forward { x, entry: &Entry::plain(), weight, bias: None, residual: None, shape })
     }
 }
 
 /// The gradient of the weight, in the weight's shape and dtype.
-pub(super) struct WeightGradient<'a> {
-    pub(super) transposed: &'a Transposed,
-    pub(super) x: &'a Tensor<5>,
-    pub(super) gradient: &'a Tensor<5>,
-    pub(super) weight: &'a Tensor<5>,
-    pub(super) options: &'a ConvTransposeOptions<3>,
+pub(crate) struct WeightGradient<'a> {
+    pub(crate) transposed: &'a Transposed,
+    pub(crate) x: &'a Tensor<5>,
+    pub(crate) gradient: &'a Tensor<5>,
+    pub(crate) weight: &'a Tensor<5>,
 }
 
 impl Computation for WeightGradient<'_> {
@@ -114,18 +96,8 @@ impl Computation for WeightGradient<'_> {
         cast_to(CpuTensor::from_vec(sums, self.weight.dims()).into_tensor(), self.weight.dtype())
     }
 
-    fn on_cube(self) -> Tensor<5> {
-        let Self { transposed: Transposed(shape), x: gradient, gradient: x, weight, .. } = self;
-        run(conv3d::WeightGradient { x, entry: &Entry::plain(), gradient, weight, shape })
-    }
-
     fn composed(self) -> Tensor<5> {
-        let sums = Tensor::from_dispatch(Dispatch::conv_transpose3d_weight_backward(
-            self.x.clone().into_dispatch(),
-            cast_to(self.weight.clone(), self.x.dtype()).into_dispatch(),
-            self.gradient.clone().into_dispatch(),
-            self.options.clone(),
-        ));
-        cast_to(sums, self.weight.dtype())
+        let Self { transposed: Transposed(shape), x: gradient, gradient: x, weight } = self;
+        run(conv3d::WeightGradient { x, entry: &Entry::plain(), gradient, weight, shape })
     }
 }

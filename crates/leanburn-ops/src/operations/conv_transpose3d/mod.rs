@@ -9,4 +9,6 @@ mod transposed;
 
 pub use operation::conv_transpose3d;
 
-pub(super) use transposed::Transposed;
+pub(crate) use computations::{DataGradient, Forward, WeightGradient};
+pub(crate) use operation::shape;
+pub(crate) use transposed::Transposed;

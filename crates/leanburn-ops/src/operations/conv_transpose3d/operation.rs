@@ -1,6 +1,6 @@
 //! Transposed convolution as an operation that saves its input and nothing else.
 
-use burn::tensor::{Tensor, ops::ConvTransposeOptions};
+use burn::tensor::{DType, Tensor, ops::ConvTransposeOptions};
 use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
 use super::computations::{DataGradient, Forward, WeightGradient};
@@ -36,29 +36,29 @@ pub fn conv_transpose3d(
     bias: Option<Tensor<1>>,
     options: ConvTransposeOptions<3>,
 ) -> Tensor<5> {
-    let transposed = Transposed(checked(&x, &weight, bias.as_ref(), &options));
+    const OPERATION: &str = "conv_transpose3d";
+    assert_not_empty(OPERATION, "input", &x);
+    let transposed = Transposed(shape(OPERATION, x.dims(), x.dtype(), (&weight, bias.as_ref()), &options));
     apply([x.into(), weight.into(), bias.into()], |[x, weight, bias], tracked| {
         let (x, weight, bias) = (x.given(), weight.given(), bias.optional());
-        let output =
-            run(Forward { transposed: &transposed, x: &x, weight: &weight, bias: bias.as_ref(), options: &options });
-        (output, ConvTranspose { x: tracked[1].then_some(x), weight, bias, transposed, options })
+        let output = run(Forward { transposed: &transposed, x: &x, weight: &weight, bias: bias.as_ref() });
+        (output, ConvTranspose { x: tracked[1].then_some(x), weight, bias, transposed })
     })
 }
 
-/// The convolution from the output to the input.
-fn checked(
-    x: &Tensor<5>,
-    weight: &Tensor<5>,
-    bias: Option<&Tensor<1>>,
+/// The convolution from the output to the input; of these dimensions and this dtype.
+pub(crate) fn shape(
+    operation: &str,
+    input: [usize; 5],
+    dtype: DType,
+    (weight, bias): (&Tensor<5>, Option<&Tensor<1>>),
     options: &ConvTransposeOptions<3>,
 ) -> ConvShape {
-    const OPERATION: &str = "conv_transpose3d";
-    assert_not_empty(OPERATION, "input", x);
-    assert_parameter(OPERATION, "weight", weight, x.dtype());
+    assert_parameter(operation, "weight", weight, dtype);
     let ConvTransposeOptions { stride, padding, padding_out, dilation, groups } = *options;
     let settings = ConvSettings { stride, dilation, padding: padding.map(|padding| [padding; 2]), groups };
-    let shape = valid(OPERATION, ConvShape::transposed(x.dims(), weight.dims(), settings, padding_out));
-    assert_per_channel(OPERATION, "bias", bias, shape.input_dims()[1], x.dtype());
+    let shape = valid(operation, ConvShape::transposed(input, weight.dims(), settings, padding_out));
+    assert_per_channel(operation, "bias", bias, shape.input_dims()[1], dtype);
     shape
 }
 
@@ -70,16 +70,15 @@ struct ConvTranspose {
     weight: Tensor<5>,
     bias: Option<Tensor<1>>,
     transposed: Transposed,
-    options: ConvTransposeOptions<3>,
 }
 
 impl Operation<3> for ConvTranspose {
     fn backward(self, gradient: Tensor<5>, needed: [bool; 3]) -> [AnyTensor; 3] {
-        let Self { x, weight, bias, transposed, options } = self;
-        let (gradient, weight, transposed, options) = (&gradient, &weight, &transposed, &options);
+        let Self { x, weight, bias, transposed } = self;
+        let (gradient, weight, transposed) = (&gradient, &weight, &transposed);
         let bias = bias.filter(|_| needed[2]).map(|bias| run(BiasGradient { gradient, dtype: bias.dtype() }));
-        let weight_gradient = x.map(|x| run(WeightGradient { transposed, x: &x, gradient, weight, options }));
-        let x = needed[0].then(|| run(DataGradient { transposed, gradient, weight, options }));
+        let weight_gradient = x.map(|x| run(WeightGradient { transposed, x: &x, gradient, weight }));
+        let x = needed[0].then(|| run(DataGradient { transposed, gradient, weight }));
         [x.into(), weight_gradient.into(), bias.into()]
     }
 
