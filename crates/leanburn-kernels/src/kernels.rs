@@ -8,6 +8,7 @@ use half::{bf16, f16};
 use pulp::Arch;
 
 use crate::activation::Activation;
+use crate::attention::window::{ParameterGradients, WindowGradients, WindowOperands, WindowShape};
 use crate::attention::{Attended, AttentionShape, Gradients};
 use crate::axis_map::AxisMap;
 use crate::compress::Quantized;
@@ -16,6 +17,7 @@ use crate::conv::packing::rows::SharedOutput;
 use crate::conv::{ConvShape, Input, Prologue};
 use crate::dropout::mask::{DropoutMask, dropout_on};
 use crate::element::Stored;
+use crate::layer_norm::LayerNorm;
 use crate::max_pool::PoolWindows;
 use crate::norm::{ChannelSums, GroupMoments, GroupStatistics, Norm, NormShape};
 
@@ -40,6 +42,8 @@ pub struct Kernels<E> {
     pub(crate) conv_bias_gradient: fn(Arch, usize, usize, &[E], &mut [f32]),
     pub(crate) dequantize: fn(Arch, &Quantized) -> Vec<E>,
     pub(crate) dropout: fn(&DropoutMask, &mut [E]),
+    pub(crate) layer_norm: fn(&LayerNorm<'_>, Arch, &[E], &mut [E]),
+    pub(crate) layer_norm_backward: fn(&LayerNorm<'_>, Arch, &[E], &mut [E]) -> [Vec<f32>; 2],
     pub(crate) max_pool: fn(Arch, &PoolWindows, &[E], &mut [E]),
     pub(crate) max_pool_backward: fn(Arch, usize, &PoolWindows, &[E], &[E], &mut [E]),
     pub(crate) group_moments: fn(Arch, &NormShape, &[E]) -> GroupMoments,
@@ -51,6 +55,15 @@ pub struct Kernels<E> {
     pub(crate) act_backward: fn(Arch, &[E], Activation, &mut [E]),
     pub(crate) quantize: fn(Arch, &[E], usize, u64) -> Quantized,
     pub(crate) resample: fn(Arch, usize, [&AxisMap; 3], &[E], &mut [E]),
+    pub(crate) window_attention: fn(Arch, &WindowShape, WindowOperands<'_, E>, &mut [E]) -> Vec<f32>,
+    pub(crate) window_attention_backward: fn(
+        Arch,
+        &WindowShape,
+        WindowOperands<'_, E>,
+        (&[E], &[f32]),
+        &[E],
+        WindowGradients<'_, E>,
+    ) -> ParameterGradients,
 }
 
 impl<E: Stored> Kernels<E> {
@@ -64,6 +77,8 @@ impl<E: Stored> Kernels<E> {
             conv_bias_gradient: crate::conv::bias_gradient::bias_gradient_on,
             dequantize: dequantize_on,
             dropout: dropout_on,
+            layer_norm: |norm, arch, x, y| norm.forward_on(arch, x, y),
+            layer_norm_backward: |norm, arch, x, gradient| norm.backward_on(arch, x, gradient),
             max_pool: crate::max_pool::forward::max_pool_on,
             max_pool_backward: crate::max_pool::gradient::max_pool_backward_on,
             group_moments: crate::norm::statistics::group_moments_on,
@@ -75,6 +90,8 @@ impl<E: Stored> Kernels<E> {
             act_backward: crate::norm::derivative::act_backward_on,
             quantize: quantize_on,
             resample: crate::resample::planes::resample_on,
+            window_attention: crate::attention::window::forward::forward_on,
+            window_attention_backward: crate::attention::window::backward::backward_on,
         }
     }
 }

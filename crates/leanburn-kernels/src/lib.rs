@@ -18,6 +18,7 @@ pub mod dropout;
 mod element;
 mod heap;
 mod kernels;
+pub mod layer_norm;
 pub mod max_pool;
 pub mod norm;
 mod parallel;
@@ -25,6 +26,7 @@ pub mod planes;
 pub mod random;
 pub mod resample;
 mod shape_error;
+mod shared;
 pub mod simd;
 mod size;
 

@@ -79,6 +79,13 @@ pub enum ShapeProblem {
         /// From one input to the next.
         stride: usize,
     },
+    /// Windows are moved by a whole window or more.
+    Shift {
+        /// How far.
+        shift: usize,
+        /// Length of the window.
+        window: usize,
+    },
     /// A window of a dilated kernel holds no input.
     EmptyWindow {
         /// Which window.
@@ -143,6 +150,9 @@ impl fmt::Display for ShapeProblem {
                 formatter,
                 "expected an output padding that is smaller than the stride of {stride}, found {padding}"
             ),
+            Self::Shift { shift, window } => {
+                write!(formatter, "expected a shift that is shorter than the window of {window}, found {shift}")
+            }
             Self::EmptyWindow { output } => write!(
                 formatter,
                 "expected an input in every window, found none in window {output}: take a smaller dilation"

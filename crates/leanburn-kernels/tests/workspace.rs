@@ -5,8 +5,10 @@
 //! scratch is never taken, which is up to half of the figure.
 
 use half::bf16;
+use leanburn_kernels::attention::window::{self, WindowGradients, WindowOperands, WindowShape};
 use leanburn_kernels::attention::{self, Attended, AttentionShape, Gradients};
 use leanburn_kernels::conv::{self, ConvSettings, ConvShape, Input, Output};
+use leanburn_kernels::layer_norm::{LayerNorm, LayerShape, layer_norm_backward_workspace, layer_norm_workspace};
 use leanburn_kernels::max_pool::{MaxPoolShape, PoolWindows, max_pool_backward, max_pool_backward_workspace};
 use leanburn_kernels::{CountingAllocator, Element};
 use rayon::ThreadPool;
@@ -213,6 +215,47 @@ fn check_attention<E: Element>(comparison: &mut Comparison, shape: &AttentionSha
     );
 }
 
+fn check_windows<E: Element>(comparison: &mut Comparison, shape: &WindowShape) {
+    let name = |kernel: &str| format!("attention in windows {kernel} of {} bytes, {shape:?}", size_of::<E>());
+    let volume: Vec<E> = filled(shape.volume_len());
+    let (table, padding) = (vec![0.5; shape.table_len()], vec![0.5; shape.channels()]);
+    let operands =
+        WindowOperands { query: &volume, key: &volume, value: &volume, table: &table, padding: [&padding; 2] };
+    let mut output = volume.clone();
+    // What is returned is an output.
+    let returned = shape.log_sum_exp_len() * size_of::<f32>();
+    comparison.check(
+        &name("forward"),
+        || returned + window::forward_workspace(shape),
+        || drop(window::forward(shape, operands, &mut output)),
+    );
+    let log_sum_exp = window::forward(shape, operands, &mut output);
+    let [mut query, mut key, mut value] = [0; 3].map(|_| volume.clone());
+    let returned = (shape.table_len() + 2 * shape.channels()) * size_of::<f32>();
+    comparison.check(
+        &name("backward"),
+        || returned + window::backward_workspace(shape),
+        || {
+            let gradients = WindowGradients { query: &mut query, key: &mut key, value: &mut value };
+            drop(window::backward(shape, operands, (&output, &log_sum_exp), &volume, gradients));
+        },
+    );
+}
+
+fn check_layer_norm<E: Element>(comparison: &mut Comparison, shape: &LayerShape) {
+    let name = |kernel: &str| format!("layer norm {kernel} of {} bytes, {shape:?}", size_of::<E>());
+    let x: Vec<E> = filled(shape.volume_len());
+    let mut y = x.clone();
+    let norm = LayerNorm { shape: *shape, epsilon: 1e-5, weight: None, bias: None };
+    comparison.check(&name("forward"), || layer_norm_workspace(shape), || norm.forward(&x, &mut y));
+    let returned = 2 * shape.channels() * size_of::<f32>();
+    comparison.check(
+        &name("backward"),
+        || returned + layer_norm_backward_workspace(shape),
+        || drop(norm.backward(&x, &mut y)),
+    );
+}
+
 fn check_max_pool<E: Element>(comparison: &mut Comparison, windows: &PoolWindows) {
     let len = |size: [usize; 3]| windows.items() * size.iter().product::<usize>();
     let input: Vec<E> = filled(len(windows.input()));
@@ -242,6 +285,17 @@ fn no_kernel_takes_more_than_it_says_and_none_says_much_more() {
             check_attention::<f32>(&mut comparison, &shape);
             check_attention::<bf16>(&mut comparison, &shape);
         }
+    }
+    for (heads, head_channels, volume) in
+        [(3, 8, [14, 15, 16]), (12, 16, [6, 6, 6]), (1, 32, [1, 30, 30]), (2, 3, [9, 5, 2])]
+    {
+        let shape = WindowShape::new([2, heads, head_channels], volume, [[7; 3], [3; 3]], 0.1).unwrap();
+        check_windows::<f32>(&mut comparison, &shape);
+        check_windows::<bf16>(&mut comparison, &shape);
+    }
+    for dims in [[1, 24, 20_000], [3, 768, 100], [2, 5, 7]] {
+        check_layer_norm::<f32>(&mut comparison, &LayerShape::new(dims).unwrap());
+        check_layer_norm::<bf16>(&mut comparison, &LayerShape::new(dims).unwrap());
     }
     for (items, side) in [(32, 32), (3, 65), (16, 9)] {
         let pool = MaxPoolShape {

@@ -9,9 +9,9 @@ use burn::prelude::*;
 use burn::tensor::{DType, ops::ConvOptions, ops::ConvTransposeOptions};
 use common::{ResBlock, lean_chain};
 use leanburn_ops::{
-    Activation, AvgPool3d, Convolution, Interpolation, Norm, adaptive_avg_pool3d, attention3d, avg_pool3d, backward,
-    conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act, interpolate3d, norm_act_conv3d, recording,
-    upsample_conv3d,
+    Activation, AvgPool3d, Convolution, Interpolation, Norm, WindowAttention, adaptive_avg_pool3d, attention3d,
+    avg_pool3d, backward, conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act, interpolate3d, layer_norm3d,
+    norm_act_conv3d, recording, upsample_conv3d, window_attention3d,
 };
 
 fn record(step: impl FnOnce(&Device)) -> Vec<OperationIr> {
@@ -135,6 +135,55 @@ fn norm_and_attention_record() {
         (group_norm_act(x, norm, Activation::Silu), Vec::new(), vectors)
     });
     records("attention3d", |x, _| (attention3d(x.clone(), x.clone(), x, 2, 0.5), Vec::new(), Vec::new()));
+}
+
+fn windows(x: [Tensor<5>; 3], table: Tensor<2>, padding: [Option<Tensor<1>>; 2]) -> Tensor<5> {
+    let [query, key, value] = x;
+    let attention = WindowAttention { num_heads: 2, window: [4; 3], shift: [2; 3], scale: 0.5, table, padding };
+    window_attention3d(query, key, value, attention)
+}
+
+#[test]
+fn windows_and_layer_norm_record() {
+    for on_cpu in [true, false] {
+        let records_all = || {
+            records("window_attention3d", |x, device| {
+                let table = Tensor::<1>::zeros([7 * 7 * 7 * 2], device).require_grad();
+                let padding = [0; 2].map(|_| vector(device));
+                let outer = padding.clone().map(Some);
+                let y = windows([x.clone(), x.clone(), x], table.clone().reshape([343, 2]), outer);
+                (y, Vec::new(), [vec![table], padding.to_vec()].concat())
+            });
+            records("layer_norm3d", |x, device| {
+                let vectors = vec![vector(device), vector(device)];
+                let [weight, bias] = [0, 1].map(|index: usize| Some(vectors[index].clone()));
+                (layer_norm3d(x, weight, bias, 1e-5), Vec::new(), vectors)
+            });
+        };
+        if on_cpu { recording::as_on_cpu(records_all) } else { records_all() }
+    }
+}
+
+/// Queries, keys, values, the output and a number for each query of each head; with a layer norm before them one input.
+#[test]
+fn window_attention_holds_four_volumes_and_a_statistic() {
+    const DIMS: [usize; 5] = [1, 8, 6, 6, 6];
+    let step = |with_backward: bool| {
+        record(move |device| {
+            let x = Tensor::<5>::zeros(DIMS, device).require_grad() * 2.0;
+            let x = layer_norm3d(x, None, None, 1e-5);
+            let table = Tensor::<2>::zeros([343, 2], device).require_grad();
+            let volumes = [1.0, 2.0, 3.0].map(|factor| x.clone() * factor);
+            let loss = windows(volumes, table, [None, None]).sum();
+            if with_backward {
+                drop(backward(loss));
+            }
+        })
+    };
+    let (forward, whole) = recording::as_on_cpu(|| (step(false), step(true)));
+    let volume = 4 * DIMS.iter().product::<usize>();
+    // The table is a leaf, made in forward as well.
+    assert_eq!(held(&whole, forward.len()), 5 * volume + volume / 4 + 4 * 686);
 }
 
 #[test]

@@ -115,19 +115,19 @@ impl<E: Stored> WithSimd for QueryGroup<'_, E> {
 }
 
 /// The running softmax of a panel of queries.
-struct Statistics<'a> {
+pub(super) struct Statistics<'a> {
     /// The greatest score so far.
-    maxima: &'a mut [f32],
+    pub maxima: &'a mut [f32],
     /// The sum of the powers so far, relative to the greatest.
-    sums: &'a mut [f32],
+    pub sums: &'a mut [f32],
     /// What the last block made of all before it.
-    factors: &'a mut [f32],
+    pub factors: &'a mut [f32],
 }
 
 impl Statistics<'_> {
     /// Turns a block of scores into powers relative to the greatest score so far.
     #[inline(always)]
-    fn soften<S: Simd>(self, simd: S, extent: Extent, scores: &mut [f32]) {
+    pub fn soften<S: Simd>(self, simd: S, extent: Extent, scores: &mut [f32]) {
         let (width, used) = (panel_width::<S>(), extent.vectors * S::F32_LANES);
         assert!(reach(extent.positions, width, used) <= scores.len());
         assert!(used <= self.maxima.len() && used <= self.sums.len() && used <= self.factors.len());
@@ -159,7 +159,7 @@ impl Statistics<'_> {
 
 /// Divides each lane of the panels by its sum.
 #[inline(always)]
-fn normalize(panels: &mut [f32], sums: &[f32], width: usize, channels: usize) {
+pub(super) fn normalize(panels: &mut [f32], sums: &[f32], width: usize, channels: usize) {
     for (panel, sums) in panels.chunks_exact_mut(width * channels).zip(sums.chunks_exact(width)) {
         for row in panel.chunks_exact_mut(width) {
             row.iter_mut().zip(sums).for_each(|(value, sum)| *value /= sum);

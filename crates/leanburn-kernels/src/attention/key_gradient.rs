@@ -79,7 +79,7 @@ impl<E: Stored> WithSimd for KeyGradient<'_, E> {
 /// Turns scores into probabilities and probabilities' gradients into scores'; logarithms and projections belong to
 /// the rows.
 #[inline(always)]
-fn score_gradients<S: Simd>(
+pub(super) fn score_gradients<S: Simd>(
     simd: S,
     extent: Extent,
     logarithms: &[f32],

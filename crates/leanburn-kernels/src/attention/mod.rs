@@ -15,6 +15,7 @@ mod product;
 mod query_gradient;
 mod score;
 mod shape;
+pub mod window;
 
 pub use backward::{Attended, Gradients, backward_workspace};
 pub use entry::{backward, forward};

@@ -75,7 +75,7 @@ impl<E: Stored> WithSimd for QueryGradient<'_, E> {
 
 /// The sum over channels of `gradient * output`, for each lane of the panels.
 #[inline(always)]
-fn project(gradients: &[f32], outputs: &[f32], width: usize, channels: usize, projections: &mut [f32]) {
+pub(super) fn project(gradients: &[f32], outputs: &[f32], width: usize, channels: usize, projections: &mut [f32]) {
     projections.fill(0.0);
     let panels = gradients.chunks_exact(width * channels).zip(outputs.chunks_exact(width * channels));
     for ((gradients, outputs), projections) in panels.zip(projections.chunks_exact_mut(width)) {
@@ -88,7 +88,7 @@ fn project(gradients: &[f32], outputs: &[f32], width: usize, channels: usize, pr
 
 /// Turns scores into their gradients; logarithms and projections belong to the lanes.
 #[inline(always)]
-fn score_gradients<S: Simd>(
+pub(super) fn score_gradients<S: Simd>(
     simd: S,
     extent: Extent,
     logarithms: &[f32],

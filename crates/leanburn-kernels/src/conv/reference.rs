@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use crate::conv::operands::{Input, Output, Prologue, Residual};
 use crate::conv::shape::ConvShape;
+use crate::norm::reference::activate;
 use crate::{Activation, Stored};
 
 /// Most multiply-adds of a case.
@@ -123,18 +124,7 @@ pub(crate) fn exact_input<E: Stored>(input: &Input<'_, E>, plane: usize) -> Vec<
         let Some(prologue) = &input.prologue else { return Exact { value: x, magnitude: x.abs() } };
         let (scale, shift) = (f64::from(prologue.scale[index / plane]), f64::from(prologue.shift[index / plane]));
         let y = scale * x + shift;
-        let value = match prologue.activation {
-            Activation::None => y,
-            Activation::Silu => y / (1.0 + (-y).exp()),
-            Activation::Relu => y.max(0.0),
-            Activation::LeakyRelu(slope) => {
-                if y > 0.0 {
-                    y
-                } else {
-                    f64::from(slope) * y
-                }
-            }
-        };
+        let value = activate(prologue.activation, y);
         Exact { value, magnitude: (scale * x).abs() + shift.abs() }
     };
     input.values.iter().enumerate().map(of).collect()

@@ -20,7 +20,7 @@ pub(crate) mod derivative;
 mod entry;
 pub(crate) mod forward;
 #[cfg(test)]
-mod reference;
+pub(crate) mod reference;
 mod shape;
 pub(crate) mod statistics;
 

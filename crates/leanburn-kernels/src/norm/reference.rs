@@ -8,8 +8,8 @@ use crate::{Activation, Stored};
 
 pub(super) const EPSILON: f64 = 1e-5;
 
-pub(super) const ACTIVATIONS: [Activation; 4] =
-    [Activation::None, Activation::Silu, Activation::Relu, Activation::LeakyRelu(0.2)];
+pub(super) const ACTIVATIONS: [Activation; 5] =
+    [Activation::None, Activation::Silu, Activation::Gelu, Activation::Relu, Activation::LeakyRelu(0.2)];
 
 /// Numbers to norm.
 #[derive(Clone, Debug)]
@@ -183,10 +183,11 @@ impl<E: Stored> Case<E> {
     }
 }
 
-pub(super) fn activate(activation: Activation, x: f64) -> f64 {
+pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::None => x,
         Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Gelu => x * normal_distribution(x),
         Activation::Relu => x.max(0.0),
         Activation::LeakyRelu(slope) => x * if x > 0.0 { 1.0 } else { f64::from(slope) },
     }
@@ -197,9 +198,23 @@ pub(super) fn derivative(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::None => 1.0,
         Activation::Silu => sigmoid * (1.0 + x * (1.0 - sigmoid)),
+        Activation::Gelu => normal_distribution(x) + x * normal_density(x),
         Activation::Relu => f64::from(u8::from(x > 0.0)),
         Activation::LeakyRelu(slope) => [f64::from(slope), 1.0][usize::from(x > 0.0)],
     }
+}
+
+fn normal_density(x: f64) -> f64 {
+    (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt()
+}
+
+/// The integral of the density from far below, by Simpson's rule.
+fn normal_distribution(x: f64) -> f64 {
+    const STEPS: u32 = 4_000;
+    let (first, last) = (-12.0, x.clamp(-12.0, 12.0));
+    let step = (last - first) / f64::from(STEPS);
+    let weight = |place: u32| if place == 0 || place == STEPS { 1.0 } else { 2.0 + 2.0 * f64::from(place % 2) };
+    (0..=STEPS).map(|place| weight(place) * normal_density(first + f64::from(place) * step)).sum::<f64>() * step / 3.0
 }
 
 /// Shapes of all sorts: rows shorter than a vector, than a block, than a chunk, and longer.

@@ -35,6 +35,7 @@ fn activation() -> impl Strategy<Value = Activation> {
     prop_oneof![
         Just(Activation::None),
         Just(Activation::Silu),
+        Just(Activation::Gelu),
         Just(Activation::Relu),
         Just(Activation::LeakyRelu(0.2)),
     ]

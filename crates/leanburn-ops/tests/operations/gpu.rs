@@ -5,11 +5,12 @@ use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
     Activation, AvgPool3d, Convolution, Gpu, Interpolation, MaxPool3d, Norm, activate, adaptive_avg_pool3d,
     adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act,
-    interpolate3d, max_pool3d, norm_act_conv3d, random, upsample_conv3d,
+    interpolate3d, layer_norm3d, max_pool3d, norm_act_conv3d, random, upsample_conv3d,
 };
 
 use crate::case::{Case, Inputs, Operation};
 use crate::device::{gpu, gpu_runtime};
+use crate::window::Windows;
 
 fn check(case: Case, operation: impl Operation) {
     case.check_on(&gpu(), operation);
@@ -171,7 +172,9 @@ fn transposed_convolutions() {
 
 #[test]
 fn norms_and_activations() {
-    for activation in [Activation::None, Activation::Silu, Activation::Relu, Activation::LeakyRelu(0.2)] {
+    for activation in
+        [Activation::None, Activation::Silu, Activation::Gelu, Activation::Relu, Activation::LeakyRelu(0.2)]
+    {
         let case = Case { vectors: vec![12; 2], ..of_volume([2, 12, 5, 6, 7]) };
         check(case, move |(x, _, vectors): Inputs| {
             let [weight, bias] = [0, 1].map(|index| Some(vectors[index].clone()));
@@ -197,6 +200,21 @@ fn attention() {
 fn attention_over_more_positions() {
     let case = Case { volumes: vec![[1, 16, 8, 8, 8]; 3], ..Case::default() };
     check(case, |(x, _, _): Inputs| attention3d(x[0].clone(), x[1].clone(), x[2].clone(), 1, 0.25));
+}
+
+#[test]
+fn attention_in_windows() {
+    let dims = [1, 8, 5, 4, 6];
+    let windows = Windows { dims, num_heads: 2, window: [4; 3], shift: [2; 3], is_padded: true };
+    check(windows.case(), move |inputs| windows.run(inputs));
+}
+
+#[test]
+fn layer_norm() {
+    let case = Case { vectors: vec![6, 6], ..of_volume([2, 6, 3, 4, 5]) };
+    check(case, |(x, _, vectors): Inputs| {
+        layer_norm3d(x[0].clone(), Some(vectors[0].clone()), Some(vectors[1].clone()), 1e-5)
+    });
 }
 
 #[test]

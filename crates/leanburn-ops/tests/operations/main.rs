@@ -19,3 +19,4 @@ mod norm;
 mod plain;
 mod rejected;
 mod resample;
+mod window;

@@ -19,6 +19,7 @@ proptest! {
         activation in prop_oneof![
             Just(Activation::None),
             Just(Activation::Silu),
+            Just(Activation::Gelu),
             Just(Activation::Relu),
             Just(Activation::LeakyRelu(0.01)),
         ],
@@ -52,6 +53,7 @@ proptest! {
         activation in prop_oneof![
             Just(Activation::None),
             Just(Activation::Silu),
+            Just(Activation::Gelu),
             Just(Activation::Relu),
             Just(Activation::LeakyRelu(0.25)),
         ],

@@ -2,7 +2,7 @@
 
 use burn::prelude::*;
 use burn::tensor::{activation::softmax, module, ops::ConvOptions};
-use leanburn_ops::{Activation, Convolution, Norm};
+use leanburn_ops::{Activation, Convolution, Norm, WindowAttention};
 
 /// Zeros first, then a convolution without padding.
 pub fn conv3d(x: Tensor<5>, convolution: Convolution) -> Tensor<5> {
@@ -32,6 +32,7 @@ pub fn activate(x: Tensor<5>, activation: Activation) -> Tensor<5> {
     match activation {
         Activation::None => x,
         Activation::Silu => x.clone() / (x.neg().exp() + 1.0),
+        Activation::Gelu => x.clone() * ((x * 0.5f64.sqrt()).erf() + 1.0) * 0.5,
         Activation::Relu => x.clamp_min(0.0),
         Activation::LeakyRelu(slope) => x.clone().clamp_min(0.0) + x.clamp_max(0.0) * slope,
     }
@@ -76,6 +77,108 @@ pub fn attention3d(query: Tensor<5>, key: Tensor<5>, value: Tensor<5>, num_heads
     let [query, key, value] = heads;
     let weights = softmax(query.matmul(key.swap_dims(2, 3)) * scale, 3);
     weights.matmul(value).swap_dims(2, 3).reshape(dims)
+}
+
+pub fn layer_norm3d(x: Tensor<5>, weight: Option<Tensor<1>>, bias: Option<Tensor<1>>, epsilon: f64) -> Tensor<5> {
+    let channels = x.dims()[1];
+    let centred = x.clone() - x.mean_dim(1);
+    let variance = (centred.clone() * centred.clone()).mean_dim(1);
+    let normal = centred / (variance + epsilon).sqrt();
+    let scaled = match weight {
+        Some(weight) => normal * weight.reshape([1, channels, 1, 1, 1]),
+        None => normal,
+    };
+    match bias {
+        Some(bias) => scaled + bias.reshape([1, channels, 1, 1, 1]),
+        None => scaled,
+    }
+}
+
+/// The volume moved by `shift` towards the first voxel, what falls out of it put behind.
+fn roll(x: Tensor<5>, shift: [usize; 3]) -> Tensor<5> {
+    (0..3).fold(x, |x, axis| {
+        let length = x.dims()[axis + 2];
+        let first = shift[axis] % length;
+        if first == 0 {
+            return x;
+        }
+        let behind = x.clone().narrow(axis + 2, 0, first);
+        Tensor::cat(vec![x.narrow(axis + 2, first, length - first), behind], axis + 2)
+    })
+}
+
+/// `[batch_size, channels, volume]` as `[batch_size, num_heads, windows, head_channels, tokens]`.
+fn partition(x: Tensor<5>, window: [usize; 3], num_heads: usize) -> Tensor<5> {
+    let [batch_size, channels, depth, height, width] = x.dims();
+    let grid = [depth / window[0], height / window[1], width / window[2]];
+    let [d, h, w] = window;
+    let apart = x.reshape([batch_size, num_heads, channels / num_heads, grid[0], d, grid[1], h, grid[2], w]);
+    let ordered = apart.permute([0, 1, 3, 5, 7, 2, 4, 6, 8]);
+    ordered.reshape([batch_size, num_heads, grid.iter().product(), channels / num_heads, d * h * w])
+}
+
+/// The steps of MONAI's block: pad, roll, cut into windows, attend with the cut index and the mask, and all of it back.
+pub fn window_attention3d([query, key, value]: [Tensor<5>; 3], attention: WindowAttention) -> Tensor<5> {
+    let WindowAttention { num_heads, window: full, shift, scale, table, padding } = attention;
+    let [batch_size, channels, volume @ ..] = query.dims();
+    let window: [usize; 3] = std::array::from_fn(|axis| full[axis].min(volume[axis]));
+    let shift: [usize; 3] = std::array::from_fn(|axis| if volume[axis] <= full[axis] { 0 } else { shift[axis] });
+    let padded: [usize; 3] = std::array::from_fn(|axis| volume[axis].div_ceil(window[axis]) * window[axis]);
+    let pad = |x: Tensor<5>, outside: Option<Tensor<1>>| {
+        let ends: [(usize, usize); 5] =
+            std::array::from_fn(|axis: usize| (0, if axis < 2 { 0 } else { padded[axis - 2] - volume[axis - 2] }));
+        let inside: Tensor<5> = x.ones_like().detach().pad(ends, 0.0f32);
+        let x: Tensor<5> = x.pad(ends, 0.0f32);
+        match outside {
+            Some(outside) => x + outside.reshape([1, channels, 1, 1, 1]) * (inside.neg() + 1.0),
+            None => x,
+        }
+    };
+    let [of_key, of_value] = padding;
+    let [query, key, value] = [(query, None), (key, of_key), (value, of_value)]
+        .map(|(volume, outside)| partition(roll(pad(volume, outside), shift), window, num_heads));
+    let tokens: usize = window.iter().product();
+    let coordinates = |index: usize| [index / (full[1] * full[2]), index / full[2] % full[1], index % full[2]];
+    let index: Vec<i64> = (0..tokens * tokens)
+        .map(|pair| {
+            let [q, k] = [coordinates(pair / tokens), coordinates(pair % tokens)];
+            let difference: [usize; 3] = std::array::from_fn(|axis| q[axis] + full[axis] - 1 - k[axis]);
+            ((difference[0] * (2 * full[1] - 1) + difference[1]) * (2 * full[2] - 1) + difference[2]) as i64
+        })
+        .collect();
+    let device = query.device();
+    let bias = table.select(0, Tensor::<1, Int>::from_data(index.as_slice(), &device));
+    let bias = bias.swap_dims(0, 1).reshape([1, num_heads, 1, tokens, tokens]);
+    let regions: Vec<f64> = (0..padded.iter().product::<usize>())
+        .map(|index| {
+            let place = [index / (padded[1] * padded[2]), index / padded[2] % padded[1], index % padded[2]];
+            (0..3).fold(0.0, |region, axis| {
+                let beyond = |length: usize| f64::from(u8::from(place[axis] + length >= padded[axis]));
+                3.0 * region + if shift[axis] > 0 { beyond(window[axis]) + beyond(shift[axis]) } else { 0.0 }
+            })
+        })
+        .collect();
+    let regions = TensorData::new(regions, [1, 1, padded[0], padded[1], padded[2]]);
+    let regions = partition(Tensor::from_data(regions, (&device, query.dtype())), window, 1);
+    let differences = (regions.clone().swap_dims(3, 4) - regions).abs().clamp_max(1.0);
+    let scores = query.swap_dims(3, 4).matmul(key) * scale + bias - differences * 100.0;
+    let attended = value.matmul(softmax(scores, 4).swap_dims(3, 4));
+    let grid: [usize; 3] = std::array::from_fn(|axis| padded[axis] / window[axis]);
+    let apart = attended.reshape([
+        batch_size,
+        num_heads,
+        grid[0],
+        grid[1],
+        grid[2],
+        channels / num_heads,
+        window[0],
+        window[1],
+        window[2],
+    ]);
+    let whole =
+        apart.permute([0, 1, 5, 2, 6, 3, 7, 4, 8]).reshape([batch_size, channels, padded[0], padded[1], padded[2]]);
+    let back = roll(whole, std::array::from_fn(|axis| padded[axis] - shift[axis]));
+    (0..3).fold(back, |back, axis| back.narrow(axis + 2, 0, volume[axis]))
 }
 
 /// The inputs of one axis at these places.

@@ -6,9 +6,10 @@ use burn::prelude::*;
 use burn::tensor::DType;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
-    Activation, AvgPool3d, Convolution, Interpolation, MaxPool3d, Norm, activate, adaptive_avg_pool3d,
+    Activation, AvgPool3d, Convolution, Interpolation, MaxPool3d, Norm, WindowAttention, activate, adaptive_avg_pool3d,
     adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act,
-    interpolate3d, max_pool3d, norm_act_conv3d, norm_prelu, norm_prelu_conv3d, upsample_conv3d,
+    interpolate3d, layer_norm3d, max_pool3d, norm_act_conv3d, norm_prelu, norm_prelu_conv3d, upsample_conv3d,
+    window_attention3d,
 };
 
 /// The message of an operation that panics.
@@ -145,6 +146,26 @@ fn attention_between_volumes_that_do_not_go_together() {
     expect(message, || of(INPUT, [1, 8, 6, 4, 9], 2));
     expect("attention3d: the value is BF16, expected F32 as the input is", || {
         attention3d(zeros(INPUT), zeros(INPUT), zeros(INPUT).cast(DType::BF16), 2, 0.5)
+    });
+}
+
+#[test]
+fn windows_that_do_not_go_together() {
+    let of = |num_heads: usize, shift: [usize; 3], rows: usize, padding: [Option<Tensor<1>>; 2]| {
+        let table = zeros([rows, num_heads]);
+        let attention = WindowAttention { num_heads, window: [2; 3], shift, scale: 0.5, table, padding };
+        window_attention3d(zeros(INPUT), zeros(INPUT), zeros(INPUT), attention)
+    };
+    let message = "window_attention3d: num_heads is 3, expected a number that divides 8 channels";
+    expect(message, || of(3, [0; 3], 27, [None, None]));
+    let message = "window_attention3d: height: expected a shift that is shorter than the window of 2, found 2";
+    expect(message, || of(2, [0, 2, 0], 27, [None, None]));
+    let message = "window_attention3d: the table is [26, 2], expected [relative positions 27, num_heads 2]";
+    expect(message, || of(2, [0; 3], 26, [None, None]));
+    let message = "window_attention3d: the padding of the value is [7], expected [channels 8]";
+    expect(message, || of(2, [0; 3], 27, [None, Some(zeros([7]))]));
+    expect("layer_norm3d: the weight is [7], expected [channels 8]", || {
+        layer_norm3d(zeros(INPUT), Some(zeros([7])), None, 1e-5)
     });
 }
 

@@ -9,6 +9,7 @@ use leanburn_kernels::Activation;
 pub(super) enum Function {
     Identity,
     Silu,
+    Gelu,
     /// Both ReLUs: the slope is a value.
     Leaky,
 }
@@ -17,6 +18,7 @@ pub(super) fn function(activation: Activation) -> (Function, f32) {
     match activation {
         Activation::None => (Function::Identity, 1.0),
         Activation::Silu => (Function::Silu, 0.0),
+        Activation::Gelu => (Function::Gelu, 0.0),
         Activation::Relu => (Function::Leaky, 0.0),
         Activation::LeakyRelu(slope) => (Function::Leaky, slope),
     }
@@ -27,6 +29,10 @@ pub(super) fn activate(x: f32, slope: f32, #[comptime] function: Function) -> f3
     match comptime!(function) {
         Function::Identity => x,
         Function::Silu => x / (1.0 + f32::exp(-x)),
+        Function::Gelu => {
+            let distribution = normal_distribution(x);
+            x * distribution
+        }
         Function::Leaky => select(x > 0.0, x, x * slope),
     }
 }
@@ -39,6 +45,29 @@ pub(super) fn derivative(x: f32, slope: f32, #[comptime] function: Function) -> 
             let sigmoid = 1.0 / (1.0 + f32::exp(-x));
             sigmoid + x * sigmoid * (1.0 - sigmoid)
         }
+        Function::Gelu => {
+            let density = f32::exp(x * x * f32::new(-0.5)) * f32::new(0.398_942_3);
+            let distribution = normal_distribution(x);
+            distribution + x * density
+        }
         Function::Leaky => select(x > 0.0, 1.0, slope),
     }
+}
+
+/// The distribution function of the standard normal distribution, by the formula of the CPU's kernels.
+#[cube]
+fn normal_distribution(x: f32) -> f32 {
+    let z = f32::abs(x) * f32::new(0.707_106_77);
+    let t = 1.0 / (1.0 + z * f32::new(0.5));
+    let p = t * f32::new(0.170_872_77) + f32::new(-0.822_152_23);
+    let p = t * p + f32::new(1.488_515_87);
+    let p = t * p + f32::new(-1.135_203_98);
+    let p = t * p + f32::new(0.278_868_07);
+    let p = t * p + f32::new(-0.186_288_06);
+    let p = t * p + f32::new(0.096_784_18);
+    let p = t * p + f32::new(0.374_091_96);
+    let p = t * p + f32::new(1.000_023_68);
+    let p = t * p + f32::new(-1.265_512_23);
+    let tail = t * f32::exp(p - z * z) * f32::new(0.5);
+    select(x > 0.0, 1.0 - tail, tail)
 }

@@ -1,5 +1,7 @@
 //! Norm and activation, and the gradient of the activation, as compositions of Burn's operations.
 
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
 use burn::tensor::{Tensor, activation};
 use leanburn_kernels::Activation;
 
@@ -30,6 +32,7 @@ pub(super) fn activate(x: Tensor<5>, function: Activation) -> Tensor<5> {
     match function {
         Activation::None => x,
         Activation::Silu => activation::silu(x),
+        Activation::Gelu => activation::gelu(x),
         Activation::Relu => activation::relu(x),
         Activation::LeakyRelu(slope) => activation::leaky_relu(x, f64::from(slope)),
     }
@@ -43,6 +46,11 @@ pub(super) fn activate_gradient(x: Tensor<5>, function: Activation, gradient: Te
             let sigmoid = activation::sigmoid(x.clone());
             let rest = sigmoid.clone().neg() + 1.0;
             gradient * (sigmoid.clone() + x * sigmoid * rest)
+        }
+        Activation::Gelu => {
+            let distribution = (x.clone() * FRAC_1_SQRT_2).erf() * 0.5 + 0.5;
+            let density = (x.clone() * x.clone() * -0.5).exp() * (0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
+            gradient * (distribution + x * density)
         }
         Activation::Relu => gradient.mask_fill(x.lower_equal_elem(0.0), 0.0),
         Activation::LeakyRelu(slope) => {

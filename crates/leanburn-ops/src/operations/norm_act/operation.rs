@@ -64,7 +64,7 @@ impl Operation<3> for GroupNormAct {
     }
 }
 
-/// An activation function as an operation that saves its input.
+/// An activation function as an operation that saves its input, or its output if that tells the derivative.
 ///
 /// # Shapes
 ///
@@ -72,8 +72,8 @@ impl Operation<3> for GroupNormAct {
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, shared with its producer. On the CPU backward writes over the gradient it is given
-/// if nothing else holds it.
+/// Saved for backward: the input, shared with its producer; of a ReLU, whose output has the sign of the input, the output, shared
+/// with its users. On the CPU a pass writes over what it is given if nothing else holds it.
 ///
 /// # Panics
 ///
@@ -85,9 +85,22 @@ pub fn activate(x: Tensor<5>, activation: Activation) -> Tensor<5> {
         return x;
     }
     apply([x.into()], |[x], _| {
-        let x = x.given();
+        let x: Tensor<5> = x.given();
+        if keeps_sign(activation) {
+            let y = norm_act(x, None, activation);
+            return (y.clone(), Activate { x: y, activation });
+        }
         (norm_act(x.clone(), None, activation), Activate { x, activation })
     })
+}
+
+/// Whether the output is above zero where the input is, and nowhere else: so that it has the same derivative.
+fn keeps_sign(activation: Activation) -> bool {
+    match activation {
+        Activation::Relu => true,
+        Activation::LeakyRelu(slope) => slope >= 0.0,
+        Activation::None | Activation::Silu | Activation::Gelu => false,
+    }
 }
 
 /// What [`activate`] saves.
