@@ -1,7 +1,7 @@
 //! Operations with a backward of their own: what autodiff saves between forward and backward is decided here.
 //!
 //! - Operations on volumes that save their inputs and nothing else: [`norm_act_conv3d`], [`conv3d`], [`conv_transpose3d`],
-//!   [`upsample_conv3d`], [`group_norm_act`], [`activate`], [`norm_prelu`], [`norm_prelu_conv3d`], [`attention3d`],
+//!   [`upsample_conv3d`], [`group_norm_act`], [`channel_norm`], [`activate`], [`geglu`], [`norm_prelu`], [`norm_prelu_conv3d`], [`attention3d`],
 //!   [`interpolate3d`], [`avg_pool3d`], [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`]. On the CPU they run
 //!   on kernels of our own (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's products of matrices.
 //! - [`dropout`], [`dropout3d`]: save a key, and make the mask again in backward.
@@ -36,9 +36,11 @@ pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
 pub use gradients::{Gradients, backward, backward_from_ones};
 pub use leanburn_kernels::{Activation, CountingAllocator, keep_freed_memory};
 pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
+pub use operations::channel_norm::channel_norm;
 pub use operations::conv_transpose3d::conv_transpose3d;
 pub use operations::conv3d::{Convolution, conv3d, norm_act_conv3d, norm_prelu_conv3d};
 pub use operations::dropout::{dropout, dropout3d};
+pub use operations::geglu::geglu;
 pub use operations::max_pool3d::{MaxPool3d, adaptive_max_pool3d, max_pool3d};
 pub use operations::norm_act::{Norm, activate, group_norm_act, norm_prelu};
 pub use operations::resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, avg_pool3d, interpolate3d};

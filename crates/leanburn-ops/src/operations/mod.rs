@@ -5,10 +5,12 @@
 //! ([`operation::Operation`]).
 
 pub(crate) mod attention3d;
+pub(crate) mod channel_norm;
 pub(crate) mod check;
 pub(crate) mod conv3d;
 pub(crate) mod conv_transpose3d;
 pub(crate) mod dropout;
+pub(crate) mod geglu;
 pub(crate) mod max_pool3d;
 pub(crate) mod norm_act;
 mod operation;

@@ -1,6 +1,7 @@
 //! Group norm with an activation behind it.
 
-use leanburn_ops::{Activation, Norm, activate, group_norm_act};
+use burn::tensor::activation::gelu;
+use leanburn_ops::{Activation, Norm, activate, channel_norm, geglu, group_norm_act};
 use proptest::prelude::*;
 
 use crate::case::{Case, Inputs, cases};
@@ -59,6 +60,30 @@ proptest! {
         Case { volumes: vec![[2, 3, size[0], size[1], size[2]]], ..Case::default() }.check(
             move |(x, _, _)| activate(x[0].clone(), activation),
             move |(x, _, _)| plain::activate(x[0].clone(), activation),
+        );
+    }
+
+    #[test]
+    fn channel_norm_of_any_shape(size in [1usize..4, 1usize..6, 2usize..30], channels in 3usize..20) {
+        let volumes = vec![[2, channels, size[0], size[1], size[2]]];
+        Case { volumes, vectors: vec![channels; 2], ..Case::default() }.check(
+            |(x, _, vectors)| channel_norm(x[0].clone(), vectors[0].clone(), vectors[1].clone(), 1e-5),
+            |(x, _, vectors)| {
+                let (variance, mean) = x[0].clone().var_mean_bias(1);
+                let [weight, bias] = [0, 1].map(|index: usize| vectors[index].clone().reshape([1, -1, 1, 1, 1]));
+                (x[0].clone() - mean) / (variance + 1e-5).sqrt() * weight + bias
+            },
+        );
+    }
+
+    #[test]
+    fn geglu_of_any_shape(size in [1usize..4, 1usize..6, 1usize..30], channels in 1usize..9) {
+        Case { volumes: vec![[2, 2 * channels, size[0], size[1], size[2]]], ..Case::default() }.check(
+            |(x, _, _)| geglu(x[0].clone()),
+            move |(x, _, _)| {
+                let [values, gates] = [0, channels].map(|first| x[0].clone().narrow(1, first, channels));
+                values * gelu(gates)
+            },
         );
     }
 }

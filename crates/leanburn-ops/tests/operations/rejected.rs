@@ -7,8 +7,8 @@ use burn::tensor::DType;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
     Activation, AvgPool3d, Convolution, Interpolation, MaxPool3d, Norm, activate, adaptive_avg_pool3d,
-    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act,
-    interpolate3d, max_pool3d, norm_act_conv3d, norm_prelu, norm_prelu_conv3d, upsample_conv3d,
+    adaptive_max_pool3d, attention3d, avg_pool3d, channel_norm, conv_transpose3d, conv3d, dropout, dropout3d, geglu,
+    group_norm_act, interpolate3d, max_pool3d, norm_act_conv3d, norm_prelu, norm_prelu_conv3d, upsample_conv3d,
 };
 
 /// The message of an operation that panics.
@@ -222,4 +222,17 @@ fn a_probability_to_drop_everything() {
     expect(&format!("dropout3d: the probability is NaN, {message}"), || dropout3d(zeros(INPUT), f64::NAN));
     let message = "dropout: the input is [1, 0, 4, 6, 9], expected at least 1 along each axis";
     expect(message, || dropout(zeros([1, 0, 4, 6, 9]), 0.5));
+}
+
+#[test]
+fn transformers() {
+    let vector = |length: usize| zeros([length]);
+    expect("geglu: the input has 3 channels, expected an even number", || geglu(zeros([1, 3, 2, 2, 2])));
+    expect("geglu: the input is [0, 2, 2, 2, 2], expected batch_size of at least 1", || geglu(zeros([0, 2, 2, 2, 2])));
+    expect("channel_norm: the bias is [3], expected [channels 4]", || {
+        channel_norm(zeros([1, 4, 2, 2, 2]), vector(4), vector(3), 1e-5)
+    });
+    expect("channel_norm: the input is [1, 4, 0, 2, 2], expected depth of at least 1", || {
+        channel_norm(zeros([1, 4, 0, 2, 2]), vector(4), vector(4), 1e-5)
+    });
 }
