@@ -2,6 +2,10 @@
 //! modules that `make_fixtures.py` itself writes down in PyTorch.
 
 mod common;
+#[path = "parity/consistency.rs"]
+mod consistency;
+#[path = "parity/samplers.rs"]
+mod samplers;
 
 use burn::module::Module;
 use burn::tensor::Device;
