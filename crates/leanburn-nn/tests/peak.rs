@@ -118,7 +118,8 @@ fn a_diffusion_model_saves_two_volumes_a_block_and_no_scores() {
     let [kept, recomputed] = [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()]
         .map(|policy| diffusion_held_and_peak(&model, policy));
     println!("volumes held and at the peak: kept {kept:.2?}, recomputed {recomputed:.2?}");
-    // The scores of one head alone would be 32 such volumes.
-    assert!(kept.0 < 16.0 && kept.1 < 20.0, "{kept:.2?}");
-    assert!(recomputed.0 < 4.0 && recomputed.1 < 12.0, "{recomputed:.2?}");
+    // Level 0 saves 10: what conv_in gives, two a block, and the joined volume of three that a group of its first norm spans. Level 1 and
+    // the middle save a quarter of 28: two a block, four an attention. The scores of one head alone would be 32.
+    assert!(kept.0 < 18.6 && kept.1 < 21.5, "{kept:.2?}");
+    assert!(recomputed.0 < 3.6 && recomputed.1 < 12.3, "{recomputed:.2?}");
 }

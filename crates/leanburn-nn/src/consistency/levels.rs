@@ -62,13 +62,15 @@ impl NoiseLevels {
     /// Panics if there are fewer than two levels.
     pub fn pairs(&self, levels: usize, weights: LevelWeights, batch_size: usize, device: &Device) -> [Tensor<1>; 2] {
         let sigmas = self.discretised(levels);
-        let below: Vec<f32> = cumulative(&shares(&sigmas, weights)).into_iter().map(|share| share as f32).collect();
-        let below = Tensor::<1>::from_floats(&below[..levels - 2], device).unsqueeze_dim::<2>(0);
-        // a pair's index is how many of the shares in front of it are below the drawn number
-        let drawn = random::uniform([batch_size], device).unsqueeze_dim::<2>(1);
-        let index = match levels {
-            2 => Tensor::<1>::zeros([batch_size], device).int(),
-            _ => drawn.greater_equal(below).int().sum_dim(1).squeeze_dim::<1>(1),
+        let ends: Vec<f32> = cumulative(&shares(&sigmas, weights)).into_iter().map(|share| share as f32).collect();
+        // a pair's index is how many pairs in front of it end below the drawn number
+        let index = match &ends[..levels - 2] {
+            [] => Tensor::<1>::zeros([batch_size], device).int(),
+            ends => {
+                let ends = Tensor::<1>::from_floats(ends, device).unsqueeze_dim::<2>(0);
+                let drawn = random::uniform([batch_size], device).unsqueeze_dim::<2>(1);
+                drawn.greater_equal(ends).int().sum_dim(1).squeeze_dim::<1>(1)
+            }
         };
         let table = |sigmas: &[f64]| {
             let values: Vec<f32> = sigmas.iter().map(|sigma| *sigma as f32).collect();

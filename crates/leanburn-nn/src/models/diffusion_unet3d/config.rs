@@ -116,7 +116,7 @@ impl DiffusionUNet3dConfig {
     }
 
     /// Whether there is attention with the channels of a level.
-    fn attends(&self, level: usize) -> bool {
+    pub(super) fn attends(&self, level: usize) -> bool {
         level + 1 == self.channels.len() || self.attention_levels.get(level) == Some(&true)
     }
 

@@ -45,7 +45,8 @@ pub struct DiffusionUNet3d {
 /// What a prediction may depend on besides the volume and its time.
 #[derive(Clone, Debug, Default)]
 pub struct DiffusionConditions {
-    /// Tokens that attention looks at, `[batch_size, tokens, cross_attention_dim]`.
+    /// Tokens that attention looks at, `[batch_size, tokens, cross_attention_dim]`. Where every level with attention has as many channels as
+    /// tokens have features, it may be left out: attention is to the volume itself then.
     pub context: Option<Tensor<3>>,
     /// The class of each item, `[batch_size]`, below `num_class_embeds`.
     pub class_labels: Option<Tensor<1, Int>>,
@@ -129,7 +130,7 @@ impl DiffusionUNet3d {
         let DiffusionConditions { context, class_labels, down_residuals, middle_residual } = conditions;
         let waves = cast_to(waves(timesteps, self.config.channels[0]), x.dtype());
         let embedding = self.with_class(self.time_embed.forward(waves), class_labels);
-        let context = context.map(|context| cast_to(self.as_volume(context, batch_size), x.dtype()));
+        let context = self.as_volume(context, batch_size).map(|context| cast_to(context, x.dtype()));
         let mut shared = (embedding, context);
         let mut skips = self.down(x, &mut shared);
         let h = self.middle(skips.last().expect("that of conv_in").clone(), &mut shared);
@@ -155,11 +156,19 @@ impl DiffusionUNet3d {
     }
 
     /// The context's tokens as positions: `[batch_size, features, tokens, 1, 1]`.
-    fn as_volume(&self, context: Tensor<3>, batch_size: usize) -> Tensor<5> {
-        let features = self.config.cross_attention_dim;
-        let features = features.expect("DiffusionUNet3d: the model takes no context: set `cross_attention_dim`");
-        assert_shape!(context, [batch_size, _, features]);
-        context.swap_dims(1, 2).unsqueeze_dims(&[3, 4])
+    fn as_volume(&self, context: Option<Tensor<3>>, batch_size: usize) -> Option<Tensor<5>> {
+        let Some(features) = self.config.cross_attention_dim else {
+            assert!(context.is_none(), "DiffusionUNet3d: the model takes no context: set `cross_attention_dim`");
+            return None;
+        };
+        // without a context attention is to the volume itself, which must have as many features
+        let mut levels = self.config.channels.iter().enumerate().filter(|(level, _)| self.config.attends(*level));
+        let is_needed = levels.any(|(_, channels)| *channels != features);
+        assert!(context.is_some() || !is_needed, "DiffusionUNet3d: give `context`, tokens of {features} features");
+        context.map(|context| {
+            assert_shape!(context, [batch_size, _, features]);
+            context.swap_dims(1, 2).unsqueeze_dims(&[3, 4])
+        })
     }
 
     /// What goes to the way up.
@@ -260,10 +269,12 @@ mod tests {
     #[test]
     fn a_new_model_predicts_zero() {
         let device = Device::flex();
-        for config in [config(), config().with_resblock_updown(true).with_cross_attention_dim(Some(3))] {
+        for features in [None, Some(3)] {
+            let config = config().with_resblock_updown(features.is_some()).with_cross_attention_dim(features);
             let x = Tensor::random([1, 1, 4, 4, 4], Distribution::Default, &device);
-            let y =
-                config.init(&device).forward(x, Tensor::from_floats([7.0], &device), DiffusionConditions::default());
+            let context = features.map(|features| Tensor::ones([1, 2, features], &device));
+            let conditions = DiffusionConditions { context, ..DiffusionConditions::default() };
+            let y = config.init(&device).forward(x, Tensor::from_floats([7.0], &device), conditions);
             assert_eq!(y.into_data(), Tensor::<5>::zeros([1, 2, 4, 4, 4], &device).into_data());
         }
     }
@@ -300,6 +311,15 @@ mod tests {
             Tensor::zeros([1], &device),
             conditions,
         );
+    }
+
+    #[test]
+    #[should_panic = "give `context`, tokens of 3 features"]
+    fn a_model_with_a_context_asks_for_it() {
+        let device = Device::flex();
+        let model = config().with_cross_attention_dim(Some(3)).init(&device);
+        let x = Tensor::zeros([1, 1, 4, 4, 4], &device);
+        model.forward(x, Tensor::zeros([1], &device), DiffusionConditions::default());
     }
 
     #[test]
