@@ -88,8 +88,8 @@ pub mod prelude {
     pub use crate::nn::blocks::{Dropout, Dropout3d, DropoutConfig};
     pub use crate::nn::losses::{DiceCeLoss, DiceLoss, FocalLoss, binary_cross_entropy_loss, cross_entropy_loss};
     pub use crate::nn::models::{
-        AutoencoderKl, AutoencoderKlConfig, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig,
-        PatchDiscriminator, PatchDiscriminatorConfig, UNet3d, UNet3dConfig,
+        AutoencoderKl, AutoencoderKlConfig, DiffusionUNet3d, DiffusionUNet3dConfig, MultiScalePatchDiscriminator,
+        MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig, UNet3d, UNet3dConfig,
     };
     pub use crate::ops::random::seed;
     pub use crate::ops::{

@@ -2,9 +2,11 @@
 //!
 //! - [`blocks`]: convolutions, norms, attention, resampling; what the models are made of.
 //! - [`models`]: [`AutoencoderKl`](models::AutoencoderKl), [`VqVae3d`](models::VqVae3d), [`UNet3d`](models::UNet3d),
+//!   [`DiffusionUNet3d`](models::DiffusionUNet3d),
 //!   [`PatchDiscriminator`](models::PatchDiscriminator) and
 //!   [`MultiScalePatchDiscriminator`](models::MultiScalePatchDiscriminator), equal to MONAI's; [`Vae3d`](models::Vae3d),
 //!   [`ConvLstm`](models::ConvLstm), [`Cnn3dLstm`](models::Cnn3dLstm).
+//! - [`diffusion`]: noise schedules and samplers; [`consistency`]: training for samples in one step.
 //! - [`losses`]: of reconstructions, latents, adversaries and classes.
 //! - [`weights`]: MONAI's weight files in and out.
 //!
@@ -15,6 +17,8 @@
 //! when its input is cast to bfloat16, and nothing else is to be configured.
 
 pub mod blocks;
+pub mod consistency;
+pub mod diffusion;
 pub mod losses;
 pub mod models;
 mod segmented;

@@ -35,3 +35,10 @@ fn forecasters_are_close() {
 fn a_discriminator_is_close() {
     check("patch_discriminator", Rounded::with_kinks(9));
 }
+
+#[test]
+fn diffusion_models_are_close() {
+    check("diffusion_unet", Rounded::smooth(40));
+    check("diffusion_unet_conditioned", Rounded::smooth(40));
+    check("diffusion_unet_updown", Rounded::smooth(40));
+}

@@ -1,9 +1,13 @@
-//! Equal to MONAI 1.6.1 on fixtures made by `make_fixtures.py`, `make_more_fixtures.py` and `make_segmentation_fixtures.py` in
-//! `tests/fixtures`, in float32 on the CPU. `Vae3d`, `ConvLstm` and `Cnn3dLstm` are in no package: there the fixtures are of
+//! Equal to MONAI 1.6.1 on fixtures made by `make_fixtures.py` and the other `make_*.py` in `tests/fixtures`, in float32 on the CPU. `Vae3d`, `ConvLstm` and `Cnn3dLstm` are in no package: there the fixtures are of
 //! modules that `make_fixtures.py` itself writes down in PyTorch.
 
 mod common;
+#[path = "parity/consistency.rs"]
+mod consistency;
+#[path = "parity/samplers.rs"]
+mod samplers;
 
+use burn::module::Module;
 use burn::tensor::Device;
 use common::{
     CANCELLED, Fixture, Outcome, adversarial_scores, codebook_moved, fixture_path, read_integers, relative_error,
@@ -101,6 +105,20 @@ fn unet() {
     }
 }
 
+/// Attention of several heads, a context, classes, ControlNet residuals, residual blocks that halve and double; one item and two.
+#[test]
+fn diffusion_unet() {
+    for name in DIFFUSION {
+        let (fixture, _) = check(name);
+        let model = fixture.diffusion_config().init(&Device::flex());
+        let expected: usize = fixture.values("weight.").values().map(Vec::len).sum();
+        assert_eq!(model.num_params(), expected, "{name}");
+    }
+}
+
+const DIFFUSION: [&str; 4] =
+    ["diffusion_unet", "diffusion_unet_conditioned", "diffusion_unet_updown", "diffusion_unet_two_layers"];
+
 /// The loss and its gradient with respect to the logits, for every case of the fixture.
 #[test]
 fn dice_and_cross_entropy() {
@@ -185,8 +203,12 @@ fn residency_changes_no_bit() {
         "unet_residual",
         "unet_plain",
         "unet_batch",
-    ] {
+    ]
+    .into_iter()
+    .chain(DIFFUSION)
+    {
         let kept = run_fixture(name, ResidencyPolicy::keep());
-        assert_eq!(run_fixture(name, ResidencyPolicy::recompute_all()), kept, "{name}");
+        let recomputed = run_fixture(name, ResidencyPolicy::recompute_all());
+        assert_eq!(recomputed.differing(&kept), Vec::<String>::new(), "{name}");
     }
 }

@@ -4,8 +4,10 @@ mod common;
 
 use burn::backend::ir::OperationIr;
 use burn::prelude::*;
-use leanburn_nn::losses::{DiceCeLoss, PatchAdversarialLoss, l1_loss};
-use leanburn_nn::models::{AutoencoderKlConfig, PatchDiscriminatorConfig, UNet3dConfig};
+use leanburn_nn::losses::{DiceCeLoss, PatchAdversarialLoss, l1_loss, l2_loss};
+use leanburn_nn::models::{
+    AutoencoderKlConfig, DiffusionConditions, DiffusionUNet3dConfig, PatchDiscriminatorConfig, UNet3dConfig,
+};
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
 
@@ -79,4 +81,37 @@ fn a_recomputed_unet_runs_its_convolutions_once_more() {
     assert_eq!(unet(ResidencyPolicy::recompute_all()), (2 * kept, gradients));
     let one = ResidencyPolicy::keep().with_rule("encoder.level_0", Residency::Recompute);
     assert_eq!(unet(one), (kept + 3, gradients));
+}
+
+/// Convolutions and gradients of one forward and backward of the U-Net of a diffusion model.
+fn diffusion(policy: ResidencyPolicy) -> (usize, usize) {
+    let (device, mut gradients) = (Device::capture(), 0);
+    let captured = device.capture_scope(|scope| {
+        as_on_cpu(|| {
+            let device = device.clone().autodiff();
+            let config = DiffusionUNet3dConfig::new(2, 2, vec![4, 8], vec![1, 1], vec![false, true])
+                .with_norm_num_groups(4)
+                .with_num_head_channels(vec![4])
+                .with_cross_attention_dim(Some(3));
+            let model = config.init(&device).with_residency(policy);
+            let x = Tensor::<5>::zeros([1, 2, 8, 8, 8], &device);
+            let context = Some(Tensor::zeros([1, 2, 3], &device));
+            let conditions = DiffusionConditions { context, ..DiffusionConditions::default() };
+            let prediction = model.forward(x.clone(), Tensor::zeros([1], &device), conditions);
+            gradients = backward(l2_loss(prediction, x)).take_module(&model).len();
+        });
+        scope.complete([], [])
+    });
+    (common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
+}
+
+#[test]
+fn a_recomputed_diffusion_model_runs_its_convolutions_once_more() {
+    let (kept, gradients) = diffusion(ResidencyPolicy::keep());
+    // Those of the time's embedding are no segment.
+    assert_eq!(diffusion(ResidencyPolicy::recompute_all()), (2 * kept - 2, gradients));
+    let one = |name| diffusion(ResidencyPolicy::keep().with_rule(name, Residency::Recompute));
+    assert_eq!(one("down.level_0.res_0"), (kept + 3, gradients), "two convolutions, and one of the embedding");
+    // In and out; queries, keys, values and output, twice; two gated layers.
+    assert_eq!(one("middle.attention_0"), (kept + 2 + 8 + 2, gradients));
 }

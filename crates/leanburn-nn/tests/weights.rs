@@ -7,8 +7,8 @@ use std::path::Path;
 use burn::module::Module;
 use burn::tensor::Device;
 use common::{Fixture, Values, fixture_path, read_tensors, state};
-use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, PatchDiscriminatorConfig};
-use leanburn_nn::weights::{self, ShapeDifference, WeightsError};
+use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, DiffusionUNet3d, PatchDiscriminatorConfig};
+use leanburn_nn::weights::{self, MonaiWeights, ShapeDifference, WeightsError};
 
 fn tiny_config() -> AutoencoderKlConfig {
     AutoencoderKlConfig::new(vec![2, 2], vec![1, 1], vec![false, true])
@@ -90,6 +90,31 @@ fn a_unet_is_saved_under_monai_names() {
     deeper.num_res_units = 1;
     let error = weights::load(&mut deeper.init(&Device::flex()), &Fixture::read("unet_plain").path).unwrap_err();
     assert!(matches!(error, WeightsError::Ambiguous { .. } | WeightsError::Different { .. }), "{error}");
+}
+
+/// Under today's names, and from a file under those of GenerativeModels.
+#[test]
+fn a_diffusion_model_is_saved_under_monai_names_and_read_under_older_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("unet.safetensors");
+    for name in ["diffusion_unet", "diffusion_unet_conditioned", "diffusion_unet_updown", "diffusion_unet_two_layers"] {
+        let fixture = Fixture::read(name);
+        let model = fixture.loaded(fixture.diffusion_config().init(&Device::flex()));
+        weights::save_safetensors(&model, &path).unwrap();
+        let monai = names(&fixture.path).into_iter().filter_map(|name| Some(name.strip_prefix("weight.")?.to_string()));
+        assert_eq!(names(&path), monai.collect::<Vec<_>>(), "{name}");
+        let bytes = std::fs::read(&path).unwrap();
+        let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let older = |name: &str| DiffusionUNet3d::legacy_name(name).unwrap_or_else(|| name.to_string());
+        let older: Vec<_> = file.iter().map(|(name, view)| (older(name), view)).collect();
+        let changed = older.iter().filter(|(name, _)| !file.names().contains(&name.as_str())).count();
+        assert!(changed >= 8, "{changed} older names");
+        let bytes = safetensors::serialize(older, None).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        let mut other = fixture.diffusion_config().init(&Device::flex());
+        weights::load(&mut other, &path).unwrap();
+        assert_eq!(state(&other), state(&model), "{name}");
+    }
 }
 
 fn names(path: &Path) -> Vec<String> {

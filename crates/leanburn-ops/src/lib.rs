@@ -1,7 +1,7 @@
 //! Operations with a backward of their own: what autodiff saves between forward and backward is decided here.
 //!
 //! - Operations on volumes that save their inputs and nothing else: [`norm_act_conv3d`], [`conv3d`], [`conv_transpose3d`],
-//!   [`upsample_conv3d`], [`group_norm_act`], [`activate`], [`norm_prelu`], [`norm_prelu_conv3d`], [`attention3d`], [`window_attention3d`], [`layer_norm3d`],
+//!   [`upsample_conv3d`], [`group_norm_act`], [`activate`], [`geglu`], [`norm_prelu`], [`norm_prelu_conv3d`], [`attention3d`], [`window_attention3d`], [`layer_norm3d`],
 //!   [`interpolate3d`], [`avg_pool3d`], [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`]. On the CPU they run
 //!   on kernels of our own (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's products of matrices.
 //! - [`dropout`], [`dropout3d`]: save a key, and make the mask again in backward.
@@ -39,6 +39,7 @@ pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_at
 pub use operations::conv_transpose3d::conv_transpose3d;
 pub use operations::conv3d::{Convolution, conv3d, norm_act_conv3d, norm_prelu_conv3d};
 pub use operations::dropout::{dropout, dropout3d};
+pub use operations::geglu::geglu;
 pub use operations::layer_norm3d::layer_norm3d;
 pub use operations::max_pool3d::{MaxPool3d, adaptive_max_pool3d, max_pool3d};
 pub use operations::norm_act::{Norm, activate, group_norm_act, norm_prelu};

@@ -20,6 +20,9 @@ pub struct AttentionBlockConfig {
     /// Added to the variance in the norm.
     #[config(default = 1e-6)]
     pub norm_eps: f64,
+    /// Heads, each of as many channels; a divisor of the channels.
+    #[config(default = 1)]
+    pub num_heads: usize,
     /// Whether a linear layer follows the attention.
     #[config(default = true)]
     pub include_fc: bool,
@@ -38,6 +41,15 @@ impl AttentionBlockConfig {
         validation.count("channels", self.channels);
         validation.groups("norm_num_groups", self.norm_num_groups, "channels", &[self.channels]);
         validation.positive("norm_eps", self.norm_eps, "use 1e-6");
+        validation.at_least_one("num_heads", self.num_heads);
+        validation.check_together(
+            self.num_heads == 0 || self.channels.is_multiple_of(self.num_heads),
+            &["channels"],
+            "num_heads",
+            "a divisor of the channels",
+            format!("{} heads for {} channels", self.num_heads, self.channels),
+            "take another number of heads",
+        );
         validation.at_least_one("block", self.block.unwrap_or(1));
         validation.errors()
     }
@@ -49,25 +61,18 @@ impl AttentionBlockConfig {
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> AttentionBlock {
         panic_if_invalid("AttentionBlock", &self.validate());
-        let linear = |factor| LinearConfig::new(self.channels, factor * self.channels).init(device);
-        let separate = || (!self.use_combined_linear).then(|| linear(1));
         AttentionBlock {
             norm: GroupNormConfig::new(self.norm_num_groups, self.channels).with_epsilon(self.norm_eps).init(device),
-            attn: SelfAttention {
-                qkv: self.use_combined_linear.then(|| linear(3)),
-                to_q: separate(),
-                to_k: separate(),
-                to_v: separate(),
-                out_proj: self.include_fc.then(|| linear(1)),
-            },
+            attn: SelfAttention::new(self.channels, true, self.include_fc, self.use_combined_linear, device),
+            num_heads: self.num_heads,
             block: self.block,
         }
     }
 }
 
-/// Group norm, self-attention with one head over all positions of the volume, plus the input.
+/// Group norm, self-attention over all positions of the volume, plus the input.
 ///
-/// `x + out(softmax(q k^T / sqrt(channels)) v)`. Source: [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+/// `x + out(softmax(q k^T / sqrt(channels of a head)) v)`, head by head. Source: [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 ///
 /// # Memory
 ///
@@ -81,6 +86,7 @@ impl AttentionBlockConfig {
 pub struct AttentionBlock {
     norm: GroupNorm,
     attn: SelfAttention,
+    num_heads: usize,
     #[module(skip)]
     block: Option<usize>,
 }
@@ -88,16 +94,17 @@ pub struct AttentionBlock {
 impl AttentionBlock {
     /// Applies the block to `[batch_size, channels, depth, height, width]`; the output has the input's shape.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let scale = (x.dims()[1] as f64).powf(-0.5);
         let project =
             |convolution| norm_act_conv3d(x.clone(), Some(self.norm.norm()), Activation::None, convolution, None);
-        let [query, key, value] = self.attn.projections().map(project);
-        let h = attention3d_in_blocks(query, key, value, 1, scale, self.block);
-        match &self.attn.out_proj {
-            Some(out_proj) => norm_act_conv3d(h, None, Activation::None, out_proj.convolution(), Some(x)),
-            None => h + x,
-        }
+        let projections = self.attn.projections().map(project);
+        self.attn.out(attend(projections, self.num_heads, self.block), x)
     }
+}
+
+/// Scaled dot-product attention of queries, keys and values, with so many heads and at most so many queries at a time.
+pub(crate) fn attend([query, key, value]: [Tensor<5>; 3], num_heads: usize, block: Option<usize>) -> Tensor<5> {
+    let scale = ((query.dims()[1] / num_heads) as f64).powf(-0.5);
+    attention3d_in_blocks(query, key, value, num_heads, scale, block)
 }
 
 /// The layers of an attention: each a linear map of every position.
@@ -111,8 +118,36 @@ pub struct SelfAttention {
 }
 
 impl SelfAttention {
+    /// The layers for so many channels: with biases of queries, keys and values or without, with a last layer or without, and one layer for
+    /// all three projections or three.
+    pub(crate) fn new(
+        channels: usize,
+        qkv_bias: bool,
+        include_fc: bool,
+        use_combined_linear: bool,
+        device: &Device,
+    ) -> Self {
+        let linear = |factor| LinearConfig::new(channels, factor * channels).with_bias(qkv_bias).init(device);
+        let separate = || (!use_combined_linear).then(|| linear(1));
+        Self {
+            qkv: use_combined_linear.then(|| linear(3)),
+            to_q: separate(),
+            to_k: separate(),
+            to_v: separate(),
+            out_proj: include_fc.then(|| LinearConfig::new(channels, channels).init(device)),
+        }
+    }
+
+    /// The attended volume through the last layer, plus the residual.
+    pub(crate) fn out(&self, attended: Tensor<5>, residual: Tensor<5>) -> Tensor<5> {
+        match &self.out_proj {
+            Some(layer) => norm_act_conv3d(attended, None, Activation::None, layer.convolution(), Some(residual)),
+            None => attended + residual,
+        }
+    }
+
     /// The maps to queries, keys and values.
-    fn projections(&self) -> [Convolution; 3] {
+    pub(crate) fn projections(&self) -> [Convolution; 3] {
         if let Some(qkv) = &self.qkv {
             return qkv.convolutions();
         }

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use leanburn_ops::random::{self, Distribution};
 
 /// A parameter that takes a gradient.
-pub(super) fn drawn<const D: usize>(distribution: Distribution, dims: [usize; D], device: &Device) -> Param<Tensor<D>> {
+pub(crate) fn drawn<const D: usize>(distribution: Distribution, dims: [usize; D], device: &Device) -> Param<Tensor<D>> {
     let key = random::next_key(device);
     let init = move |device: &Device, takes_gradient: bool| {
         let values = device.memory_persistent_allocations((), |()| random::drawn(key, distribution, dims, device));

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor, ops::ConvOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::Convolution;
 
-use super::{conversion::ConversionError, initial};
+use super::initial;
 use crate::validation::Rules;
 
 /// Configuration of [`Linear`].
@@ -17,6 +17,9 @@ pub struct LinearConfig {
     pub features_in: usize,
     /// Features of the output.
     pub features_out: usize,
+    /// Whether there is a bias.
+    #[config(default = true)]
+    pub bias: bool,
 }
 
 impl LinearConfig {
@@ -37,16 +40,16 @@ impl LinearConfig {
         panic_if_invalid("Linear", &self.validate());
         Linear {
             weight: initial::uniform(self.features_in, [self.features_out, self.features_in], device),
-            bias: initial::uniform(self.features_in, [self.features_out], device),
+            bias: self.bias.then(|| initial::uniform(self.features_in, [self.features_out], device)),
         }
     }
 }
 
-/// `y = x W^T + b`, with `W` of shape `[features_out, features_in]` as PyTorch stores it.
+/// `y = x W^T + b`, or without `b`, with `W` of shape `[features_out, features_in]` as PyTorch stores it.
 #[derive(Module, Debug)]
 pub struct Linear {
     weight: Param<Tensor<2>>,
-    bias: Param<Tensor<1>>,
+    bias: Option<Param<Tensor<1>>>,
 }
 
 impl Linear {
@@ -62,7 +65,7 @@ impl Linear {
         let each = outputs / N;
         let part = |part: usize| Convolution {
             weight: self.weight.val().narrow(0, part * each, each).reshape([each, inputs, 1, 1, 1]),
-            bias: Some(self.bias.val().narrow(0, part * each, each)),
+            bias: self.bias.as_ref().map(|bias| bias.val().narrow(0, part * each, each)),
             options: ConvOptions::new([1; 3], [0; 3], [1; 3], 1),
         };
         std::array::from_fn(part)
@@ -70,29 +73,16 @@ impl Linear {
 }
 
 /// Burn's layer, with the same weights: Burn's matrix is ours transposed.
-///
-/// # Errors
-///
-/// [`ConversionError`] of a layer without bias.
-impl TryFrom<nn::Linear> for Linear {
-    type Error = ConversionError;
-
-    fn try_from(nn::Linear { weight, bias }: nn::Linear) -> Result<Self, ConversionError> {
-        let bias = bias.ok_or_else(|| ConversionError {
-            layer: "Linear",
-            key: "bias",
-            expected: "a bias",
-            found: "none".into(),
-            help: "make it with a bias, and set that to zero",
-        })?;
-        Ok(Self { weight: transposed(weight), bias })
+impl From<nn::Linear> for Linear {
+    fn from(nn::Linear { weight, bias }: nn::Linear) -> Self {
+        Self { weight: transposed(weight), bias }
     }
 }
 
 /// The layer as Burn's, with the same weights.
 impl From<Linear> for nn::Linear {
     fn from(Linear { weight, bias }: Linear) -> Self {
-        Self { weight: transposed(weight), bias: Some(bias) }
+        Self { weight: transposed(weight), bias }
     }
 }
 
@@ -109,8 +99,11 @@ fn transposed(weight: Param<Tensor<2>>) -> Param<Tensor<2>> {
 #[cfg(test)]
 pub(super) fn stack(layers: &[Linear]) -> Linear {
     let weights = layers.iter().map(|layer| layer.weight.val()).collect();
-    let biases = layers.iter().map(|layer| layer.bias.val()).collect();
-    Linear { weight: Param::from_tensor(Tensor::cat(weights, 0)), bias: Param::from_tensor(Tensor::cat(biases, 0)) }
+    let biases = layers.iter().filter_map(|layer| layer.bias.as_ref()).map(|bias| bias.val()).collect();
+    Linear {
+        weight: Param::from_tensor(Tensor::cat(weights, 0)),
+        bias: Some(Param::from_tensor(Tensor::cat(biases, 0))),
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +115,7 @@ mod tests {
         let device = Device::flex();
         let layer = Linear {
             weight: Param::from_data([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], &device),
-            bias: Param::from_data([0.5, 0.0, -0.5], &device),
+            bias: Some(Param::from_data([0.5, 0.0, -0.5], &device)),
         };
         let x = Tensor::<1>::from_floats([1.0, 10.0], &device).reshape([1, 2, 1, 1, 1]);
         let y = leanburn_ops::conv3d(x, layer.convolution());

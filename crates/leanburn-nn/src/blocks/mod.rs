@@ -44,4 +44,6 @@ pub use res_block::{ResBlock, ResBlockConfig};
 pub use upsample::{NearestUpsample, TransposedUpsample, TrilinearUpsample, Upsample};
 pub use vector_quantizer::{VectorQuantizer, VectorQuantizerConfig};
 
+pub(crate) use attention::attend;
 pub(crate) use in_stages::InStages;
+pub(crate) use initial::drawn;

@@ -10,6 +10,7 @@ mod autoencoder_kl;
 mod chain;
 mod cnn3d_lstm;
 mod conv_lstm;
+mod diffusion_unet3d;
 mod patch_discriminator;
 mod shape_error;
 mod unet3d;
@@ -20,6 +21,11 @@ pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Out};
 pub use chain::Chain;
 pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
 pub use conv_lstm::{ConvLstm, ConvLstmConfig};
+pub use diffusion_unet3d::{
+    ChannelNorm, ClassEmbedding, CrossAttention, DiffusionAttention, DiffusionConditions, DiffusionDownBlock,
+    DiffusionDownsampler, DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig,
+    DiffusionUpBlock, DiffusionUpsampler, GatedFeedForward, SpatialTransformer, TimeEmbedding, TransformerBlock,
+};
 pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator,
     PatchDiscriminatorConfig, PatchLayer,

@@ -15,8 +15,8 @@ use leanburn_nn::losses::{
     AdversarialCriterion, DiceCeLoss, PatchAdversarialLoss, VaeLoss, kl_divergence_mean, l1_loss, l2_loss,
 };
 use leanburn_nn::models::{
-    AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, PatchDiscriminator, PatchDiscriminatorConfig,
-    UNet3dConfig, Vae3dConfig, VqVae3dConfig,
+    AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, DiffusionConditions, DiffusionUNet3dConfig,
+    PatchDiscriminator, PatchDiscriminatorConfig, UNet3dConfig, Vae3dConfig, VqVae3dConfig,
 };
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
@@ -36,6 +36,23 @@ pub struct Outcome {
     pub gradients: Values,
     /// Parameters and buffers after the step, by MONAI's names.
     pub state: Values,
+}
+
+impl Outcome {
+    /// The names of all values that are not bit for bit those of the other outcome.
+    pub fn differing(&self, other: &Self) -> Vec<String> {
+        let parts = |outcome: &Self| {
+            let loss = Values::from([(String::new(), vec![outcome.loss])]);
+            let of = |part: &str, values: &Values| {
+                values.iter().map(|(name, values)| (format!("{part} {name}"), values.clone())).collect::<Vec<_>>()
+            };
+            let state = of("after the step", &outcome.state);
+            [of("output", &outcome.outputs), of("loss", &loss), of("gradient of", &outcome.gradients), state].concat()
+        };
+        let (ours, theirs) = (parts(self), parts(other));
+        assert_eq!(ours.len(), theirs.len());
+        ours.into_iter().zip(theirs).filter(|(one, other)| one != other).map(|((name, _), _)| name).collect()
+    }
 }
 
 /// Weights, an input and the outputs of a model in PyTorch: MONAI's, or one that `make_fixtures.py` writes down itself.
@@ -154,10 +171,44 @@ impl Fixture {
             .with_bias(self.flag("bias", true))
     }
 
+    pub fn diffusion_config(&self) -> DiffusionUNet3dConfig {
+        let numbers = |name| self.list(name, |value| value.as_u64().unwrap() as usize);
+        let attention = self.list("attention_levels", |value| value.as_bool().unwrap());
+        let optional = |name| self.args[name].as_u64().map(|number: u64| number as usize);
+        let head_channels = optional("num_head_channels").map_or_else(|| numbers("num_head_channels"), |one| vec![one]);
+        let (channels, blocks) = (numbers("channels"), numbers("num_res_blocks"));
+        DiffusionUNet3dConfig::new(self.number("in_channels"), self.number("out_channels"), channels, blocks, attention)
+            .with_norm_num_groups(self.number("norm_num_groups"))
+            .with_num_head_channels(head_channels)
+            .with_resblock_updown(self.flag("resblock_updown", false))
+            .with_cross_attention_dim(optional("cross_attention_dim"))
+            .with_transformer_num_layers(optional("transformer_num_layers").unwrap_or(1))
+            .with_num_class_embeds(optional("num_class_embeds"))
+            .with_include_fc(self.flag("include_fc", true))
+            .with_use_combined_linear(self.flag("use_combined_linear", false))
+    }
+
+    /// The conditions among the fixture's inputs.
+    pub fn diffusion_conditions(&self, device: &Device) -> DiffusionConditions {
+        let there = |name: &str| self.tensors.contains_key(name);
+        let residuals = (0..).map(|index| format!("input.down_residual_{index}")).take_while(|name| there(name));
+        let volume = |name: &str| there(name).then(|| self.tensor(name, device));
+        let labels = || Tensor::from_data(self.integers("input.class_labels").as_slice(), device);
+        DiffusionConditions {
+            context: there("input.context").then(|| self.tensor("input.context", device)),
+            class_labels: self.args["num_class_embeds"].as_u64().map(|_| labels()),
+            down_residuals: residuals.map(|name| self.tensor(&name, device)).collect(),
+            middle_residual: volume("input.middle_residual"),
+        }
+    }
+
+    fn integers(&self, name: &str) -> Vec<i64> {
+        read_integers(self.path.file_stem().unwrap().to_str().unwrap(), name)
+    }
+
     /// The fixture's labels, one for each voxel of a volume of this shape.
     pub fn labels(&self, [batch_size, _, depth, height, width]: [usize; 5], device: &Device) -> Tensor<4, Int> {
-        let name = self.path.file_stem().unwrap().to_str().unwrap();
-        let labels = read_integers(name, "input.labels");
+        let labels = self.integers("input.labels");
         Tensor::<1, Int>::from_data(labels.as_slice(), device).reshape([batch_size, depth, height, width])
     }
 
@@ -249,6 +300,18 @@ fn run(device: Device, name: &str, policy: ResidencyPolicy, dtype: DType, object
             let logits = model.forward(x.clone().cast(dtype));
             let loss = DiceCeLoss::new().forward(logits.clone(), fixture.labels(logits.dims(), &device));
             outcome(&model, x, vec![("logits".to_string(), logits)], loss, objective)
+        }
+        name if name.starts_with("diffusion_unet") => {
+            let model = fixture.loaded(fixture.diffusion_config().init(&device)).with_residency(policy);
+            let times: Vec<f32> = fixture.integers("input.timesteps").iter().map(|time| *time as f32).collect();
+            let times = Tensor::from_floats(times.as_slice(), &device);
+            let prediction = model.forward(x.clone().cast(dtype), times, fixture.diffusion_conditions(&device));
+            let target = match name {
+                "diffusion_unet" => fixture.tensor("input.target", &device),
+                _ => Tensor::zeros_like(&prediction),
+            };
+            let loss = l2_loss(prediction.clone(), target);
+            outcome(&model, x, vec![("prediction".to_string(), prediction)], loss, objective)
         }
         "conv_lstm" => {
             let model = fixture.evaluated(ConvLstmConfig::new(4).init(&device)).with_residency(policy);

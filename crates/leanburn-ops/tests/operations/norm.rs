@@ -1,6 +1,7 @@
 //! Group norm with an activation behind it.
 
-use leanburn_ops::{Activation, Norm, activate, group_norm_act};
+use burn::tensor::activation::gelu;
+use leanburn_ops::{Activation, Norm, activate, geglu, group_norm_act};
 use proptest::prelude::*;
 
 use crate::case::{Case, Inputs, cases};
@@ -61,6 +62,17 @@ proptest! {
         Case { volumes: vec![[2, 3, size[0], size[1], size[2]]], ..Case::default() }.check(
             move |(x, _, _)| activate(x[0].clone(), activation),
             move |(x, _, _)| plain::activate(x[0].clone(), activation),
+        );
+    }
+
+    #[test]
+    fn geglu_of_any_shape(size in [1usize..4, 1usize..6, 1usize..30], channels in 1usize..9) {
+        Case { volumes: vec![[2, 2 * channels, size[0], size[1], size[2]]], ..Case::default() }.check(
+            |(x, _, _)| geglu(x[0].clone()),
+            move |(x, _, _)| {
+                let [values, gates] = [0, channels].map(|first| x[0].clone().narrow(1, first, channels));
+                values * gelu(gates)
+            },
         );
     }
 }

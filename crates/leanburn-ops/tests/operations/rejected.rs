@@ -7,7 +7,7 @@ use burn::tensor::DType;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
     Activation, AvgPool3d, Convolution, Interpolation, MaxPool3d, Norm, WindowAttention, activate, adaptive_avg_pool3d,
-    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act,
+    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d, geglu, group_norm_act,
     interpolate3d, layer_norm3d, max_pool3d, norm_act_conv3d, norm_prelu, norm_prelu_conv3d, upsample_conv3d,
     window_attention3d,
 };
@@ -167,6 +167,9 @@ fn windows_that_do_not_go_together() {
     expect("layer_norm3d: the weight is [7], expected [channels 8]", || {
         layer_norm3d(zeros(INPUT), Some(zeros([7])), None, 1e-5)
     });
+    expect("layer_norm3d: the input is [1, 8, 0, 4, 4], expected depth of at least 1", || {
+        layer_norm3d(zeros([1, 8, 0, 4, 4]), None, None, 1e-5)
+    });
 }
 
 /// Once a read and a write out of bounds.
@@ -243,4 +246,10 @@ fn a_probability_to_drop_everything() {
     expect(&format!("dropout3d: the probability is NaN, {message}"), || dropout3d(zeros(INPUT), f64::NAN));
     let message = "dropout: the input is [1, 0, 4, 6, 9], expected at least 1 along each axis";
     expect(message, || dropout(zeros([1, 0, 4, 6, 9]), 0.5));
+}
+
+#[test]
+fn transformers() {
+    expect("geglu: the input has 3 channels, expected an even number", || geglu(zeros([1, 3, 2, 2, 2])));
+    expect("geglu: the input is [0, 2, 2, 2, 2], expected batch_size of at least 1", || geglu(zeros([0, 2, 2, 2, 2])));
 }

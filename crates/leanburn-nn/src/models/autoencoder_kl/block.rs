@@ -42,11 +42,16 @@ impl Block {
             Self::Attention(block) => block.forward(x),
             Self::Downsample(block) => block.forward(x),
             Self::Upsample(block) => block.forward(x),
-            Self::Out(block) => {
-                let (norm, convolution) = (block.final_norm.norm(), block.final_conv.convolution());
-                norm_act_conv3d(x, Some(norm), block.activation, convolution, None)
-            }
+            Self::Out(block) => block.forward(x),
         }
+    }
+}
+
+impl Out {
+    /// Applies norm, activation and convolution to `[batch_size, channels, depth, height, width]`.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let (norm, convolution) = (self.final_norm.norm(), self.final_conv.convolution());
+        norm_act_conv3d(x, Some(norm), self.activation, convolution, None)
     }
 }
 
