@@ -27,7 +27,7 @@ impl Archive {
             Format::Safetensors => Safetensors::open(path).map(Self::Safetensors),
             _ => Err(DataError::malformed(
                 "a .npy, .npz or .safetensors file",
-                "an image",
+                "an image, such as NIfTI",
                 "Save its values as an array.",
             )),
         }

@@ -14,6 +14,7 @@ use super::planned::Planned;
 use crate::config::Config;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
+use crate::machine::resident_peak;
 use crate::metrics::{MetricsLog, PEAK, Phase, Record, read_metrics};
 use crate::picture::encode_png;
 use crate::planning::program;
@@ -268,7 +269,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn account(&mut self) -> MemoryAccount {
-        MemoryAccount { learners: self.run.memory(), ..self.memory.clone() }
+        MemoryAccount { learners: self.run.memory(), resident: resident_peak(), ..self.memory.clone() }
     }
 
     /// What was planned, and what was measured so far.
@@ -277,6 +278,7 @@ impl<'a> Attempt<'a> {
             "planned_step_bytes": self.planned.peak,
             "planned_peak_bytes": self.memory.planned(),
             "measured_peak_bytes": self.memory.peak,
+            "resident_peak_bytes": resident_peak(),
             "planned_reserved_bytes": self.planned.reserved,
             "measured_reserved_bytes": Some(self.reserved).filter(|reserved| *reserved > Bytes(0)),
         });
@@ -311,6 +313,7 @@ pub(super) fn at_rest(config: &Config, data: &DataSize, device: &Device, planned
         batches,
         program,
         peak: None,
+        resident: None,
         planned_step: planned.peak,
     }
 }

@@ -50,6 +50,10 @@ impl Image {
     pub(super) fn read(&self, header: &Path, lines: Lines) -> Result<Volume, DataError> {
         let Some(name) = &self.file else { return self.read_here(header, lines) };
         let path: PathBuf = header.parent().unwrap_or(Path::new("")).join(name);
+        if !path.is_file() {
+            let expected = format!("the voxels in {}, which the header names", path.display());
+            return Err(DataError::malformed(expected, "no such file", "Copy it beside the header.").at(header));
+        }
         let voxels = Lines::open(&path)?;
         self.read_here(&path, voxels)
     }
