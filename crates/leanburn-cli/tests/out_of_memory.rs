@@ -46,6 +46,34 @@ fn a_run_that_the_machine_cannot_hold_is_rejected_before_it_begins() {
     assert!(!place.path("run").exists() && !ended.stderr.contains("panicked"), "{ended:?}");
 }
 
+/// The MNI152 scan, and volumes and fields that are made, each in batches that take hundreds of MiB.
+#[cfg(target_os = "linux")]
+#[test]
+fn half_of_what_is_planned_is_refused_before_the_data_is_read() {
+    let systems = [
+        ("mni152-autoencoder", "autoencoder.training.batch_size=192", "data.cache_rate=1"),
+        ("vqvae", "vqvae.training.batch_size=384", "data.patch_size=32"),
+        ("convlstm-advection", "forecaster.training.batch_size=512", "sequence.prefetch=1"),
+    ];
+    let place = Place::new();
+    for (recipe, batch, key) in systems {
+        place.succeed(&["init", recipe]);
+        let file = format!("{recipe}.yaml");
+        let set = ["--set", batch, "--set", key];
+        let plan = place.succeed(&[&["plan", &file, "--json"][..], &set].concat());
+        let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+        let planned = plan["needed_bytes"].as_u64().unwrap();
+        assert!(planned > 1 << 30, "{planned}: half of it is more than the program itself maps");
+        let train = [&["train", &file, "--out", recipe, "--max-steps", "1"][..], &set].concat();
+        let ended = place.run_within(planned / 2 / 1024, &train);
+        assert_eq!(ended.code, Some(1), "{recipe}, planned {planned}: {ended:?}");
+        let text = ended.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("this machine has ") && !text.contains(" 0B"), "{recipe}: {text}");
+        assert!(text.contains("leanburn fit CONFIG --budget ") || text.contains("no configuration fits"), "{text}");
+        assert!(!place.path(recipe).exists(), "{recipe}: nothing was begun");
+    }
+}
+
 #[test]
 fn a_run_that_does_not_fit_steps_down_and_computes_the_same() {
     let place = Place::new();

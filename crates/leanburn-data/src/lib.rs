@@ -1,4 +1,4 @@
-//! Volumes and sequences in, batches out: NIfTI, NumPy and safetensors files for training.
+//! Volumes and sequences in, batches out: NIfTI, NRRD, MetaImage, NumPy and safetensors files and DICOM series for training.
 //!
 //! - [`Volume`] holds one scan in RAS order and reads and writes files.
 //! - [`LabelMap`] holds a class for every voxel, for segmentation.

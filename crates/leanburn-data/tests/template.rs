@@ -17,7 +17,7 @@ fn the_template_is_read_and_returned() {
     assert_eq!(volume.spacing(), [1.0; 3]);
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy.nii.gz");
-    volume.clone().into_original_orientation().write(&copy).unwrap();
+    volume.clone().into_original_orientation().unwrap().write(&copy).unwrap();
     assert_eq!(Volume::read(&copy).unwrap().data(), volume.data());
 }
 

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::tensor::{DType, Device};
 use leanburn_ops::{Gpu, use_exclusive_pages};
@@ -52,6 +53,7 @@ impl Family {
     /// The devices that the machine has; a runtime that finds no driver panics, and has none.
     pub fn present(&self) -> Vec<Device> {
         let Some(enumerate) = self.enumerate else { return Vec::new() };
+        ASKED_DRIVERS.fetch_or(self.name != "flex", Ordering::Relaxed);
         quietly(enumerate).unwrap_or_default()
     }
 
@@ -65,6 +67,13 @@ impl Family {
         let device = self.present().into_iter().next()?;
         gpu(&device).filter(|gpu| gpu.is_card)
     }
+}
+
+static ASKED_DRIVERS: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process has asked a driver for its GPUs, which keeps memory of the heap.
+pub(crate) fn has_asked_drivers() -> bool {
+    ASKED_DRIVERS.load(Ordering::Relaxed)
 }
 
 /// What a GPU says of itself; none for the CPU, and where its driver fails.

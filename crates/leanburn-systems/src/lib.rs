@@ -80,7 +80,7 @@ pub use data::{Data, DataSize};
 pub use error::{Result, SystemError};
 pub use evaluation::{Curves, L1, Metrics, PictureLabel};
 pub use forecaster::{ForecastObjectiveSection, ForecasterSection, ModelType};
-pub use machine::{heap_limit, machine_memory};
+pub use machine::{forget_resident_peak, heap_limit, machine_memory, resident_peak};
 pub use preview::{DataPreview, PreviewedSample};
 pub use recipe::Recipe;
 pub use run_folder::{KeyChange, RunFolder};

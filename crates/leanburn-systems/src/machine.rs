@@ -29,6 +29,18 @@ pub fn heap_limit() -> Option<Bytes> {
     Some(space.into_iter().chain(machine_memory()).min()?.share(0.9))
 }
 
+/// The most memory of this process that was resident at once since [`forget_resident_peak`], or since it began: heap, code, libraries,
+/// stacks, and what the heap leaves unused. `None` where the system does not say, which is anywhere but on Linux.
+pub fn resident_peak() -> Option<Bytes> {
+    in_kib(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+}
+
+/// Counts [`resident_peak`] anew, where the system can.
+pub fn forget_resident_peak() {
+    // without it the peak is that of the whole process: not an error
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
 /// Address space that glibc reserves for a thread: 64 MiB of heap, and a stack.
 const THREAD_MIB: u64 = 72;
 /// Threads that make batches, as configured by default.
@@ -103,5 +115,11 @@ mod tests {
     fn this_machine_has_some() {
         assert!(machine_memory().unwrap() > Bytes::mib(64));
         assert!(heap_limit().unwrap() <= machine_memory().unwrap().share(0.9));
+        let touched = vec![1_u8; 64 << 20];
+        let peak = resident_peak().unwrap();
+        assert!(peak > Bytes::mib(64) && peak < machine_memory().unwrap(), "{peak} of {}", touched.len());
+        drop(touched);
+        forget_resident_peak();
+        assert!(resident_peak().unwrap() <= peak);
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{CommandError, Result};
 /// What goes in, and where what is made of it goes.
 #[derive(Debug, Args)]
 pub(super) struct Files {
-    /// What goes in, and last the file for what is made of it. Inputs are files (.nii, .nii.gz, .hdr with its .img, .npy, .npz or .safetensors) or folders,
+    /// What goes in, and last the file for what is made of it. Inputs are files (.nii, .nii.gz, .hdr with its .img, .nrrd, .nhdr, .mha, .mhd, .npy, .npz or .safetensors), folders of DICOM slices, or folders of these,
     /// which are searched to the bottom, or quoted patterns such as 'scans/*_t1.nii.gz'. Of several inputs or a folder, OUT is the folder for the files, made if need be: they have
     /// the names of the inputs, and lie as these do in their folder.
     #[arg(required = true, value_name = "INPUT... OUT")]
@@ -46,7 +46,8 @@ impl Files {
         let (given, out) = self.split()?;
         let is_pattern = given.iter().any(|input| matches(input).is_some());
         let named = &expanded(given)?[..];
-        let is_folder = is_pattern || named.len() > 1 || named.iter().any(|input| input.is_dir()) || names_folder(out);
+        let is_folder =
+            is_pattern || named.len() > 1 || named.iter().any(|input| is_folder_of_volumes(input)) || names_folder(out);
         let pairs = match is_folder {
             true => pairs(named, out, ending)?,
             false => named.iter().map(|input| (input.clone(), out.to_path_buf())).collect(),
@@ -108,8 +109,7 @@ fn pairs(inputs: &[PathBuf], out: &Path, ending: Option<&str>) -> Result<Vec<(Pa
         for input in find_volumes(std::slice::from_ref(named))? {
             let inside = input.strip_prefix(named).ok().filter(|inside| !inside.as_os_str().is_empty());
             let inside = inside.or_else(|| input.file_name().map(Path::new)).unwrap_or(&input);
-            // a pair becomes one file
-            let ending = ending.or_else(|| matches!(Format::of(&input), Ok(Format::NiftiPair)).then_some(".nii"));
+            let ending = ending.or_else(|| Format::output_ending(&input));
             let made = out.join(ending.map_or_else(|| inside.to_path_buf(), |ending| renamed(inside, ending)));
             if let Some(other) = outputs.insert(made.clone(), input.clone()).filter(|other| *other != input) {
                 return Err(SystemError::Input {
@@ -123,6 +123,11 @@ fn pairs(inputs: &[PathBuf], out: &Path, ending: Option<&str>) -> Result<Vec<(Pa
         }
     }
     Ok(outputs.into_iter().map(|(out, input)| (input, out)).collect())
+}
+
+/// Whether an input is a folder with volumes in it, not one of DICOM slices, which is a volume itself.
+fn is_folder_of_volumes(input: &Path) -> bool {
+    input.is_dir() && find_volumes(&[input.to_path_buf()]).is_ok_and(|found| found != [input])
 }
 
 /// Whether an output is named as a folder.

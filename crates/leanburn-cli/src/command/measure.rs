@@ -7,9 +7,9 @@ use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
 use leanburn_ops::StreamSettings;
 use leanburn_plan::{Candidate, Class, MemoryModel, OperationEvent, Phase, Timeline};
-use leanburn_systems::Recompute;
 use leanburn_systems::measure::{Measured, measure};
 use leanburn_systems::planning::{ConfigSpace, planner_of};
+use leanburn_systems::{Recompute, forget_resident_peak, resident_peak};
 use serde_json::json;
 
 use super::load::load;
@@ -52,7 +52,9 @@ impl Measure {
     fn compare(&self, bench: &Bench<'_>) -> Result<()> {
         let candidate = bench.space.configured();
         let timeline = bench.timeline(&candidate)?;
+        forget_resident_peak();
         let measured = bench.measure(&candidate)?;
+        let resident = resident_peak();
         let of = |phase: Phase| {
             let events = timeline.events.iter().filter(|event| event.phase == phase);
             events.map(|event| bench.seen(event)).max().unwrap_or_default()
@@ -69,14 +71,19 @@ impl Measure {
                 .iter()
                 .map(|(name, predicted, measured)| json!({ "phase": name, "predicted_bytes": predicted, "measured_bytes": measured }))
                 .collect();
-            return print_line(json!({ "config": bench.source, "step_seconds": measured.seconds, "phases": rows,
-                "predicted_reserved_bytes": bench.memory.reserved(&timeline), "measured_reserved_bytes": measured.reserved }));
+            return print_line(
+                json!({ "config": bench.source, "step_seconds": measured.seconds, "phases": rows, "resident_bytes": resident,
+                "predicted_reserved_bytes": bench.memory.reserved(&timeline), "measured_reserved_bytes": measured.reserved }),
+            );
         }
         let mut table = right_aligned(&["peak", "predicted", "measured", "difference"]);
         let reserved = reserved.map(|(predicted, measured)| ("reserved by the pool", predicted, measured));
         for (name, predicted, measured) in rows.into_iter().chain(reserved) {
             let [planned, found] = [predicted, measured].map(|bytes| bytes.to_string());
             table.add_row([name.to_string(), planned, found, difference(predicted, measured)]);
+        }
+        if let Some(resident) = resident {
+            table.add_row(["resident, the whole process", "", &resident.to_string(), ""]);
         }
         print_line(table)?;
         print_line(format_args!("step  {:.2} s, median of {}", measured.seconds, self.steps))

@@ -66,8 +66,10 @@ impl<'a> Outcome<'a> {
             outcomes.push((title(L1), "no validation samples".into()));
         }
         let peak = self.snapshot.memory.peak.map_or("not measured".to_string(), |peak| peak.to_string());
+        let resident = self.snapshot.memory.resident.map_or("not measured".to_string(), |peak| peak.to_string());
         let rest = [
             ("peak memory", peak),
+            ("resident", resident),
             ("time", format!("{:.0} s", self.snapshot.seconds)),
             ("device", self.snapshot.config.device.name.clone()),
             ("precision", self.snapshot.config.device.resolved_precision().to_string()),

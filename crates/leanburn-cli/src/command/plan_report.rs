@@ -293,6 +293,7 @@ impl PlanReport<'_> {
             title: self.source.to_string(),
             summary: summary.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
             timeline: self.timeline.clone(),
+            seconds: self.timeline.events.iter().map(|event| self.planner.machine().rates.seconds_of(event)).collect(),
             shapes: Vec::new(),
             other_bytes: self.other_bytes(),
             budget: self.planner.budget(),

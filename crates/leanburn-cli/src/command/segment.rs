@@ -49,12 +49,12 @@ impl Segment {
 
 /// Rejects the name of a file that does not keep labels on their grid, before anything is computed.
 fn check_format(out: &Path) -> Result<()> {
-    match Format::of(out)? {
-        Format::Nifti { .. } => Ok(()),
-        _ => Err(SystemError::Input {
+    match Format::of(out)?.holds_labels() {
+        true => Ok(()),
+        false => Err(SystemError::Input {
             subject: out.display().to_string(),
-            expected: "a name that ends in .nii or .nii.gz".into(),
-            found: "that of a file of arrays".into(),
+            expected: "a name that ends in .nii, .nii.gz, .nrrd or .mha".into(),
+            found: "that of another kind of file".into(),
             remedy: "write the labels as NIfTI, which keeps their grid".into(),
         }
         .into()),

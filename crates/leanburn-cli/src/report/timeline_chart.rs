@@ -1,10 +1,11 @@
-//! The memory of a step over its operations, drawn as SVG.
+//! The memory of a step over its time, drawn as SVG.
 
 use super::error::ReportError;
 use super::events::{CauseBytes, Stretch, cause_bytes, colour, segment_name, stretches};
 use super::memory::size_text;
 use super::timeline_labels::{BudgetLabel, PEAK_LINE, PeakLabel, SegmentLabel, segment_labels};
 use super::timeline_scale::{BOTTOM, LEFT, RIGHT, Scale, TOP, Tick};
+use crate::console::seconds_text;
 use askama::Template;
 use leanburn_common::Bytes;
 use leanburn_plan::{Cause, Phase, Timeline};
@@ -24,14 +25,14 @@ const LETTER: f64 = 6.6;
 const MOST_PEAKS: u64 = 3;
 
 /// Draws what a step holds while its operations run, one after another: an area for each cause, stacked in the order of
-/// [`Cause::ALL`], with phases, segments, the peak and the budget. The drawing uses the styles of the plan's page and
-/// is followed by its legend.
+/// [`Cause::ALL`], with phases, segments, the peak and the budget. `seconds` says how long each operation takes, as planned, and so how
+/// wide it is; where it is empty all are as wide. The drawing uses the styles of the plan's page and is followed by its legend.
 ///
 /// # Errors
 ///
 /// When the template cannot be rendered.
-pub fn timeline_chart(timeline: &Timeline, budget: Option<Bytes>) -> Result<String, ReportError> {
-    Ok(Drawing::new(timeline, budget).render()?)
+pub fn timeline_chart(timeline: &Timeline, seconds: &[f64], budget: Option<Bytes>) -> Result<String, ReportError> {
+    Ok(Drawing::new(timeline, seconds, budget).render()?)
 }
 
 /// Events that are drawn as one.
@@ -41,25 +42,27 @@ struct Column {
     highest: usize,
 }
 
-/// At most `limit` columns of neighbouring events.
-fn columns(timeline: &Timeline, limit: usize) -> Vec<Column> {
-    let count = timeline.events.len();
-    let width = count.div_ceil(limit).max(1);
-    let starts = (0..count).step_by(width);
-    starts
-        .map(|start| {
-            let events = start..count.min(start + width);
-            let highest = events.clone().rev().max_by_key(|index| timeline.events[*index].during);
-            Column { highest: highest.unwrap_or(start), events }
-        })
-        .collect()
+/// At most `limit` columns of neighbouring events, whose middles lie in the same `limit`-th of the time.
+fn columns(timeline: &Timeline, scale: &Scale, limit: usize) -> Vec<Column> {
+    let part = |index: usize| {
+        let middle = (scale.share(index) + scale.share(index + 1)) / 2.0;
+        ((middle * limit as f64) as usize).min(limit - 1)
+    };
+    let events: Vec<usize> = (0..timeline.events.len()).collect();
+    let neighbours = events.chunk_by(|one, next| part(*one) == part(*next));
+    let column = |events: &[usize]| {
+        let highest = events.iter().rev().max_by_key(|index| timeline.events[**index].during);
+        Column { highest: *highest.unwrap_or(&events[0]), events: events[0]..events[events.len() - 1] + 1 }
+    };
+    neighbours.map(column).collect()
 }
 
 /// The drawing in the coordinates of its SVG.
 #[derive(Template)]
 #[template(path = "timeline.svg")]
 struct Drawing {
-    events: usize,
+    /// What the horizontal axis shows.
+    axis: String,
     unit: &'static str,
     ticks: Vec<Tick>,
     phases: Vec<Band>,
@@ -100,20 +103,24 @@ struct Hover {
 }
 
 impl Drawing {
-    fn new(timeline: &Timeline, budget: Option<Bytes>) -> Self {
+    fn new(timeline: &Timeline, seconds: &[f64], budget: Option<Bytes>) -> Self {
         let count = timeline.events.len();
+        let total: f64 = seconds.iter().sum();
+        let time = if total > 0.0 { format!("planned time, {}: ", seconds_text(total)) } else { String::new() };
+        let even = vec![1.0; count];
+        let seconds = if seconds.len() == count { seconds } else { &even };
         let budget = budget.map(|budget| budget.get());
         let (peak, bytes) = (timeline.peak().get(), cause_bytes(timeline));
         let near = budget.filter(|budget| *budget <= peak.saturating_mul(MOST_PEAKS));
-        let scale = Scale::new(count, peak.max(near.unwrap_or(0)));
-        let columns = columns(timeline, MOST_COLUMNS);
+        let scale = Scale::new(seconds, peak.max(near.unwrap_or(0)));
+        let columns = columns(timeline, &scale, MOST_COLUMNS);
         let by_segment = stretches(&timeline.events, |event| event.segment);
         let names = segment_labels(timeline, &by_segment, &scale);
         let peak_label = (count > 0).then(|| PeakLabel::new(timeline, &scale));
         let label = |budget| Some(BudgetLabel::new(budget, near.is_some(), peak_label.as_ref()?, &scale));
         let longest = names.iter().map(|name| name.text.chars().count()).max().unwrap_or(0);
         Self {
-            events: count,
+            axis: format!("{time}the {count} operations of the step, in order, and the segments that they belong to"),
             unit: scale.unit_name(),
             ticks: if count > 0 { scale.ticks() } else { Vec::new() },
             phases: phases(timeline, &scale),
@@ -221,9 +228,14 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn columns_keep_the_peak(heights in proptest::collection::vec(0_u64..1000, 1..3000), limit in 1_usize..700) {
+        fn columns_keep_the_peak(
+            heights in proptest::collection::vec(0_u64..1000, 1..3000),
+            seconds in proptest::collection::vec(0.0_f64..1.0, 3000),
+            limit in 1_usize..700,
+        ) {
             let timeline = of_heights(&heights);
-            let columns = columns(&timeline, limit);
+            let scale = Scale::new(&seconds[..heights.len()], 1000);
+            let columns = columns(&timeline, &scale, limit);
             prop_assert!(columns.len() <= limit);
             let events: Vec<usize> = columns.iter().flat_map(|column| column.events.clone()).collect();
             prop_assert_eq!(events, (0..heights.len()).collect::<Vec<_>>());
@@ -237,7 +249,7 @@ pub(super) mod tests {
 
     #[test]
     fn areas_are_stacked_steps_up_to_the_peak() {
-        let drawing = Drawing::new(&handmade(), None);
+        let drawing = Drawing::new(&handmade(), &[], None);
         let causes: Vec<_> = drawing.areas.iter().map(|area| area.cause).collect();
         assert_eq!(
             causes,
@@ -259,7 +271,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_peak_is_named_and_marked_where_it_stands() {
-        let drawing = Drawing::new(&handmade(), None);
+        let drawing = Drawing::new(&handmade(), &[], None);
         let peak = drawing.peak.as_ref().unwrap();
         assert_eq!((peak.x, peak.y, peak.anchor), (674.0, 67.0, "end"));
         assert_eq!(peak.text, "peak 190 B: operation_190 in decoder, backward");
@@ -272,7 +284,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_budget_is_a_dashed_line_unless_it_is_far_above() {
-        let budget = |bytes| Drawing::new(&handmade(), Some(Bytes(bytes)));
+        let budget = |bytes| Drawing::new(&handmade(), &[], Some(Bytes(bytes)));
         let near = budget(400);
         assert_eq!(near.budget.as_ref().unwrap().y, Some(52.0));
         assert_eq!(near.peak.as_ref().unwrap().y, 209.5);
@@ -280,23 +292,36 @@ pub(super) mod tests {
         let far = budget(600);
         assert_eq!((far.budget.as_ref().unwrap().y, far.peak.as_ref().unwrap().y), (None, 67.0));
         assert!(!far.render().unwrap().contains("class=\"budget\"") && far.budget.unwrap().text.ends_with("far above"));
-        assert!(!timeline_chart(&handmade(), None).unwrap().contains("budget"));
+        assert!(!timeline_chart(&handmade(), &[], None).unwrap().contains("budget"));
+    }
+
+    #[test]
+    fn an_operation_is_as_wide_as_its_planned_time() {
+        let drawing = Drawing::new(&handmade(), &[2.0, 0.5, 1.0, 0.5], None);
+        assert_eq!(drawing.outline, "M84.0 157.0H556.0V112.0H674.0V67.0H910.0V179.5H1028.0");
+        assert_eq!(drawing.peak.as_ref().unwrap().x, 792.0);
+        assert!(drawing.render().unwrap().contains("planned time, 4.00 s: the 4 operations of the step"));
+        // ten thousand quick operations of an update do not take the page from two slow ones
+        let heights: Vec<u64> = [vec![9, 7], vec![3; 10_000]].concat();
+        let seconds: Vec<f64> = [vec![1.0; 2], vec![1e-6; 10_000]].concat();
+        let drawing = Drawing::new(&of_heights(&heights), &seconds, None);
+        assert!(drawing.columns[0].width > 450.0 && drawing.columns.len() <= 6, "{}", drawing.columns.len());
     }
 
     #[test]
     fn units_follow_the_size() {
         use bytesize::{GIB, KIB, MIB};
-        let unit = |bytes| Drawing::new(&of_heights(&[bytes]), None).unit;
+        let unit = |bytes| Drawing::new(&of_heights(&[bytes]), &[], None).unit;
         assert_eq!([0, KIB, MIB, 3 * GIB].map(unit), ["bytes", "KiB", "MiB", "GiB"]);
         let ticks: Vec<_> =
-            Drawing::new(&of_heights(&[5 * GIB]), None).ticks.into_iter().map(|tick| tick.label).collect();
+            Drawing::new(&of_heights(&[5 * GIB]), &[], None).ticks.into_iter().map(|tick| tick.label).collect();
         assert_eq!(ticks, ["0", "1", "2", "3", "4", "5"]);
     }
 
     #[test]
     fn long_steps_stay_small() {
         let timeline = of_heights(&(0..100_000).map(|index| index % 977).collect::<Vec<_>>());
-        let drawing = Drawing::new(&timeline, None);
+        let drawing = Drawing::new(&timeline, &[], None);
         assert!((500..=MOST_COLUMNS).contains(&drawing.columns.len()));
         assert!(drawing.render().unwrap().len() < 200_000);
     }
@@ -306,12 +331,12 @@ pub(super) mod tests {
         let mut timeline = handmade();
         timeline.segments[1] = "<b>&".to_string();
         timeline.events[2].operation = "<script>".to_string();
-        let svg = timeline_chart(&timeline, None).unwrap();
+        let svg = timeline_chart(&timeline, &[], None).unwrap();
         assert!(
             !svg.contains("<script>") && !svg.contains("<b>&") && svg.contains("&#60;script&#62; in &#60;b&#62;&#38;")
         );
-        let empty = timeline_chart(&Timeline::default(), Some(Bytes::gib(1))).unwrap();
+        let empty = timeline_chart(&Timeline::default(), &[], Some(Bytes::gib(1))).unwrap();
         assert!(empty.contains("no operations to draw") && !empty.contains("peak"));
-        assert!(timeline_chart(&of_heights(&[0, u64::MAX, u64::MAX]), Some(Bytes(u64::MAX))).is_ok());
+        assert!(timeline_chart(&of_heights(&[0, u64::MAX, u64::MAX]), &[], Some(Bytes(u64::MAX))).is_ok());
     }
 }

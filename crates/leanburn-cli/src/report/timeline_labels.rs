@@ -136,7 +136,7 @@ mod tests {
         }
         timeline.events[500].during = Bytes(2);
         let by_segment = stretches(&timeline.events, |event| event.segment);
-        let scale = Scale::new(900, 2);
+        let scale = Scale::new(&[1.0; 900], 2);
         let labels = segment_labels(&timeline, &by_segment, &scale);
         let mut places: Vec<f64> = labels.iter().map(|label| label.at).collect();
         places.sort_by(f64::total_cmp);
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn the_budget_is_written_where_the_peak_is_not() {
         let label = |heights: &[u64]| {
-            let (timeline, scale) = (of_heights(heights), Scale::new(heights.len(), 10));
+            let (timeline, scale) = (of_heights(heights), Scale::new(&vec![1.0; heights.len()], 10));
             let peak = PeakLabel::new(&timeline, &scale);
             let budget = BudgetLabel::new(10, true, &peak, &scale);
             (peak.anchor, budget.anchor, budget.text_x)
@@ -171,7 +171,7 @@ mod tests {
             timeline.segments = vec![segment.to_string()];
             (timeline.events[peak].during, timeline.events[peak].segment) = (Bytes(2), Some(0));
             timeline.events[peak].operation = "conv3d_weight_gradient".to_string();
-            let scale = Scale::new(40, 2);
+            let scale = Scale::new(&[1.0; 40], 2);
             BudgetLabel::new(if near { 2 } else { 9 }, near, &PeakLabel::new(&timeline, &scale), &scale).text_y
         };
         let (long, short) = ("decoder.level_2.attention", "out");

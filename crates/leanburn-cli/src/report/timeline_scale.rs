@@ -14,16 +14,25 @@ pub(super) const BOTTOM: f64 = 352.0;
 
 /// Where events and bytes lie in the drawing.
 pub(super) struct Scale {
-    events: usize,
+    /// The share of the step's time before each event, and 1.
+    starts: Vec<f64>,
     axis: Axis,
     unit: u64,
 }
 
 impl Scale {
-    /// A scale for so many events, of which the highest holds so many bytes.
-    pub fn new(events: usize, highest: u64) -> Self {
+    /// A scale for events that take so long, of which the highest holds so many bytes.
+    pub fn new(seconds: &[f64], highest: u64) -> Self {
+        let total: f64 = seconds.iter().sum();
+        let even = 1.0 / seconds.len().max(1) as f64;
+        let share = |seconds: &f64| if total > 0.0 { seconds / total } else { even };
+        let ends = seconds.iter().scan(0.0, |end, seconds| {
+            *end += share(seconds);
+            Some(f64::min(*end, 1.0))
+        });
+        let starts = [0.0].into_iter().chain(ends).collect();
         let unit = [GIB, MIB, KIB].into_iter().find(|unit| highest >= *unit).unwrap_or(1);
-        Self { events, axis: Axis::linear(0.0, highest as f64 / unit as f64), unit }
+        Self { starts, axis: Axis::linear(0.0, highest as f64 / unit as f64), unit }
     }
 
     /// The unit of the axis.
@@ -38,7 +47,12 @@ impl Scale {
 
     /// Where an event begins.
     pub fn x(&self, event: usize) -> f64 {
-        LEFT + event as f64 / self.events.max(1) as f64 * (RIGHT - LEFT)
+        LEFT + self.share(event) * (RIGHT - LEFT)
+    }
+
+    /// The share of the step's time before an event.
+    pub fn share(&self, event: usize) -> f64 {
+        self.starts.get(event).copied().unwrap_or(1.0)
     }
 
     /// Where the top of so many bytes lies.

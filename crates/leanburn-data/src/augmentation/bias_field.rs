@@ -11,7 +11,7 @@ const COEFFICIENTS: usize = 20;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BiasField {
     /// Of `i`, `j`, `k`, the last fastest.
-    coefficients: [f64; COEFFICIENTS],
+    pub(super) coefficients: [f64; COEFFICIENTS],
 }
 
 impl BiasField {

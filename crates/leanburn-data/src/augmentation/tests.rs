@@ -218,6 +218,88 @@ fn frequencies_and_ranges_are_those_of_nnu_net() {
     }
 }
 
+/// What one transformation drew, as numbers.
+fn drawn_numbers(drawn: &Drawn) -> Vec<f64> {
+    if let Some(warp) = &drawn.warp {
+        return warp.degrees.to_vec();
+    }
+    match &drawn.channels[0][..] {
+        [Change::BiasField(field)] => field.coefficients.to_vec(),
+        [Change::Noise { deviation, .. }] => vec![*deviation],
+        [Change::Blur(deviations)] => deviations.to_vec(),
+        [Change::Brightness(strength) | Change::Gamma(strength)] => vec![*strength],
+        _ => Vec::new(),
+    }
+}
+
+/// Mean and standard deviation.
+fn moments(values: &[f64]) -> (f64, f64) {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
+    (mean, variance.sqrt())
+}
+
+/// Frequencies, strengths, and the moments of each voxel over 3,000 samples (`tests/fixtures/make_monai_draws.py`).
+#[test]
+fn draws_and_voxels_are_distributed_as_monai_s() -> Result<(), DataError> {
+    let text = include_str!("../../tests/fixtures/monai_draws.json");
+    let monai: serde_json::Value = serde_json::from_str(text).unwrap();
+    let numbers = |value: &serde_json::Value| -> Vec<f64> {
+        value.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+    };
+    let count = monai["samples"].as_u64().unwrap();
+    let size = monai["size"].as_u64().unwrap() as usize;
+    let volume: Vec<f32> = numbers(&monai["volume"]).into_iter().map(|value| value as f32).collect();
+    let whole = Cut { region: Region::whole([size; 3]), start: [0; 3], size: [size; 3], flips: [false; 3] };
+    let with = |range| Strength { probability: 0.6, range };
+    let none = AugmentationConfig::default();
+    let cases = [
+        ("rotation", AugmentationConfig { rotation: with([-30.0, 30.0]), ..none.clone() }),
+        ("bias_field", AugmentationConfig { bias_field: with([-0.1, 0.1]), ..none.clone() }),
+        ("noise", AugmentationConfig { noise: with([0.0, 0.4]), ..none.clone() }),
+        ("blur", AugmentationConfig { blur: with([0.5, 1.0]), ..none.clone() }),
+        ("brightness", AugmentationConfig { brightness: with([1.1, 1.4]), ..none.clone() }),
+        ("gamma", AugmentationConfig { gamma: with([1.1, 1.5]), ..none }),
+    ];
+    for (name, config) in cases {
+        let expected = &monai[name];
+        let of = |key: &str| expected[key].as_f64().unwrap();
+        let (mut strengths, mut changed) = (Vec::new(), 0);
+        let mut samples = Vec::new();
+        for index in 0..count {
+            let drawn = Drawn::of(&config, 1, &mut generator(9, Stream::Augmentation, index));
+            let mut values = match &drawn.warp {
+                Some(warp) => warped(&volume, [1, size, size, size], &whole, warp, trilinear)?,
+                None => volume.clone(),
+            };
+            drawn.change(&mut values, [size; 3])?;
+            changed += u64::from(values != volume);
+            strengths.extend(drawn_numbers(&drawn));
+            samples.push(values);
+        }
+        // of a share of 0.6, four deviations of the difference of two counts
+        let share = changed as f64 / count as f64;
+        assert!((share - of("share")).abs() < 4.0 * (2.0 * 0.24 / count as f64).sqrt(), "{name}: {share}");
+        let ((mean, deviation), drawn) = (moments(&strengths), strengths.len() as f64);
+        let error = of("drawn_deviation") * (2.0 / drawn).sqrt();
+        assert!((mean - of("drawn_mean")).abs() < 4.0 * error, "{name}: drawn {mean}");
+        assert!((deviation - of("drawn_deviation")).abs() < 4.0 * error, "{name}: drawn with deviation {deviation}");
+
+        let (means, deviations) = (numbers(&expected["mean"]), numbers(&expected["deviation"]));
+        let in_the_middle =
+            |voxel: usize| [1, size, size * size].iter().all(|by| (3..=4).contains(&(voxel / by % size)));
+        for voxel in (0..volume.len()).filter(|voxel| name != "blur" || in_the_middle(*voxel)) {
+            let values: Vec<f64> = samples.iter().map(|values| f64::from(values[voxel])).collect();
+            let (mean, deviation) = moments(&values);
+            let error = deviations[voxel].max(deviation) * (2.0 / count as f64).sqrt() + 1e-3;
+            assert!((mean - means[voxel]).abs() < 5.0 * error, "{name}, voxel {voxel}: {mean} for {}", means[voxel]);
+            let found = (deviation, deviations[voxel]);
+            assert!((found.0 - found.1).abs() < 7.0 * error, "{name}, voxel {voxel}: deviation {found:?}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn nothing_is_drawn_by_default_and_channels_draw_by_themselves() {
     let nothing = Drawn::of(&AugmentationConfig::default(), 3, &mut generator(1, Stream::Augmentation, 0));

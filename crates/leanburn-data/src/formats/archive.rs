@@ -19,15 +19,15 @@ pub(crate) enum Archive {
 
 impl Archive {
     /// # Errors
-    /// If the file is missing, damaged, or (NIfTI) no file of arrays.
+    /// If the file is missing, damaged, or no file of arrays.
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         match Format::of(path)? {
             Format::Numpy => Ok(Self::Numpy(path.into())),
             Format::Npz => Npz::open(path).map(Self::Npz),
             Format::Safetensors => Safetensors::open(path).map(Self::Safetensors),
-            Format::Nifti { .. } | Format::NiftiPair => Err(DataError::malformed(
+            _ => Err(DataError::malformed(
                 "a .npy, .npz or .safetensors file",
-                "a NIfTI file",
+                "an image, such as NIfTI",
                 "Save its values as an array.",
             )),
         }

@@ -1,12 +1,13 @@
 //! Finding the volume files of folders.
 
 use crate::error::DataError;
+use crate::formats::dicom;
 use crate::formats::format::Format;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The volume files among `paths`, folders searched to the bottom, sorted, each once. A path that is not there and has `*`, `?`, `[..]`
-/// or `**` in it is a pattern, and stands for what it matches.
+/// or `**` in it is a pattern, and stands for what it matches. A folder with DICOM slices in it is one volume.
 ///
 /// # Errors
 /// If a path is missing, a pattern matches nothing, a folder holds no volume, or a file that was named outright is of an
@@ -53,6 +54,7 @@ pub fn matches(path: &Path) -> Option<Vec<PathBuf>> {
 
 fn search(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), DataError> {
     let failed = |error| DataError::io(folder, "list", error);
+    let mut is_series = false;
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let path = entry.path();
@@ -61,8 +63,11 @@ fn search(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), DataError> {
             search(&path, found)?;
         } else if path.is_file() && Format::of(&path).is_ok() {
             found.push(path);
+        } else {
+            is_series = is_series || (path.is_file() && dicom::is_slice(&path));
         }
     }
+    found.extend(is_series.then(|| folder.to_path_buf()));
     Ok(())
 }
 

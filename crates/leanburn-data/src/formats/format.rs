@@ -20,16 +20,28 @@ pub enum Format {
     Npz,
     /// `.safetensors`.
     Safetensors,
+    /// `.nrrd`, header and voxels in one file.
+    Nrrd,
+    /// `.nhdr`, with the voxels in a file beside it; read, not written.
+    NrrdHeader,
+    /// `.mha`, a MetaImage in one file.
+    MetaImage,
+    /// `.mhd`, with the voxels in a file beside it; read, not written.
+    MetaImageHeader,
 }
 
 /// How the names of volumes end; a longer ending goes before a shorter one that it contains.
-const ENDINGS: [(&str, Format); 6] = [
+const ENDINGS: [(&str, Format); 10] = [
     (".nii.gz", Format::Nifti { gzip: true }),
     (".nii", Format::Nifti { gzip: false }),
     (".hdr", Format::NiftiPair),
     (".npy", Format::Numpy),
     (".npz", Format::Npz),
     (".safetensors", Format::Safetensors),
+    (".nrrd", Format::Nrrd),
+    (".nhdr", Format::NrrdHeader),
+    (".mha", Format::MetaImage),
+    (".mhd", Format::MetaImageHeader),
 ];
 
 impl Format {
@@ -56,14 +68,39 @@ impl Format {
     /// # Errors
     /// If the name ends like none of them, or like one that is only read.
     pub fn of_output(path: &Path) -> Result<Self, DataError> {
-        match Self::of(path)? {
-            Self::NiftiPair => Err(DataError::malformed(
-                "a name that ends in .nii, .nii.gz, .npy, .npz or .safetensors",
-                "that of a .hdr/.img pair",
-                "Write one file: .nii has the same contents.",
+        let format = Self::of(path)?;
+        match format.whole() {
+            whole if whole == format => Ok(format),
+            _ => Err(DataError::malformed(
+                "a name that ends in .nii, .nii.gz, .nrrd, .mha, .npy, .npz or .safetensors",
+                "that of a header whose voxels are in another file",
+                "Write one file, such as .nii: it has the same contents.",
             )
             .at(path)),
-            format => Ok(format),
         }
+    }
+
+    /// The format of one file that holds what this one does: what is written for a header with its voxels in another file.
+    fn whole(self) -> Self {
+        match self {
+            Self::NiftiPair => Self::Nifti { gzip: false },
+            Self::NrrdHeader => Self::Nrrd,
+            Self::MetaImageHeader => Self::MetaImage,
+            format => format,
+        }
+    }
+
+    /// How the name of a file ends that is made of the volume at `path`, where it cannot have the same name: of a header with its
+    /// voxels in another file, and of a folder of DICOM slices.
+    pub fn output_ending(path: &Path) -> Option<&'static str> {
+        let Ok(format) = Self::of(path) else { return path.is_dir().then_some(".nii.gz") };
+        let whole = format.whole();
+        let ending = ENDINGS.iter().find(|(_, known)| *known == whole);
+        ending.filter(|_| whole != format).map(|(ending, _)| *ending)
+    }
+
+    /// Whether a label map can be written in it: what keeps whole numbers on their grid.
+    pub fn holds_labels(self) -> bool {
+        matches!(self, Self::Nifti { .. } | Self::Nrrd | Self::MetaImage)
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::DataError;
 use crate::formats::array::{AFFINE, Array, VOLUME};
 use crate::formats::file;
-use crate::volumes::Volume;
+use crate::volumes::{Volume, reserved};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize};
@@ -39,17 +39,14 @@ impl Safetensors {
 }
 
 fn values<T>(tensor: &TensorView<'_>, cast: impl Fn(f64) -> T) -> Result<Vec<T>, DataError> {
+    let length = tensor.shape().iter().product();
+    let mut values = reserved(tensor.shape(), length)?;
     macro_rules! decode {
         ($number:ty, $cast:expr) => {
-            tensor
-                .data()
-                .chunks_exact(size_of::<$number>())
-                .map(|bytes| bytes.try_into().expect("chunks are of this size"))
-                .map(|bytes| cast($cast(<$number>::from_le_bytes(bytes))))
-                .collect()
+            values.extend(tensor.data().as_chunks().0.iter().map(|bytes| cast($cast(<$number>::from_le_bytes(*bytes)))))
         };
     }
-    Ok(match tensor.dtype() {
+    match tensor.dtype() {
         Dtype::F16 => decode!(f16, f16::to_f64),
         Dtype::BF16 => decode!(bf16, bf16::to_f64),
         Dtype::F32 => decode!(f32, f64::from),
@@ -66,7 +63,8 @@ fn values<T>(tensor: &TensorView<'_>, cast: impl Fn(f64) -> T) -> Result<Vec<T>,
             let found = format!("type {other:?}");
             return Err(DataError::malformed("integers, or floats of 16 to 64 bits", found, SAVE_AGAIN));
         }
-    })
+    }
+    Ok(values)
 }
 
 /// Writes `volume` as 32-bit floats and `affine` as 64-bit floats.

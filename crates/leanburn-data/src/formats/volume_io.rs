@@ -2,7 +2,8 @@
 
 use crate::error::DataError;
 use crate::formats::format::Format;
-use crate::formats::{array_volume, nifti, npz, numpy, safetensors};
+use crate::formats::text_header::{self, TextHeader};
+use crate::formats::{array_volume, dicom, nifti, npz, numpy, safetensors};
 use crate::volumes::{LabelMap, Volume};
 use std::path::Path;
 
@@ -12,6 +13,9 @@ impl Volume {
     /// - `.nii`, `.nii.gz`, and `.hdr` with its `.img`: NIfTI-1 or NIfTI-2 of any integer or float type, 3D or 4D (the fourth axis becomes
     ///   channels), brought to RAS order; the position comes from the sform, else the qform, else
     ///   the voxel sizes alone.
+    /// - `.nrrd`, `.nhdr`, `.mha`, `.mhd`: NRRD and MetaImage of such types, raw or packed, in one file or two; an axis that is none of
+    ///   space becomes channels.
+    /// - a folder: a DICOM series, a file for each slice, in the order of their places; not packed.
     /// - `.npy`: 3D `[x, y, z]` or 4D `[channels, x, y, z]`, voxels of 1 mm.
     /// - `.npz`, `.safetensors`: the array `volume` or the only one, shaped likewise; an `affine` of
     ///   shape `[4, 4]` next to it is used. A grid `[channels, depth, height, width]` is read in that
@@ -21,13 +25,18 @@ impl Volume {
     ///   as `shape`. All other voxels are 0. Voxels may come in any order, each once.
     ///
     /// # Errors
-    /// If the file is missing, of an unknown kind, damaged, or holds values that are not finite; of
-    /// a sparse grid, if a voxel lies outside, is named twice, or the dense grid would take more
+    /// If the file is missing, of an unknown kind, damaged, or holds values that are not finite; of a series, if slices are missing,
+    /// doubled or of another series; of a sparse grid, if a voxel lies outside, is named twice, or the dense grid would take more
     /// than 1 GiB.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, DataError> {
         let path = path.as_ref();
+        if path.is_dir() {
+            return dicom::read(path);
+        }
         match Format::of(path)? {
             Format::Nifti { .. } | Format::NiftiPair => nifti::read(path),
+            Format::Nrrd | Format::NrrdHeader => text_header::read(path, TextHeader::Nrrd),
+            Format::MetaImage | Format::MetaImageHeader => text_header::read(path, TextHeader::MetaImage),
             Format::Numpy | Format::Npz | Format::Safetensors => {
                 array_volume::read(path).map_err(|error| error.at(path))
             }
@@ -43,12 +52,14 @@ impl Volume {
     /// If the name is of an unknown kind, the folder is missing or the disk is full.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), DataError> {
         let path = path.as_ref();
-        let written = match Format::of(path)? {
+        let written = match Format::of_output(path)? {
             Format::Nifti { gzip } => nifti::write(self, path, gzip),
-            Format::NiftiPair => Format::of_output(path).map(drop),
+            Format::Nrrd => text_header::write(self, path, TextHeader::Nrrd),
+            Format::MetaImage => text_header::write(self, path, TextHeader::MetaImage),
             Format::Numpy => numpy::write(self, path),
             Format::Npz => npz::write(self, path),
             Format::Safetensors => safetensors::write(self, path),
+            Format::NiftiPair | Format::NrrdHeader | Format::MetaImageHeader => unreachable!("no output"),
         };
         written.map_err(|error| error.at(path))
     }
@@ -64,7 +75,7 @@ impl LabelMap {
         Self::from_volume(&Volume::read(path)?).map_err(|error| error.at(path))
     }
 
-    /// Writes the labels as 8-bit integers to a `.nii` or `.nii.gz` file, with their affine.
+    /// Writes the labels as 8-bit integers to a `.nii`, `.nii.gz`, `.nrrd` or `.mha` file, with their affine.
     ///
     /// The file appears whole or not at all.
     ///
@@ -83,8 +94,10 @@ impl LabelMap {
         let path = path.as_ref();
         let written = match Format::of(path)? {
             Format::Nifti { gzip } => nifti::write_labels(self, path, gzip),
-            Format::NiftiPair | Format::Numpy | Format::Npz | Format::Safetensors => Err(DataError::malformed(
-                "a name that ends in .nii or .nii.gz",
+            Format::Nrrd => text_header::write_labels(self, path, TextHeader::Nrrd),
+            Format::MetaImage => text_header::write_labels(self, path, TextHeader::MetaImage),
+            _ => Err(DataError::malformed(
+                "a name that ends in .nii, .nii.gz, .nrrd or .mha",
                 "another one",
                 "Write the labels as NIfTI, which keeps their grid.",
             )),
@@ -100,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fs;
 
-    const NAMES: [&str; 5] = ["a.nii", "a.b.nii.gz", "a.npy", "a.npz", "a.safetensors"];
+    const NAMES: [&str; 7] = ["a.nii", "a.b.nii.gz", "a.npy", "a.npz", "a.safetensors", "a.nrrd", "a.mha"];
 
     fn sample(channels: usize) -> Volume {
         let data = (0..channels * 24).map(|value| value as f32 * 0.37 - 3.0).collect();
@@ -224,7 +237,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let grid = sample(1);
         let labels = LabelMap::new((0..24).map(|label| label * 11).collect(), [2, 3, 4], *grid.affine()).unwrap();
-        for (name, voxels) in [("l.nii", 352 + 24), ("l.nii.gz", 0)] {
+        for (name, voxels) in [("l.nii", 352 + 24), ("l.nii.gz", 0), ("l.nrrd", 0), ("l.mha", 0)] {
             let path = folder.path().join(name);
             labels.write(&path).unwrap();
             assert_eq!(LabelMap::read(&path).unwrap(), labels, "{name}");

@@ -1,5 +1,7 @@
 //! Bringing values to a common range, and back.
 
+use crate::error::DataError;
+use crate::volumes::memory::copied;
 use serde::{Deserialize, Serialize};
 
 /// How the values of a volume are brought to a common range, over all channels together.
@@ -22,12 +24,15 @@ impl Normalize {
     ///
     /// `percentiles` (in percent, ascending) count for [`Normalize::Percentile`] alone, with linear
     /// interpolation between values as NumPy has it. Equal values become 0. `values` are finite.
-    pub fn apply(self, values: &mut [f32], percentiles: [f64; 2]) -> Intensity {
+    ///
+    /// # Errors
+    /// If there is no memory for a copy of the values, which percentiles need.
+    pub fn apply(self, values: &mut [f32], percentiles: [f64; 2]) -> Result<Intensity, DataError> {
         if values.is_empty() {
-            return Intensity::default();
+            return Ok(Intensity::default());
         }
         let intensity = match self {
-            Self::None => return Intensity::default(),
+            Self::None => return Ok(Intensity::default()),
             Self::ZScore => z_score(values),
             Self::MinMax => {
                 let (low, high) =
@@ -35,7 +40,7 @@ impl Normalize {
                 Intensity::onto_unit(low.into(), high.into())
             }
             Self::Percentile => {
-                let [low, high] = percentile_pair(values, percentiles);
+                let [low, high] = percentile_pair(values, percentiles)?;
                 values.iter_mut().for_each(|value| *value = value.max(low as f32).min(high as f32));
                 Intensity::onto_unit(low, high)
             }
@@ -44,7 +49,7 @@ impl Normalize {
         if self != Self::ZScore {
             values.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0)); // rounding
         }
-        intensity
+        Ok(intensity)
     }
 }
 
@@ -56,15 +61,15 @@ fn z_score(values: &[f32]) -> Intensity {
     Intensity { scale, offset: -mean * scale }
 }
 
-fn percentile_pair(values: &[f32], percentiles: [f64; 2]) -> [f64; 2] {
-    let mut sorted = values.to_vec();
-    percentiles.map(|percent| {
+fn percentile_pair(values: &[f32], percentiles: [f64; 2]) -> Result<[f64; 2], DataError> {
+    let mut sorted = copied(&[values.len()], values)?;
+    Ok(percentiles.map(|percent| {
         let rank = (percent / 100.0).clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
         let (_, lower, above) = sorted.select_nth_unstable_by(rank as usize, f32::total_cmp);
         let lower = f64::from(*lower);
         let next = above.iter().copied().min_by(f32::total_cmp).map_or(lower, f64::from);
         lower + rank.fract() * (next - lower)
-    })
+    }))
 }
 
 /// The line `normalized = value * scale + offset`, so that a result can be converted to input units.
@@ -118,26 +123,26 @@ mod tests {
     #[test]
     fn percentiles_clip_and_scale() {
         let mut values = ramp();
-        let intensity = Normalize::Percentile.apply(&mut values, PERCENTILES);
+        let intensity = Normalize::Percentile.apply(&mut values, PERCENTILES).unwrap();
         assert_eq!((values[0], values[10]), (1.0, 0.0));
         assert_eq!((values[1], values[9], values[5]), (1.0, 0.0, 0.5));
         intensity.invert(&mut values);
         assert!((values[0] - 23.0).abs() < 1e-5 && (values[3] - 19.0).abs() < 1e-5);
         // Between two values: numpy.percentile([0, 1, 2, 10], [25, 90]) is [0.75, 7.6].
-        let [low, high] = percentile_pair(&[10.0, 0.0, 2.0, 1.0], [25.0, 90.0]);
+        let [low, high] = percentile_pair(&[10.0, 0.0, 2.0, 1.0], [25.0, 90.0]).unwrap();
         assert!((low - 0.75).abs() < 1e-12 && (high - 7.6).abs() < 1e-12);
     }
 
     #[test]
     fn min_max_and_z_score() {
         let mut values = ramp();
-        let intensity = Normalize::MinMax.apply(&mut values, PERCENTILES);
+        let intensity = Normalize::MinMax.apply(&mut values, PERCENTILES).unwrap();
         assert_eq!((values[0], values[5], values[10]), (1.0, 0.5, 0.0));
         intensity.invert(&mut values);
         assert!(values.iter().zip(ramp()).all(|(a, b)| (a - b).abs() < 1e-4));
 
         let mut values = ramp();
-        let intensity = Normalize::ZScore.apply(&mut values, PERCENTILES);
+        let intensity = Normalize::ZScore.apply(&mut values, PERCENTILES).unwrap();
         let mean: f32 = values.iter().sum::<f32>() / 11.0;
         let variance: f32 = values.iter().map(|value| value * value).sum::<f32>() / 11.0;
         assert!(mean.abs() < 1e-6 && (variance - 1.0).abs() < 1e-5);
@@ -149,15 +154,15 @@ mod tests {
     fn constant_and_extreme_volumes_stay_finite() {
         for kind in [Normalize::Percentile, Normalize::MinMax, Normalize::ZScore, Normalize::None] {
             let mut values = vec![7.5; 9];
-            let intensity = kind.apply(&mut values, PERCENTILES);
+            let intensity = kind.apply(&mut values, PERCENTILES).unwrap();
             let expected = if kind == Normalize::None { 7.5 } else { 0.0 };
             assert_eq!(values, [expected; 9], "{kind:?}");
             intensity.invert(&mut values);
             assert_eq!(values, [7.5; 9], "{kind:?}");
             let mut wide = vec![f32::MIN, 0.0, f32::MAX];
-            kind.apply(&mut wide, [0.0, 100.0]);
+            kind.apply(&mut wide, [0.0, 100.0]).unwrap();
             assert!(wide.iter().all(|value| value.is_finite()), "{kind:?}");
-            assert_eq!(kind.apply(&mut [], PERCENTILES), Intensity::default());
+            assert_eq!(kind.apply(&mut [], PERCENTILES).unwrap(), Intensity::default());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::DataError;
 use crate::volumes::affine::{Affine, is_sound, subgrid};
-use crate::volumes::memory::{count, zeros};
+use crate::volumes::memory::{copied, count, reserved, zeros};
 use crate::volumes::resample::NewGrid;
 use crate::volumes::volume::Volume;
 
@@ -68,7 +68,8 @@ impl LabelMap {
         if let Some(other) = volume.data().iter().find(|value| !label(value)) {
             return Err(DataError::malformed("labels that are whole numbers from 0 to 255", other.to_string(), remedy));
         }
-        let data = volume.data().iter().map(|value| *value as u8).collect();
+        let mut data = reserved(&volume.shape(), volume.data().len())?;
+        data.extend(volume.data().iter().map(|value| *value as u8));
         Self::new(data, volume.extent(), *volume.affine())
     }
 
@@ -86,7 +87,7 @@ impl LabelMap {
             return Err(DataError::malformed(expected, classes.to_string(), "Use fewer classes."));
         }
         let mut data: Vec<u8> = zeros(&extent)?;
-        let mut best = scores.data()[..data.len()].to_vec();
+        let mut best = copied(&extent, &scores.data()[..data.len()])?;
         for (class, scores) in scores.data().chunks_exact(data.len()).enumerate().skip(1) {
             for ((label, best), score) in data.iter_mut().zip(&mut best).zip(scores) {
                 if *score > *best {

@@ -23,8 +23,27 @@ pub(crate) fn count(shape: &[usize]) -> Result<usize, DataError> {
 /// As [`count`], and if the system has no memory for them.
 pub(crate) fn zeros<T: Clone + Default>(shape: &[usize]) -> Result<Vec<T>, DataError> {
     let values = count(shape)?;
-    let mut data = Vec::new();
-    data.try_reserve_exact(values).map_err(|_| DataError::too_large(shape, values))?;
+    let mut data = reserved(shape, values)?;
     data.resize(values, T::default());
     Ok(data)
+}
+
+/// Room for so many values, those of a shape.
+///
+/// # Errors
+/// If the system has no memory for them.
+pub(crate) fn reserved<T>(shape: &[usize], values: usize) -> Result<Vec<T>, DataError> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(values).map_err(|_| DataError::too_large(shape, values))?;
+    Ok(data)
+}
+
+/// A copy of the values of a shape.
+///
+/// # Errors
+/// If the system has no memory for them.
+pub(crate) fn copied<T: Clone>(shape: &[usize], values: &[T]) -> Result<Vec<T>, DataError> {
+    let mut copy = reserved(shape, values.len())?;
+    copy.extend_from_slice(values);
+    Ok(copy)
 }

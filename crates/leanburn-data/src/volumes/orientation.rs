@@ -1,6 +1,8 @@
 //! How the axes of a file lie in the body.
 
+use crate::error::DataError;
 use crate::volumes::affine::{Affine, spacing, subgrid};
+use crate::volumes::memory::zeros;
 use ndarray::{Array4, ArrayView4, Axis};
 
 /// How the axes of a file lie in the body.
@@ -70,13 +72,20 @@ impl Orientation {
     }
 
     /// Puts the spatial axes of `[channels, ...]` in order, last axis fastest.
-    pub(crate) fn apply(&self, values: ArrayView4<'_, f32>) -> Array4<f32> {
+    ///
+    /// # Errors
+    /// If there is no memory for the values.
+    pub(crate) fn apply(&self, values: ArrayView4<'_, f32>) -> Result<Array4<f32>, DataError> {
         let [x, y, z] = self.axes.map(|axis| axis + 1);
         let mut view = values.permuted_axes([0, x, y, z]);
         for world in (0..3).filter(|world| self.flips[*world]) {
             view.invert_axis(Axis(world + 1));
         }
-        view.as_standard_layout().into_owned()
+        let (channels, x, y, z) = view.dim();
+        let ordered = zeros(&[channels, x, y, z])?;
+        let mut ordered = Array4::from_shape_vec(view.dim(), ordered).expect("as many values as the view has");
+        ordered.assign(&view);
+        Ok(ordered)
     }
 }
 
@@ -99,10 +108,10 @@ mod tests {
         let affine = [[1.0, 0.0, 0.0, -7.0], [0.0, 2.0, 0.0, -14.0], [0.0, 0.0, 3.0, -21.0], IDENTITY[3]];
         for orientation in all() {
             let to_file = orientation.inverse();
-            let file = to_file.apply(ras.view());
+            let file = to_file.apply(ras.view()).unwrap();
             let file_affine = to_file.affine(&affine, shape);
             assert_eq!(Orientation::of(&file_affine), orientation);
-            let back = orientation.apply(file.view());
+            let back = orientation.apply(file.view()).unwrap();
             assert_eq!(back, ras, "{orientation:?}");
             let back_affine = orientation.affine(&file_affine, to_file.shape(shape));
             assert_eq!(back_affine, affine);

@@ -8,7 +8,7 @@
 
 use crate::error::DataError;
 use crate::volumes::affine::{self, subgrid};
-use crate::volumes::memory::zeros;
+use crate::volumes::memory::{copied, zeros};
 use crate::volumes::volume::Volume;
 use rayon::prelude::*;
 
@@ -81,7 +81,8 @@ impl Volume {
             (data, shape) = (Some(values), longer);
         }
         let start = step.map(|step| 0.5 * step - 0.5);
-        self.on_grid(data.unwrap_or_else(|| self.data().to_vec()), extent, subgrid(self.affine(), start, step))
+        let data = data.map_or_else(|| copied(&shape, self.data()), Ok)?;
+        self.on_grid(data, extent, subgrid(self.affine(), start, step))
     }
 
     /// Resampled to the grid of the file that the volume came from, and in its orientation.
@@ -95,14 +96,14 @@ impl Volume {
         let orientation = file.orientation;
         let extent = orientation.shape(file.shape);
         if extent == self.extent() {
-            return Ok(self.into_original_orientation());
+            return self.into_original_orientation();
         }
         let target = affine::spacing(&orientation.affine(&file.affine, file.shape));
         let spacing = self.spacing();
         let step = [0, 1, 2].map(|axis| target[axis] / spacing[axis]);
         let resampled = self.on_new_grid(&NewGrid { extent, step })?;
         drop(self);
-        Ok(resampled.into_original_orientation())
+        resampled.into_original_orientation()
     }
 }
 

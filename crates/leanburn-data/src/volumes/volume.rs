@@ -65,7 +65,7 @@ impl Volume {
         let (_, x, y, z) = values.dim();
         let orientation = Orientation::of(&affine);
         let file = FileGrid { shape: [x, y, z], affine, orientation };
-        let data = orientation.apply(values);
+        let data = orientation.apply(values)?;
         let (channels, right, front, top) = data.dim();
         let shape = [channels, right, front, top];
         let affine = orientation.affine(&affine, file.shape);
@@ -138,14 +138,17 @@ impl Volume {
     ///
     /// The result is no longer in RAS order: write it, do not train on it. A volume that was not
     /// resampled lands on the file's affine bit by bit. Where the axes stay, the values are not copied.
-    pub fn into_original_orientation(self) -> Self {
+    ///
+    /// # Errors
+    /// If there is no memory for a copy.
+    pub fn into_original_orientation(self) -> Result<Self, DataError> {
         let FileGrid { shape: file_shape, affine: file_affine, orientation } = self.file;
         let back = orientation.inverse();
         let mut affine = back.affine(&self.affine, self.extent());
         let (data, shape) = match orientation == Orientation::RAS {
             true => (self.data, self.shape),
             false => {
-                let view: Array4<f32> = back.apply(self.view());
+                let view: Array4<f32> = back.apply(self.view())?;
                 let (channels, x, y, z) = view.dim();
                 (view.into_raw_vec_and_offset().0, [channels, x, y, z])
             }
@@ -154,7 +157,7 @@ impl Volume {
         if extent == file_shape && affine::nearly_equal(&file_affine, &affine) {
             affine = file_affine;
         }
-        Self { data, shape, affine, file: FileGrid { shape: extent, affine, orientation: Orientation::RAS } }
+        Ok(Self { data, shape, affine, file: FileGrid { shape: extent, affine, orientation: Orientation::RAS } })
     }
 
     /// In input units, where normalizing did this; in place.
@@ -230,7 +233,7 @@ mod tests {
         let volume = Volume::from_file_axes(values.view(), affine).unwrap();
         assert_eq!(volume.shape(), [2, 5, 3, 4]);
         assert_ne!(volume.affine(), &affine);
-        let back = volume.into_original_orientation();
+        let back = volume.into_original_orientation().unwrap();
         assert_eq!(back.affine(), &affine);
         assert_eq!(back.view(), values);
     }

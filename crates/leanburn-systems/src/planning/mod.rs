@@ -7,5 +7,5 @@ mod variants;
 
 pub use calls::FittedConfig;
 pub use planner::planner_of;
-pub(crate) use space::PROGRAM;
+pub(crate) use space::program;
 pub use space::{ConfigSpace, HeldBytes};

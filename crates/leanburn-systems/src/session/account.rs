@@ -21,6 +21,8 @@ pub struct MemoryAccount {
     pub program: Bytes,
     /// The most that was held at once, if it was measured.
     pub peak: Option<Bytes>,
+    /// The most that was [resident](crate::resident_peak) at once, code and libraries among it, if the system says so.
+    pub resident: Option<Bytes>,
     /// The step's peak as it was planned.
     pub planned_step: Bytes,
 }
@@ -92,6 +94,7 @@ mod tests {
             batches: Bytes(6),
             program: Bytes(7),
             peak: Some(Bytes(1000)),
+            resident: None,
             planned_step: Bytes(900),
         };
         let causes = account.causes();

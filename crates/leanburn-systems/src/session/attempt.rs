@@ -14,10 +14,10 @@ use super::planned::Planned;
 use crate::config::Config;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
-use crate::machine::machine_memory;
+use crate::machine::resident_peak;
 use crate::metrics::{MetricsLog, PEAK, Phase, Record, read_metrics};
 use crate::picture::encode_png;
-use crate::planning::PROGRAM;
+use crate::planning::program;
 use crate::run::AnyRun;
 use crate::run_folder::RunFolder;
 
@@ -269,7 +269,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn account(&mut self) -> MemoryAccount {
-        MemoryAccount { learners: self.run.memory(), ..self.memory.clone() }
+        MemoryAccount { learners: self.run.memory(), resident: resident_peak(), ..self.memory.clone() }
     }
 
     /// What was planned, and what was measured so far.
@@ -278,6 +278,7 @@ impl<'a> Attempt<'a> {
             "planned_step_bytes": self.planned.peak,
             "planned_peak_bytes": self.memory.planned(),
             "measured_peak_bytes": self.memory.peak,
+            "resident_peak_bytes": resident_peak(),
             "planned_reserved_bytes": self.planned.reserved,
             "measured_reserved_bytes": Some(self.reserved).filter(|reserved| *reserved > Bytes(0)),
         });
@@ -295,39 +296,15 @@ fn save_weights(run: &dyn AnyRun, folder: &RunFolder) -> Result<()> {
     }
 }
 
-/// That a run on the CPU is planned to need no more than `limit`, which the heap of this machine may take. Where the configuration has a
-/// limit of its own, the run steps down to it.
-pub(super) fn check_machine(
-    config: &Config,
-    run: &dyn AnyRun,
-    device: &Device,
-    planned: &Planned,
-    limit: Option<Bytes>,
-) -> Result<()> {
-    let needed = at_rest(config, &run.data_size()?, device, planned).planned();
-    let is_unlimited = !is_gpu(device) && config.device.memory_limit.is_none();
-    let Some(limit) = limit.filter(|limit| is_unlimited && needed > *limit) else { return Ok(()) };
-    let machine = machine_memory().unwrap_or(limit);
-    let budget = limit.to_string().replace(' ', "");
-    Err(SystemError::OutOfMemory {
-        reason: format!(
-            "the run is planned to need {needed}; this machine has {machine}, of which the heap may take {limit}"
-        ),
-        remedy: format!(
-            "`leanburn fit CONFIG --budget {budget}` finds what fits; with device.memory_limit={budget} the run starts and steps down"
-        ),
-    })
-}
-
 /// Memory of a run other than that of its learners. Of a GPU's memory the data takes nothing.
-fn at_rest(config: &Config, data: &DataSize, device: &Device, planned: &Planned) -> MemoryAccount {
+pub(super) fn at_rest(config: &Config, data: &DataSize, device: &Device, planned: &Planned) -> MemoryAccount {
     let batch_size = |extent| {
         let context = config.context("the configuration");
         config.system.any().batch_size_in_memory(&context, config.training().batch_size, extent)
     };
     let (data, batches, program) = match is_gpu(device) {
         true => (Bytes(0), Bytes(0), Bytes(0)),
-        false => (data.held + data.read, config.waiting(data.extent.map_or(Bytes(0), batch_size)), PROGRAM),
+        false => (data.held + data.read, config.waiting(data.extent.map_or(Bytes(0), batch_size)), program()),
     };
     MemoryAccount {
         learners: Vec::new(),
@@ -336,6 +313,7 @@ fn at_rest(config: &Config, data: &DataSize, device: &Device, planned: &Planned)
         batches,
         program,
         peak: None,
+        resident: None,
         planned_step: planned.peak,
     }
 }

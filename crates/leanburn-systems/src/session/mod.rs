@@ -6,6 +6,7 @@
 mod account;
 mod attempt;
 mod best;
+mod machine_check;
 mod observer;
 mod planned;
 mod start;

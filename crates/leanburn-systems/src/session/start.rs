@@ -8,8 +8,9 @@ use leanburn_ops::is_gpu;
 use leanburn_train::{CountingAllocator, TrainError};
 
 use super::account::MemoryAccount;
-use super::attempt::{Attempt, Finished, check_machine};
+use super::attempt::{Attempt, Finished};
 use super::best::Best;
+use super::machine_check::{check_before_reading, check_machine};
 use super::observer::{Observer, Resumed};
 use super::planned::Planned;
 use super::step_down::{FIRST, StepDown};
@@ -211,6 +212,7 @@ impl<'a> Session<'a> {
         };
         let training_device = device.clone().autodiff();
         let limit = limit(config, &device);
+        let foreseen = check_before_reading(config, name, &device, limit)?;
         let section = DeviceSection { memory_limit: limit, ..config.device.clone() };
         let context = Context { device: &section, ..config.context(name) };
         let mut run =
@@ -219,8 +221,11 @@ impl<'a> Session<'a> {
         folder.check_data(&names)?;
         let data = run.data_size()?;
         self.data = data.clone();
-        let planned = Planned::of(config, name, data)?;
-        check_machine(config, &*run, &device, &planned, limit)?;
+        let planned = match foreseen {
+            Some(planned) => planned,
+            None => Planned::of(config, name, data.clone())?,
+        };
+        check_machine(config, name, &data, &device, &planned, limit)?;
         if let Some((step, path)) = &checkpoint {
             run.resume(path).map_err(|error| folder.not_resumed(*step, error))?;
         }
@@ -293,10 +298,11 @@ impl std::fmt::Debug for Session<'_> {
     }
 }
 
-/// The most that a run may hold: as configured, else on the CPU [what the heap may take](heap_limit), where something counts it.
+/// The most that a run may hold: as configured, on the CPU no more than [the heap may take](heap_limit), where something counts it.
 fn limit(config: &Config, device: &Device) -> Option<Bytes> {
     let is_counted = !is_gpu(device) && CountingAllocator.current_usage() > 0;
-    config.device.memory_limit.or_else(|| heap_limit().filter(|_| is_counted))
+    let heap = heap_limit().filter(|_| is_counted);
+    config.device.memory_limit.into_iter().chain(heap).min()
 }
 
 fn advice(lower: Option<String>) -> String {

@@ -2,12 +2,14 @@
 
 mod at_peak;
 mod fit_check;
+mod operations;
 mod prediction;
 
 pub use prediction::PredictionRow;
 
 use self::at_peak::{AtPeak, BlockRow, Line, Peak};
 use self::fit_check::FitCheck;
+use self::operations::{Stage, stages};
 use self::prediction::Difference;
 use super::error::ReportError;
 use super::memory::{Bar, MemoryPeak, size_text};
@@ -25,6 +27,8 @@ pub struct PlanPage {
     pub summary: Vec<(String, String)>,
     /// The memory of the step.
     pub timeline: Timeline,
+    /// Planned seconds of each operation of the timeline; empty where they are not known.
+    pub seconds: Vec<f64>,
     /// Shape and element type of each block, in the order of [`Timeline::blocks`], such as `f32 [1, 32, 64, 64, 64]`;
     /// empty where unknown, and shorter than the blocks where the rest is unknown.
     pub shapes: Vec<String>,
@@ -71,10 +75,11 @@ impl PlanPage {
             fit_check: FitCheck::new(at_peak.need(), self.budget),
             peak: at_peak.place(),
             other_bytes: (other_bytes > 0).then(|| size_text(Bytes(other_bytes))),
-            chart: timeline_chart(&self.timeline, budget)?,
+            chart: timeline_chart(&self.timeline, &self.seconds, budget)?,
             bar,
             segments: at_peak.segments(),
             blocks: at_peak.blocks(),
+            stages: stages(&self.timeline, &self.seconds),
             predictions: self.predictions.iter().map(Difference::new).collect(),
             advice,
         };
@@ -98,6 +103,8 @@ struct Page<'a> {
     bar: Bar<'a>,
     segments: Vec<Line>,
     blocks: Vec<BlockRow<'a>>,
+    /// The operations, part by part.
+    stages: Vec<Stage<'a>>,
     predictions: Vec<Difference<'a>>,
     advice: Vec<&'a Advice>,
 }

@@ -1,16 +1,13 @@
-//! Reading NIfTI files; their voxels by the `nifti` crate.
-//!
-//! The header is read and checked here: the crate knows NIfTI-1 alone, and its readers trust `vox_offset`, `bitpix` and the lengths
-//! of extensions.
+//! Reading NIfTI files.
 
 use crate::error::DataError;
 use crate::formats::file::{self, Source};
 use crate::formats::nifti::header::Header;
-use crate::formats::nifti::layout::{EXPORT_AGAIN, EXTENDER_BYTES, LONGEST_AXIS};
+use crate::formats::nifti::layout::{self, EXPORT_AGAIN, EXTENDER_BYTES, LONGEST_AXIS};
+use crate::formats::voxels::{NumberType, Stored};
+use crate::volumes::Volume;
 use crate::volumes::affine::{self, Affine, IDENTITY};
-use crate::volumes::{Volume, count};
 use ndarray::{Array4, ShapeBuilder};
-use nifti::{Endianness, InMemNiftiVolume, NiftiError, NiftiHeader, NiftiType};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -49,35 +46,14 @@ fn read_voxels(
     at_most: u64,
 ) -> Result<Volume, DataError> {
     let shape = shape(header)?;
-    let data_type = data_type(header)?;
+    let number = number_type(header)?;
     skip_to_voxels(path, header, passed, &mut reader)?;
-    let bytes = count(&shape)? as u64 * data_type.size_of() as u64;
-    if bytes > at_most {
-        let expected = format!("{bytes} bytes of voxels for shape {shape:?}");
-        let found = format!("at most {at_most}");
-        return Err(DataError::malformed(expected, found, "Copy or download the file again."));
-    }
-    let voxels = InMemNiftiVolume::from_reader(&mut reader, &voxels_of(header, shape, data_type))
-        .map_err(|error| nifti_failed(path, error))?;
-    // Reading to the end lets gzip check its sum.
-    io::copy(&mut reader, &mut io::sink()).map_err(|error| file::read_failed(path, error))?;
-    let values = values(voxels, data_type, scaling(header)).map_err(|error| nifti_failed(path, error))?;
+    let (slope, intercept) = scaling(header);
+    let stored = Stored { number, is_big_endian: header.is_big_endian, slope, intercept };
+    let values = stored.read(path, &shape, &mut reader, at_most)?;
     let [x, y, z, channels] = shape;
-    let values = Array4::from_shape_vec((x, y, z, channels).f(), values)
-        .expect("the crate read as many voxels as the shape has");
+    let values = Array4::from_shape_vec((x, y, z, channels).f(), values).expect("as many voxels as the shape has");
     Volume::from_file_axes(values.view().permuted_axes([3, 0, 1, 2]), best_affine(header)?)
-}
-
-/// What the crate has to know to read the voxels.
-fn voxels_of(header: &Header, shape: [usize; 4], data_type: NiftiType) -> NiftiHeader {
-    let [x, y, z, channels] = shape.map(|length| length as u16);
-    NiftiHeader {
-        dim: [4, x, y, z, channels, 1, 1, 1],
-        datatype: header.datatype,
-        bitpix: 8 * data_type.size_of() as i16, // some writers leave it at 0
-        endianness: if header.is_big_endian { Endianness::Big } else { Endianness::Little },
-        ..NiftiHeader::default()
-    }
 }
 
 /// `[x, y, z, channels]` as in the file.
@@ -99,10 +75,8 @@ fn shape(header: &Header) -> Result<[usize; 4], DataError> {
     Ok(shape)
 }
 
-fn data_type(header: &Header) -> Result<NiftiType, DataError> {
-    use NiftiType::*;
-    let known = [Uint8, Int8, Uint16, Int16, Uint32, Int32, Uint64, Int64, Float32, Float64];
-    known.into_iter().find(|known| *known as i16 == header.datatype).ok_or_else(|| {
+fn number_type(header: &Header) -> Result<NumberType, DataError> {
+    layout::number_type(header.datatype).ok_or_else(|| {
         DataError::malformed(
             "integers of 8 to 64 bits or floats of 32 or 64 bits",
             format!("data type {}", header.datatype),
@@ -136,35 +110,6 @@ fn scaling(header: &Header) -> (f64, f64) {
         true => (slope, intercept),
         false => (1.0, 0.0),
     }
-}
-
-fn values(
-    voxels: InMemNiftiVolume,
-    data_type: NiftiType,
-    (slope, intercept): (f64, f64),
-) -> Result<Vec<f32>, NiftiError> {
-    macro_rules! scaled {
-        ($number:ty) => {
-            voxels
-                .into_nifti_typed_data::<$number>()?
-                .into_iter()
-                .map(|value| (value as f64 * slope + intercept) as f32)
-                .collect()
-        };
-    }
-    Ok(match data_type {
-        NiftiType::Uint8 => scaled!(u8),
-        NiftiType::Int8 => scaled!(i8),
-        NiftiType::Uint16 => scaled!(u16),
-        NiftiType::Int16 => scaled!(i16),
-        NiftiType::Uint32 => scaled!(u32),
-        NiftiType::Int32 => scaled!(i32),
-        NiftiType::Uint64 => scaled!(u64),
-        NiftiType::Int64 => scaled!(i64),
-        NiftiType::Float32 => scaled!(f32),
-        NiftiType::Float64 => scaled!(f64),
-        other => return Err(NiftiError::UnsupportedDataType(other)),
-    })
 }
 
 /// The first of sform and qform that places every voxel; voxel sizes where the header names neither.
@@ -217,18 +162,6 @@ fn voxel_size_affine(header: &Header) -> Affine {
 
 fn voxel_sizes(header: &Header) -> [f64; 3] {
     [1, 2, 3].map(|axis| header.pixdim[axis].abs())
-}
-
-fn nifti_failed(path: &Path, error: NiftiError) -> DataError {
-    match error {
-        NiftiError::Io(error) => file::read_failed(path, error),
-        NiftiError::IncompatibleLength(found, expected) => DataError::malformed(
-            format!("{expected} bytes of voxels"),
-            found.to_string(),
-            "Copy or download the file again.",
-        ),
-        other => DataError::malformed("a NIfTI volume", other.to_string(), EXPORT_AGAIN),
-    }
 }
 
 #[cfg(test)]
@@ -353,7 +286,7 @@ mod tests {
         assert_eq!(volume.original_orientation().codes(), "LPI");
         assert_eq!(volume.data(), [4.0, 3.0]);
         assert_eq!(place(volume.affine(), [1, 0, 0]), [10.0, 20.0, 30.0]);
-        assert_eq!(volume.into_original_orientation().data(), [3.0, 4.0]);
+        assert_eq!(volume.into_original_orientation().unwrap().data(), [3.0, 4.0]);
         // The sform goes before it, unless it is flat.
         file.put(254, &[1_i16])
             .put(280, &[[4.0_f32, 0.0, 0.0, 1.0], [0.0, 5.0, 0.0, 2.0], [0.0, 0.0, 6.0, 3.0]].concat());

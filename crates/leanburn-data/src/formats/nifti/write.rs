@@ -1,24 +1,20 @@
 //! Writing NIfTI-1 files.
-//!
-//! Not by the `nifti` crate: its writer panics on some memory layouts, and drops its last buffer without an error when the
-//! disk is full.
 
 use crate::error::DataError;
 use crate::formats::file;
-use crate::formats::nifti::layout::{FIRST_VOXEL, HEADER_BYTES, LONGEST_AXIS};
+use crate::formats::nifti::layout::{self, FIRST_VOXEL, HEADER_BYTES, LONGEST_AXIS};
+use crate::formats::voxels::{NumberType, PACKED, write_values};
 use crate::volumes::affine::{Affine, spacing};
 use crate::volumes::{LabelMap, Volume};
-use flate2::Compression;
 use flate2::write::GzEncoder;
 use ndarray::ArrayView4;
-use nifti::NiftiType;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// Writes 32-bit floats; one channel as 3D, several as 4D.
 pub(crate) fn write(volume: &Volume, path: &Path, gzip: bool) -> Result<(), DataError> {
     let values = |output: &mut dyn Write| write_values(volume.view(), |value| value.to_le_bytes(), output);
-    write_file(path, gzip, volume.shape(), volume.affine(), NiftiType::Float32, values)
+    write_file(path, gzip, volume.shape(), volume.affine(), NumberType::Float32, values)
 }
 
 /// Writes 8-bit integers as 3D.
@@ -27,20 +23,8 @@ pub(crate) fn write_labels(labels: &LabelMap, path: &Path, gzip: bool) -> Result
     let shape = [1, x, y, z];
     let view = ArrayView4::from_shape(shape, labels.data()).expect("the constructor checked the length");
     let values = |output: &mut dyn Write| write_values(view, |label| [label], output);
-    write_file(path, gzip, shape, labels.affine(), NiftiType::Uint8, values)
+    write_file(path, gzip, shape, labels.affine(), NumberType::Uint8, values)
 }
-
-/// Writes the voxels of `[channels, x, y, z]`, the first axis fastest, as the file has them.
-fn write_values<T: Copy, const BYTES: usize>(
-    values: ArrayView4<'_, T>,
-    bytes: impl Fn(T) -> [u8; BYTES],
-    output: &mut dyn Write,
-) -> io::Result<()> {
-    values.permuted_axes([0, 3, 2, 1]).iter().try_for_each(|value| output.write_all(&bytes(*value)))
-}
-
-/// The fastest level that fits its codes to the values: those below make floats larger than they are.
-const PACKED: Compression = Compression::new(3);
 
 /// Replaces `path` by a header and what `values` writes after it.
 fn write_file(
@@ -48,14 +32,14 @@ fn write_file(
     gzip: bool,
     shape: [usize; 4],
     affine: &Affine,
-    data_type: NiftiType,
+    number: NumberType,
     values: impl Fn(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), DataError> {
     if let Some(length) = shape.into_iter().find(|length| *length > LONGEST_AXIS) {
         let expected = format!("at most {LONGEST_AXIS} voxels along an axis");
         return Err(DataError::malformed(expected, length.to_string(), "Split it, or write a volume as .npy."));
     }
-    let header = header(shape, affine, data_type);
+    let header = header(shape, affine, number);
     let suffix = if gzip { ".nii.gz" } else { ".nii" };
     file::replace(path, suffix, |file, _| {
         let mut file = BufWriter::new(file);
@@ -72,7 +56,7 @@ fn write_file(
     })
 }
 
-fn header([channels, x, y, z]: [usize; 4], affine: &Affine, data_type: NiftiType) -> [u8; FIRST_VOXEL as usize] {
+fn header([channels, x, y, z]: [usize; 4], affine: &Affine, number: NumberType) -> [u8; FIRST_VOXEL as usize] {
     let mut header = [0; FIRST_VOXEL as usize];
     let mut put = |offset: usize, bytes: &[u8]| header[offset..offset + bytes.len()].copy_from_slice(bytes);
     let axes = if channels == 1 { 3 } else { 4 };
@@ -80,8 +64,8 @@ fn header([channels, x, y, z]: [usize; 4], affine: &Affine, data_type: NiftiType
     for (index, length) in [axes, x, y, z, channels, 1, 1, 1].into_iter().enumerate() {
         put(40 + 2 * index, &(length as i16).to_le_bytes()); // dim
     }
-    put(70, &(data_type as i16).to_le_bytes()); // datatype
-    put(72, &(8 * data_type.size_of() as i16).to_le_bytes()); // bitpix
+    put(70, &layout::code(number).to_le_bytes()); // datatype
+    put(72, &(8 * number.size() as i16).to_le_bytes()); // bitpix
     let [width, height, depth] = spacing(affine);
     for (index, size) in [1.0, width, height, depth, 1.0, 1.0, 1.0, 1.0].into_iter().enumerate() {
         put(76 + 4 * index, &(size as f32).to_le_bytes()); // pixdim
