@@ -186,11 +186,11 @@ fn dropout_holds_its_key() {
 
 /// Saved, and the peaks of forward and backward above what was there.
 fn patch_embedding(embed: impl Fn(Tensor<5>, Convolution) -> Tensor<5>) -> [f64; 3] {
-    const DIMS: [usize; 5] = [1, 1, 64, 64, 64];
+    const DIMS: [usize; 5] = [1, 1, 128, 128, 128];
     let device = Device::flex().autodiff();
-    let mut convolution = convolution([96, 1, 16, 16, 16], &device);
+    let mut convolution = convolution([192, 1, 32, 32, 32], &device);
     convolution.weight = convolution.weight.require_grad();
-    convolution.options = ConvOptions::new([16; 3], [0; 3], [1; 3], 1);
+    convolution.options = ConvOptions::new([32; 3], [0; 3], [1; 3], 1);
     let x = volume(DIMS, &device).require_grad();
     drop(backward_from_ones(embed(x.clone(), convolution.clone()))); // scratch that matrix products keep
     let (y, held, forward) = held_and_peak(|| embed(x.clone(), convolution.clone()));
@@ -207,7 +207,6 @@ fn a_patch_embedding_takes_what_burns_does() {
     let theirs = |x, Convolution { weight, bias, options }| module::conv3d(x, weight, bias, options);
     let burns = pool.install(|| patch_embedding(theirs));
     println!("held, peak of forward, peak of backward: {ours:.2?} MiB, Burn's {burns:.2?} MiB");
-    // What a product packs follows the processor's caches: on an EPYC with 1 MiB of L2 backward takes 4.08 MiB, Burn's 3.89.
     let most = |peaks: [f64; 3]| peaks[1].max(peaks[2]);
-    assert!(ours[0] <= burns[0] + 0.01 && most(ours) <= 1.06 * most(burns), "{ours:.2?} MiB, Burn's {burns:.2?} MiB");
+    assert!(ours[0] <= burns[0] + 0.01 && most(ours) <= most(burns), "{ours:.2?} MiB, Burn's {burns:.2?} MiB");
 }

@@ -111,9 +111,22 @@ pub(super) fn data_gradient(gradient: Tensor<5>, weight: &Tensor<5>, shape: &Con
     patches.volume_of(patches.rows_of_output(gradient).matmul(patches.matrix(weight)))
 }
 
-/// The gradient of the weight.
+/// The most elements of the weight whose gradient is made at once, and the share of a small one.
+const PART: (usize, usize) = (1 << 20, 16);
+
+/// The gradient of the weight. Flex holds the output of a product twice for a moment, and zeros too, but not a volume filled with a
+/// number. So it is made in parts of some output channels.
 pub(super) fn weight_gradient(x: Tensor<5>, gradient: Tensor<5>, shape: &ConvShape) -> Tensor<5> {
     let patches = Patches::of(shape);
-    let gradient = patches.rows_of_output(gradient);
-    gradient.transpose().matmul(patches.rows_of(x)).reshape(shape.weight_dims())
+    let (channels_out, device) = (patches.channels_out, x.device());
+    let (rows, gradient) = (patches.rows_of(x), patches.rows_of_output(gradient).transpose());
+    let whole = Tensor::<2>::full([channels_out, patches.columns()], 0.0, (&device, DType::F32));
+    let part = PART.0.min(channels_out * patches.columns() / PART.1) / patches.columns();
+    let part = part.max(1);
+    let whole = (0..channels_out).step_by(part).fold(whole, |whole, first| {
+        let channels = first..(first + part).min(channels_out);
+        let product = gradient.clone().slice(channels.clone()).matmul(rows.clone());
+        whole.slice_assign(channels, product)
+    });
+    whole.reshape(shape.weight_dims())
 }
