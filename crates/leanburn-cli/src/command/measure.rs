@@ -83,7 +83,7 @@ impl Measure {
             table.add_row([name.to_string(), planned, found, difference(predicted, measured)]);
         }
         if let Some(resident) = resident {
-            table.add_row(["resident, the whole process", "", &resident.to_string(), ""]);
+            table.add_row(["resident", "", &resident.to_string(), ""]);
         }
         print_line(table)?;
         print_line(format_args!("step  {:.2} s, median of {}", measured.seconds, self.steps))

@@ -126,6 +126,7 @@ mod tests {
             title: text(),
             summary: vec![(text(), text())],
             shapes: vec![text(); timeline.blocks.len()],
+            seconds: vec![1.0; timeline.events.len()],
             timeline,
             other_bytes: vec![(text(), Bytes(10))],
             budget: Some(Bytes(250)),
