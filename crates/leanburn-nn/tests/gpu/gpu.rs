@@ -7,7 +7,7 @@ use crate::common::{
 use crate::device::gpu;
 use burn::tensor::DType;
 use leanburn_nn::losses::LpipsNetwork;
-use leanburn_ops::{Residency, ResidencyPolicy, Storage, StreamKeep, StreamSettings};
+use leanburn_ops::ResidencyPolicy;
 
 const FIXTURES: [&str; 11] = [
     "autoencoder_kl_attention",
@@ -37,18 +37,6 @@ fn check(name: &str, mut found: Outcome, mut expected: Outcome, tolerance: f64) 
 fn fixtures_as_on_the_cpu() {
     for name in FIXTURES {
         let found = run_fixture_on(gpu(), name, ResidencyPolicy::keep(), DType::F32);
-        check(name, found, run_fixture(name, ResidencyPolicy::keep()), 1e-4);
-    }
-}
-
-/// Levels in slabs, and what they save elsewhere until backward.
-#[test]
-fn streamed_levels_as_on_the_cpu() {
-    let settings = StreamSettings::default().with_slab_planes(3).with_keep(StreamKeep::None);
-    let streamed = ResidencyPolicy::keep().with_rule("*coder.level_0", Residency::Stream(settings));
-    for name in ["autoencoder_kl_high_res", "vae3d_ultra_lightweight", "vq_vae"] {
-        let policy = streamed.clone().with_storage("*", Storage::Offload);
-        let found = run_fixture_on(gpu(), name, policy, DType::F32);
         check(name, found, run_fixture(name, ResidencyPolicy::keep()), 1e-4);
     }
 }

@@ -24,10 +24,8 @@ pub(super) struct Slabs {
 impl Slabs {
     /// A volume in one piece.
     pub(super) fn whole(volume: Tensor<5>) -> Self {
-        let mut slabs = Self::default();
-        slabs.is_given = true;
-        slabs.push(volume);
-        slabs
+        let end = planes_of(&volume);
+        Self { pieces: VecDeque::from([volume]), start: 0, end, is_given: true }
     }
 
     /// Plane behind the last piece.
