@@ -2,6 +2,7 @@
 //!
 //! - [`blocks`]: convolutions, norms, attention, resampling; what the models are made of.
 //! - [`models`]: [`AutoencoderKl`](models::AutoencoderKl), [`VqVae3d`](models::VqVae3d), [`UNet3d`](models::UNet3d),
+//!   [`SwinUnetr`](models::SwinUnetr),
 //!   [`PatchDiscriminator`](models::PatchDiscriminator) and
 //!   [`MultiScalePatchDiscriminator`](models::MultiScalePatchDiscriminator), equal to MONAI's; [`Vae3d`](models::Vae3d),
 //!   [`ConvLstm`](models::ConvLstm), [`Cnn3dLstm`](models::Cnn3dLstm).

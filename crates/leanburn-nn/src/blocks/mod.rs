@@ -3,6 +3,7 @@
 //! Parameters are named and laid out as PyTorch has them, so that weight files need no transposition.
 
 mod activation;
+mod apart;
 mod attention;
 mod batch_norm;
 mod conv;
@@ -15,6 +16,7 @@ mod group_norm;
 mod in_stages;
 mod initial;
 mod instance_norm;
+mod layer_norm;
 mod linear;
 mod lstm;
 mod norm;
@@ -23,6 +25,7 @@ mod prelu;
 mod res_block;
 mod upsample;
 mod vector_quantizer;
+mod window_attention;
 
 pub use activation::Activation;
 pub use attention::{AttentionBlock, AttentionBlockConfig, SelfAttention};
@@ -35,6 +38,7 @@ pub use downsample::Downsample;
 pub use dropout::{Dropout, Dropout3d, DropoutConfig};
 pub use group_norm::{GroupNorm, GroupNormConfig};
 pub use instance_norm::InstanceNorm;
+pub use layer_norm::{LayerNorm, LayerNormConfig};
 pub use linear::{Linear, LinearConfig};
 pub use lstm::{Lstm, LstmConfig, LstmGates, LstmReader, LstmState};
 pub use norm::{Norm, NormConfig};
@@ -43,5 +47,8 @@ pub use prelu::Prelu;
 pub use res_block::{ResBlock, ResBlockConfig};
 pub use upsample::{NearestUpsample, TransposedUpsample, TrilinearUpsample, Upsample};
 pub use vector_quantizer::{VectorQuantizer, VectorQuantizerConfig};
+pub use window_attention::{WindowAttention, WindowAttentionConfig};
 
+pub(crate) use apart::apart;
 pub(crate) use in_stages::InStages;
+pub(crate) use initial::uniform;

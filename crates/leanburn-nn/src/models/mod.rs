@@ -12,6 +12,7 @@ mod cnn3d_lstm;
 mod conv_lstm;
 mod patch_discriminator;
 mod shape_error;
+mod swin_unetr;
 mod unet3d;
 mod vae3d;
 mod vq_vae3d;
@@ -25,6 +26,10 @@ pub use patch_discriminator::{
     PatchDiscriminatorConfig, PatchLayer,
 };
 pub use shape_error::ShapeError;
+pub use swin_unetr::{
+    Merging, Mlp, PatchMerging, Reduction, SwinBlock, SwinStage, SwinTransformer, SwinUnetr, SwinUnetrConfig,
+    UnetrResBlock, UnetrUpBlock,
+};
 pub use unet3d::{
     UNet3d, UNet3dConfig, UNetBottom, UNetDecoder, UNetLayer, UNetLevel, UNetResidual, UNetResidualDecoder, UNetSides,
     UNetUnit, UNetUpsample,

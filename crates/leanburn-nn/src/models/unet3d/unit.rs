@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor};
 use leanburn_ops::{Convolution, conv3d};
 
 use super::config::UNet3dConfig;
-use crate::blocks::{Conv3d, Conv3dConfig, NormAct, NormActConfig};
+use crate::blocks::{Conv3d, Conv3dConfig, NormAct, NormActConfig, apart};
 
 /// What a level of the encoder does.
 #[derive(Module, Debug)]
@@ -38,14 +38,6 @@ impl UNetUnit {
             Self::Residual(unit) => unit.forward(apart(x), &NormAct::identity()),
         }
     }
-}
-
-/// The volume as a node of its own in the graph.
-///
-/// The gradients of its users are added up here, before they meet the gradient of the skip: the sum of the three has one
-/// order, whether the unit is kept or recomputed, and the same bits.
-fn apart(x: Tensor<5>) -> Tensor<5> {
-    x.unsqueeze_dim::<6>(0).squeeze_dim(0)
 }
 
 /// Convolution, norm, activation; or the convolution alone.
