@@ -6,6 +6,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
+use common::swin::SwinFixture;
 use common::{Fixture, Values, fixture_path, read_tensors, state};
 use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, PatchDiscriminatorConfig};
 use leanburn_nn::weights::{self, ShapeDifference, WeightsError};
@@ -90,6 +91,24 @@ fn a_unet_is_saved_under_monai_names() {
     deeper.num_res_units = 1;
     let error = weights::load(&mut deeper.init(&Device::flex()), &Fixture::read("unet_plain").path).unwrap_err();
     assert!(matches!(error, WeightsError::Ambiguous { .. } | WeightsError::Different { .. }), "{error}");
+}
+
+/// With the buffers that MONAI's strict loading asks for.
+#[test]
+fn a_swin_unetr_is_saved_under_monai_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("swin.safetensors");
+    let fixture = SwinFixture::read("swin_unetr_v2");
+    let model = fixture.model(&Device::flex());
+    weights::save_safetensors(&model, &path).unwrap();
+    let (buffers, saved): (Vec<_>, Vec<_>) =
+        names(&path).into_iter().partition(|name| name.ends_with("relative_position_index"));
+    let mut expected = fixture.names();
+    expected.sort();
+    assert_eq!((saved, buffers.len()), (expected, 6));
+    let mut other = fixture.config.init(&Device::flex());
+    weights::load(&mut other, &path).unwrap();
+    assert_eq!(state(&other), state(&model));
 }
 
 fn names(path: &Path) -> Vec<String> {
