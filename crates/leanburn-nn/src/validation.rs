@@ -8,6 +8,9 @@ pub(crate) const MAX_LEVELS: usize = 16;
 /// The largest number of channels, or of anything else that is counted, that makes sense.
 const MAX_COUNT: usize = 1 << 16;
 
+/// The longest window whose table of relative positions is not larger than a model.
+const MAX_WINDOW: usize = 64;
+
 /// Checks of single values, with what to do about a wrong one.
 pub(crate) trait Rules {
     /// Channels, kernel sizes, groups: from 1 to 65536.
@@ -38,6 +41,9 @@ pub(crate) trait Rules {
 
     /// Groups that divide the channels of every norm.
     fn groups(&mut self, key: &str, groups: usize, channels_key: &'static str, channels: &[usize]);
+
+    /// Lengths of a window, of which a table of relative positions is made.
+    fn window(&mut self, key: &str, window: [usize; 3]);
 
     /// A number of voxels that a kernel has on both sides of its middle.
     fn odd(&mut self, key: &str, kernel_size: usize);
@@ -91,6 +97,12 @@ impl Rules for Validation {
             format!("{groups} groups for channels {channels:?}"),
             format!("set `{key}` to {common} or a divisor of it"),
         );
+    }
+
+    fn window(&mut self, key: &str, window: [usize; 3]) {
+        let sound = window.iter().all(|length| (1..=MAX_WINDOW).contains(length));
+        let expected = format!("lengths from 1 to {MAX_WINDOW}");
+        self.check(sound, key, &expected, format!("{window:?}"), "use 7 along each axis");
     }
 
     fn odd(&mut self, key: &str, kernel_size: usize) {

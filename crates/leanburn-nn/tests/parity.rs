@@ -9,12 +9,13 @@ mod samplers;
 
 use burn::module::Module;
 use burn::tensor::Device;
+use common::swin::{Pairs, SwinFixture, up_block};
 use common::{
     CANCELLED, Fixture, Outcome, adversarial_scores, codebook_moved, fixture_path, read_integers, relative_error,
     remove_cancelled, run_fixture, state, trained_parameters, values, worst,
 };
 use leanburn_nn::losses::{DiceCeLoss, DiceLoss, cross_entropy_loss};
-use leanburn_nn::models::Vae3dConfig;
+use leanburn_nn::models::{SwinUnetrConfig, Vae3dConfig};
 use leanburn_nn::weights;
 use leanburn_ops::ResidencyPolicy;
 
@@ -118,6 +119,44 @@ fn diffusion_unet() {
 
 const DIFFUSION: [&str; 4] =
     ["diffusion_unet", "diffusion_unet_conditioned", "diffusion_unet_updown", "diffusion_unet_two_layers"];
+
+/// With shrunken windows, padded ones and shifted ones in every stage; both orders of merging; kept and recomputed.
+///
+/// A leaky ReLU of the decoder whose argument is zero but for rounding has one slope or the other: PyTorch's own gradients in
+/// float32 are up to 1e-2 from those in float64. So those of the whole model are compared roughly, those of its parts exactly.
+#[test]
+fn swin_unetr() {
+    let check = |what: &str, pairs: Pairs, of_gradients: f64| {
+        for (name, found, expected) in pairs {
+            let tolerance = if name.starts_with("output") { 1e-5 } else { of_gradients };
+            let error = relative_error(&found, &expected);
+            assert!(error < tolerance, "{what}, {name}: {error:e}");
+        }
+    };
+    check("up block", up_block(), 1e-4);
+    for name in ["swin_unetr", "swin_unetr_v2"] {
+        let fixture = SwinFixture::read(name);
+        check(name, fixture.compared(&fixture.run_transformer(), true), 1e-4);
+        let kept = fixture.run(ResidencyPolicy::keep());
+        check(name, fixture.compared(&kept, false), 2e-2);
+        assert_eq!(kept.gradients.len(), fixture.names().len() + 1, "{name}");
+        assert!(fixture.run(ResidencyPolicy::recompute_all()) == kept, "{name}: recomputation changes a bit");
+    }
+}
+
+/// MONAI's numbers of parameters.
+#[test]
+fn swin_unetr_is_as_large_as_monais() {
+    let count = |config: SwinUnetrConfig| config.num_parameters();
+    assert_eq!(count(SwinUnetrConfig::new(1, 14).with_feature_size(48)), 62_187_296);
+    assert_eq!(count(SwinUnetrConfig::new(4, 3).with_feature_size(48)), 62_191_941);
+    assert_eq!(count(SwinUnetrConfig::new(4, 3)), 15_705_621);
+    for name in ["swin_unetr", "swin_unetr_v2"] {
+        let fixture = SwinFixture::read(name);
+        let model = fixture.config.init(&Device::flex().autodiff());
+        assert_eq!([trained_parameters(&model), fixture.config.num_parameters()], [fixture.num_parameters(); 2]);
+    }
+}
 
 /// The loss and its gradient with respect to the logits, for every case of the fixture.
 #[test]

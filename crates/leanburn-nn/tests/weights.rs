@@ -6,6 +6,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
+use common::swin::SwinFixture;
 use common::{Fixture, Values, fixture_path, read_tensors, state};
 use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, DiffusionUNet3d, PatchDiscriminatorConfig};
 use leanburn_nn::weights::{self, MonaiWeights, ShapeDifference, WeightsError};
@@ -115,6 +116,24 @@ fn a_diffusion_model_is_saved_under_monai_names_and_read_under_older_ones() {
         weights::load(&mut other, &path).unwrap();
         assert_eq!(state(&other), state(&model), "{name}");
     }
+}
+
+/// With the buffers that MONAI's strict loading asks for.
+#[test]
+fn a_swin_unetr_is_saved_under_monai_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("swin.safetensors");
+    let fixture = SwinFixture::read("swin_unetr_v2");
+    let model = fixture.model(&Device::flex());
+    weights::save_safetensors(&model, &path).unwrap();
+    let (buffers, saved): (Vec<_>, Vec<_>) =
+        names(&path).into_iter().partition(|name| name.ends_with("relative_position_index"));
+    let mut expected = fixture.names();
+    expected.sort();
+    assert_eq!((saved, buffers.len()), (expected, 6));
+    let mut other = fixture.config.init(&Device::flex());
+    weights::load(&mut other, &path).unwrap();
+    assert_eq!(state(&other), state(&model));
 }
 
 fn names(path: &Path) -> Vec<String> {

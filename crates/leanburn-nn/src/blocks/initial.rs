@@ -17,7 +17,7 @@ pub(crate) fn drawn<const D: usize>(distribution: Distribution, dims: [usize; D]
 }
 
 /// A parameter uniform in `±1/sqrt(fan)`, PyTorch's default.
-pub(super) fn uniform<const D: usize>(fan: usize, dims: [usize; D], device: &Device) -> Param<Tensor<D>> {
+pub(crate) fn uniform<const D: usize>(fan: usize, dims: [usize; D], device: &Device) -> Param<Tensor<D>> {
     let high = 1.0 / (fan as f64).sqrt();
     drawn(Distribution::Uniform { low: -high, high }, dims, device)
 }

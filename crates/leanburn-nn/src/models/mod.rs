@@ -13,6 +13,7 @@ mod conv_lstm;
 mod diffusion_unet3d;
 mod patch_discriminator;
 mod shape_error;
+mod swin_unetr;
 mod unet3d;
 mod vae3d;
 mod vq_vae3d;
@@ -22,15 +23,19 @@ pub use chain::Chain;
 pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
 pub use conv_lstm::{ConvLstm, ConvLstmConfig};
 pub use diffusion_unet3d::{
-    ChannelNorm, ClassEmbedding, CrossAttention, DiffusionAttention, DiffusionConditions, DiffusionDownBlock,
-    DiffusionDownsampler, DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig,
-    DiffusionUpBlock, DiffusionUpsampler, GatedFeedForward, SpatialTransformer, TimeEmbedding, TransformerBlock,
+    ClassEmbedding, CrossAttention, DiffusionAttention, DiffusionConditions, DiffusionDownBlock, DiffusionDownsampler,
+    DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig, DiffusionUpBlock,
+    DiffusionUpsampler, GatedFeedForward, SpatialTransformer, TimeEmbedding, TransformerBlock,
 };
 pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator,
     PatchDiscriminatorConfig, PatchLayer,
 };
 pub use shape_error::ShapeError;
+pub use swin_unetr::{
+    Merging, Mlp, PatchMerging, Reduction, SwinBlock, SwinStage, SwinTransformer, SwinUnetr, SwinUnetrConfig,
+    UnetrResBlock, UnetrUpBlock,
+};
 pub use unet3d::{
     UNet3d, UNet3dConfig, UNetBottom, UNetDecoder, UNetLayer, UNetLevel, UNetResidual, UNetResidualDecoder, UNetSides,
     UNetUnit, UNetUpsample,

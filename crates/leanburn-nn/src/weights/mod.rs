@@ -14,5 +14,5 @@ mod save;
 
 pub use error::{Differences, ShapeDifference, WeightsError};
 pub use load::{Matched, load, load_matching, load_under};
-pub use names::MonaiWeights;
+pub use names::{IntegerBuffer, MonaiWeights};
 pub use save::save_safetensors;

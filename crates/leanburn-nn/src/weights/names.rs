@@ -12,8 +12,24 @@ pub trait MonaiWeights: Module {
         None
     }
 
+    /// Buffers of whole numbers that MONAI's strict loading asks for, and that follow from the configuration.
+    fn integer_buffers(&self) -> Vec<IntegerBuffer> {
+        Vec::new()
+    }
+
     /// Whether files hold this name, and the model has no use for it.
     fn is_spare(_name: &str) -> bool {
         false
     }
+}
+
+/// A buffer of whole numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntegerBuffer {
+    /// MONAI's name of it.
+    pub name: String,
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+    /// Its values in row-major order.
+    pub values: Vec<i64>,
 }

@@ -10,7 +10,7 @@ use burn::tensor::{Shape, TensorData};
 use leanburn_common::atomic::replace;
 use safetensors::{Dtype, View, serialize};
 
-use super::{MonaiWeights, WeightsError};
+use super::{IntegerBuffer, MonaiWeights, WeightsError};
 
 /// Saves the weights under MONAI's names, in float32.
 ///
@@ -46,6 +46,10 @@ fn entries<M: MonaiWeights>(model: &M) -> Result<Vec<(String, Entry)>, String> {
         }
         let data = TensorData::try_from_bytes(bytes, shape.clone(), dtype).map_err(|error| error.to_string())?;
         entries.push((name, Entry::float32(data, shape)));
+    }
+    for IntegerBuffer { name, shape, values } in model.integer_buffers() {
+        let bytes = values.into_iter().flat_map(i64::to_le_bytes).collect();
+        entries.push((name, Entry { dtype: Dtype::I64, shape, bytes }));
     }
     Ok(entries)
 }

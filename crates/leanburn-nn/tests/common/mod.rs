@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs)]
 
 pub mod lpips;
+pub mod swin;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -381,6 +382,11 @@ fn outcome<M: MonaiWeights>(
         Objective::Fixture => loss,
         Objective::Linear => outputs.iter().map(|(_, output)| linear(output)).reduce(|a, b| a + b).expect("outputs"),
     };
+    outcome_of(model, x, outputs, loss)
+}
+
+/// What a step gives of a model, its input, its outputs and their loss.
+fn outcome_of<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tensor<5>)>, loss: Tensor<1>) -> Outcome {
     let gradients = loss.clone().backward();
     let mut by_name = visit(model, Some(&gradients));
     by_name.insert("x".to_string(), values(x.grad(&gradients).expect("the loss depends on the input")));

@@ -22,4 +22,4 @@ pub use embedding::{ClassEmbedding, TimeEmbedding};
 pub use level::{DiffusionDownBlock, DiffusionDownsampler, DiffusionMiddleBlock, DiffusionUpBlock, DiffusionUpsampler};
 pub use model::{DiffusionConditions, DiffusionUNet3d};
 pub use res_block::DiffusionResBlock;
-pub use transformer::{ChannelNorm, CrossAttention, GatedFeedForward, SpatialTransformer, TransformerBlock};
+pub use transformer::{CrossAttention, GatedFeedForward, SpatialTransformer, TransformerBlock};

@@ -2,13 +2,15 @@
 //!
 //! Tokens stay channels first, as the volume is: a linear layer is a convolution with a kernel of one, layer norm is over channels.
 
-use burn::module::{Module, Param};
-use burn::nn::Initializer;
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Activation, conv3d, geglu, layer_norm3d, norm_act_conv3d};
+use leanburn_ops::{Activation, conv3d, geglu, norm_act_conv3d};
 
 use super::config::DiffusionUNet3dConfig;
-use crate::blocks::{Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig, SelfAttention, attend};
+use crate::blocks::{
+    Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, SelfAttention,
+    attend,
+};
 
 /// Group norm, a linear map, transformer blocks, a linear map that begins as zero, plus the input.
 ///
@@ -59,9 +61,9 @@ pub struct TransformerBlock {
     attn1: SelfAttention,
     ff: GatedFeedForward,
     attn2: CrossAttention,
-    norm1: ChannelNorm,
-    norm2: ChannelNorm,
-    norm3: ChannelNorm,
+    norm1: LayerNorm,
+    norm2: LayerNorm,
+    norm3: LayerNorm,
     num_heads: usize,
     #[module(skip)]
     attention_block: Option<usize>,
@@ -75,7 +77,7 @@ impl TransformerBlock {
         config: &DiffusionUNet3dConfig,
         device: &Device,
     ) -> Self {
-        let norm = || ChannelNorm::new(channels, device);
+        let norm = || LayerNormConfig::new(channels).init(device);
         Self {
             attn1: SelfAttention::new(channels, false, config.include_fc, config.use_combined_linear, device),
             ff: GatedFeedForward::new(channels, device),
@@ -145,25 +147,5 @@ impl GatedFeedForward {
     fn forward(&self, x: Tensor<5>, residual: Tensor<5>) -> Tensor<5> {
         let h = geglu(conv3d(x, self.linear1.convolution()));
         norm_act_conv3d(h, None, Activation::None, self.linear2.convolution(), Some(residual))
-    }
-}
-
-/// Layer norm over the channels of each position; see [`layer_norm3d`].
-#[derive(Module, Debug)]
-pub struct ChannelNorm {
-    weight: Param<Tensor<1>>,
-    bias: Param<Tensor<1>>,
-}
-
-impl ChannelNorm {
-    /// PyTorch's default.
-    const EPSILON: f64 = 1e-5;
-
-    fn new(channels: usize, device: &Device) -> Self {
-        Self { weight: Initializer::Ones.init([channels], device), bias: Initializer::Zeros.init([channels], device) }
-    }
-
-    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        layer_norm3d(x, Some(self.weight.val()), Some(self.bias.val()), Self::EPSILON)
     }
 }

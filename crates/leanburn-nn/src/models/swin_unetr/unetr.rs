@@ -1,0 +1,116 @@
+//! The convolutional blocks of UNETR.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use leanburn_ops::{Activation, Convolution, activate, conv3d, group_norm_act, norm_act_conv3d};
+
+use super::config::PATCH;
+use crate::blocks::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig, InstanceNorm};
+use crate::segmented::apart;
+
+/// Slope of the activations below zero.
+const ACTIVATION: Activation = Activation::LeakyRelu(0.01);
+
+/// Two convolutions with instance norms, added to the input: MONAI's `UnetResBlock`.
+///
+/// `activation(norm(conv2(activation(norm(conv1(x))))) + residual(x))`, where the residual is the input, or `norm(conv3(x))` if the
+/// channels change.
+///
+/// # Memory
+///
+/// Saved for backward: the input, what each convolution gives, and the output.
+#[derive(Module, Debug)]
+pub struct UnetrResBlock {
+    conv1: Conv3d,
+    conv2: Conv3d,
+    conv3: Option<Conv3d>,
+    norm: InstanceNorm,
+}
+
+impl UnetrResBlock {
+    /// The block from so many channels to so many.
+    pub fn new(channels: [usize; 2], device: &Device) -> Self {
+        let [channels_in, channels_out] = channels;
+        let conv =
+            |channels, size| Conv3dConfig::new(channels, size).with_padding(size / 2).with_bias(false).init(device);
+        Self {
+            conv1: conv(channels, 3),
+            conv2: conv([channels_out; 2], 3),
+            conv3: (channels_in != channels_out).then(|| conv(channels, 1)),
+            norm: InstanceNorm::new(1e-5),
+        }
+    }
+
+    /// Applies the block.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, channels_in, depth, height, width]`
+    /// - output: `[batch_size, channels_out, depth, height, width]`
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.forward_parts(&[apart(x)])
+    }
+
+    /// The same of volumes as if they were one, their channels one behind the other; they are never copied into one.
+    fn forward_parts(&self, parts: &[Tensor<5>]) -> Tensor<5> {
+        let residual = match &self.conv3 {
+            Some(conv) => self.norm.forward(of_parts(conv, parts)),
+            None => parts[0].clone(),
+        };
+        let h = of_parts(&self.conv1, parts);
+        let norm = self.norm.norm(h.dims()[1]);
+        let h = norm_act_conv3d(h, Some(norm.clone()), ACTIVATION, self.conv2.convolution(), None);
+        activate(group_norm_act(h, norm, Activation::None) + residual, ACTIVATION)
+    }
+}
+
+/// The convolution of volumes as if they were one, their channels one behind the other.
+fn of_parts(conv: &Conv3d, parts: &[Tensor<5>]) -> Tensor<5> {
+    let Convolution { weight, bias, options } = conv.convolution();
+    let mut first = 0;
+    let mut sum: Option<Tensor<5>> = None;
+    for part in parts {
+        let channels = part.dims()[1];
+        let weight = if parts.len() == 1 { weight.clone() } else { weight.clone().narrow(1, first, channels) };
+        let bias = bias.clone().filter(|_| sum.is_none());
+        let convolution = Convolution { weight, bias, options: options.clone() };
+        sum = Some(match sum.take() {
+            None => conv3d(part.clone(), convolution),
+            sum => norm_act_conv3d(part.clone(), None, Activation::None, convolution, sum),
+        });
+        first += channels;
+    }
+    sum.expect("a convolution has an input")
+}
+
+/// A transposed convolution that doubles the volume, joined with a skip connection by a residual block: MONAI's `UnetrUpBlock`.
+///
+/// # Memory
+///
+/// Saved for backward: both inputs, the enlarged one, what each convolution gives, and the output.
+#[derive(Module, Debug)]
+pub struct UnetrUpBlock {
+    transp_conv: ConvTranspose3d,
+    conv_block: UnetrResBlock,
+}
+
+impl UnetrUpBlock {
+    /// The block from so many channels to so many, which the skip connection has too.
+    pub fn new(channels: [usize; 2], device: &Device) -> Self {
+        let channels_out = channels[1];
+        Self {
+            transp_conv: ConvTranspose3dConfig::new(channels, PATCH, PATCH).with_bias(false).init(device),
+            conv_block: UnetrResBlock::new([2 * channels_out, channels_out], device),
+        }
+    }
+
+    /// Applies the block.
+    ///
+    /// # Shapes
+    ///
+    /// - `below`: `[batch_size, channels_in, depth, height, width]`
+    /// - `skip` and output: `[batch_size, channels_out, 2 depth, 2 height, 2 width]`
+    pub fn forward(&self, below: Tensor<5>, skip: Tensor<5>) -> Tensor<5> {
+        self.conv_block.forward_parts(&[self.transp_conv.forward(below), apart(skip)])
+    }
+}
