@@ -38,7 +38,7 @@ pub fn channel_norm(x: Tensor<5>, weight: Tensor<1>, bias: Tensor<1>, epsilon: f
     }
     apply([x.into(), weight.into(), bias.into()], |[x, weight, bias], _| {
         let (x, weight) = (x.given::<5>(), weight.given());
-        let (normalised, _) = normalised(&x, epsilon);
+        let (normalised, _) = normalised(x.clone(), epsilon);
         let output = normalised.clone() * per_channel(&weight, &normalised) + per_channel(&bias.given(), &normalised);
         (cast_to(output, x.dtype()), ChannelNorm { x, weight, epsilon })
     })
@@ -58,8 +58,7 @@ impl Operation<3> for ChannelNorm {
         let dtype = x.dtype();
         let gradient = widen(gradient);
         let bias = for_bias.then(|| cast_to(channel_sums(gradient.clone()), weight.dtype()));
-        let (normalised, inverse) = normalised(&x, epsilon);
-        drop(x);
+        let (normalised, inverse) = normalised(x, epsilon);
         let weight_gradient =
             for_weight.then(|| cast_to(channel_sums(gradient.clone() * normalised.clone()), weight.dtype()));
         let x_gradient = for_x.then(|| {
@@ -77,8 +76,8 @@ impl Operation<3> for ChannelNorm {
 }
 
 /// The normalised volume, and the inverse deviation of each position; at least in float32.
-fn normalised(x: &Tensor<5>, epsilon: f64) -> (Tensor<5>, Tensor<5>) {
-    let x = widen(x.clone());
+fn normalised(x: Tensor<5>, epsilon: f64) -> (Tensor<5>, Tensor<5>) {
+    let x = widen(x);
     let centered = x.clone() - x.mean_dim(1);
     let inverse = ((centered.clone() * centered.clone()).mean_dim(1) + epsilon).sqrt().recip();
     (centered * inverse.clone(), inverse)
