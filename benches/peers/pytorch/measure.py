@@ -36,7 +36,7 @@ def fill(module: torch.nn.Module) -> torch.nn.Module:
         if v.dim() == 1:
             v = 0.5 + 0.25 * v
         else:
-            v = (v + v.T) / 2 if v.dim() == 2 else v
+            v = (v + v.T) / 2 if v.dim() == 2 and v.shape[0] == v.shape[1] else v
             v = v / math.sqrt(math.prod(v.shape[1:]))
         parameter.data.copy_(v)
     return module

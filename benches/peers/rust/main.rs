@@ -7,6 +7,7 @@ mod autoencoder_step;
 mod burn_autoencoder;
 mod burn_block;
 mod conv3d;
+mod diffusion_step;
 mod measure;
 mod residual_chain;
 mod values;
@@ -24,6 +25,8 @@ enum Program {
     ResidualChain(residual_chain::Arguments),
     /// Training steps of the KL autoencoder.
     AutoencoderStep(autoencoder_step::Arguments),
+    /// Training steps of the U-Net of a latent diffusion model.
+    DiffusionStep(diffusion_step::Arguments),
     /// Self-attention, forward and backward.
     Attention(attention::Arguments),
     /// Single convolutions, one for each line of the input.
@@ -35,6 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Program::parse() {
         Program::ResidualChain(arguments) => residual_chain::run(&arguments),
         Program::AutoencoderStep(arguments) => autoencoder_step::run(&arguments),
+        Program::DiffusionStep(arguments) => diffusion_step::run(&arguments),
         Program::Attention(arguments) => attention::run(&arguments),
         Program::Conv3d(arguments) => conv3d::run(&arguments),
     }

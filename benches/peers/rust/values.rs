@@ -32,7 +32,9 @@ pub fn fill<M: Module>(module: M) -> M {
                 let fan_in: usize = old.dims()[1..].iter().product();
                 let new = match D {
                     1 => new * 0.25 + 0.5,
-                    2 => (new.clone() + new.swap_dims(0, 1)) / (2.0 * (fan_in as f64).sqrt()),
+                    2 if old.dims()[0] == fan_in => {
+                        (new.clone() + new.swap_dims(0, 1)) / (2.0 * (fan_in as f64).sqrt())
+                    }
                     _ => new / (fan_in as f64).sqrt(),
                 };
                 Tensor::from_data(new.into_data(), &device).require_grad()

@@ -22,6 +22,8 @@ use leanburn_train::{
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+#[path = "planned_peak/diffusion.rs"]
+mod diffusion;
 #[path = "common/peak.rs"]
 mod peak;
 

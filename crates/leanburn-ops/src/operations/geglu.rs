@@ -48,8 +48,10 @@ struct Geglu {
 
 impl Operation<1> for Geglu {
     fn backward(self, gradient: Tensor<5>, _needed: [bool; 1]) -> [AnyTensor; 1] {
-        let dtype = self.x.dtype();
-        let [values, gates] = halves(&self.x);
+        let Self { x } = self;
+        let dtype = x.dtype();
+        let [values, gates] = halves(&x);
+        drop(x);
         let gradient = widen(gradient);
         let cumulative = normal_cumulative(gates.clone());
         let of_values = cast_to(gradient.clone() * gates.clone() * cumulative.clone(), dtype);

@@ -137,10 +137,10 @@ impl DiffusionUNet3d {
         if !down_residuals.is_empty() {
             let (given, expected) = (down_residuals.len(), skips.len());
             assert_eq!(given, expected, "DiffusionUNet3d: {given} residuals of the way down, expected {expected}");
-            skips = skips.into_iter().zip(down_residuals).map(|(skip, residual)| skip + residual).collect();
+            skips = skips.into_iter().zip(down_residuals).map(|(skip, residual)| add(skip, residual)).collect();
         }
         let h = match middle_residual {
-            Some(residual) => h + residual,
+            Some(residual) => add(h, residual),
             None => h,
         };
         self.up(h, skips, shared)
@@ -219,6 +219,12 @@ impl DiffusionUNet3d {
         }
         h
     }
+}
+
+/// The sum in the dtype of the volume.
+fn add(x: Tensor<5>, residual: Tensor<5>) -> Tensor<5> {
+    let dtype = x.dtype();
+    x + cast_to(residual, dtype)
 }
 
 const CONV_IN: &str = "conv_in";
