@@ -71,13 +71,13 @@ impl Ddpm {
         let least = least.max(1e-20);
         match (self.variance, learned) {
             (Variance::FixedLarge, _) => Deviation::Fixed(most.sqrt()),
-            (Variance::Learned, Some(variance)) => Deviation::Learned(variance.sqrt()),
+            (Variance::Learned, Some(variance)) => Deviation::Learned(Box::new(variance.sqrt())),
             (Variance::LearnedRange, Some(share)) => {
                 let share = (share + 1.0) / 2.0;
-                Deviation::Learned(match self.compatible {
+                Deviation::Learned(Box::new(match self.compatible {
                     Compatible::Papers => ((share * (most.ln() - least.ln()) + least.ln()) / 2.0).exp(),
                     Compatible::Monai => (share * (most - least) + least).sqrt(),
-                })
+                }))
             }
             _ => Deviation::Fixed(least.sqrt()),
         }
@@ -86,7 +86,7 @@ impl Ddpm {
 
 enum Deviation {
     Fixed(f64),
-    Learned(Tensor<5>),
+    Learned(Box<Tensor<5>>),
 }
 
 impl Sampler for Ddpm {
@@ -129,7 +129,7 @@ impl Sampler for Ddpm {
             let least = (1.0 - alpha_following) / (1.0 - alpha) * beta;
             match self.deviation(least, beta, learned) {
                 Deviation::Fixed(deviation) => mean + noise * deviation,
-                Deviation::Learned(deviation) => mean + noise * deviation,
+                Deviation::Learned(deviation) => mean + noise * *deviation,
             }
         })
     }

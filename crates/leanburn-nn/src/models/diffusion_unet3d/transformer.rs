@@ -3,6 +3,7 @@
 //! Tokens stay channels first, as the volume is: a linear layer is a convolution with a kernel of one, layer norm is over channels.
 
 use burn::module::Module;
+use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
 use leanburn_ops::{Activation, conv3d, geglu, norm_act_conv3d};
 

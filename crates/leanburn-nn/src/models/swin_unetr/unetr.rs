@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Activation, Convolution, activate, conv3d, group_norm_act, norm_act_conv3d};
+use leanburn_ops::{Activation, Convolution, activate, conv3d, group_norm_act, norm_act_conv3d, recompute};
 
 use super::config::PATCH;
 use crate::blocks::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig, InstanceNorm};
@@ -18,7 +18,7 @@ const ACTIVATION: Activation = Activation::LeakyRelu(0.01);
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, what each convolution gives, and the output.
+/// Saved for backward: the input, what the first two convolutions give, and the output; `norm(conv3(x))` is computed again.
 #[derive(Module, Debug)]
 pub struct UnetrResBlock {
     conv1: Conv3d,
@@ -54,7 +54,11 @@ impl UnetrResBlock {
     /// The same of volumes as if they were one, their channels one behind the other; they are never copied into one.
     fn forward_parts(&self, parts: &[Tensor<5>]) -> Tensor<5> {
         let residual = match &self.conv3 {
-            Some(conv) => self.norm.forward(of_parts(conv, parts)),
+            Some(conv) => {
+                // A convolution of one voxel is cheaper to compute again than its result is to hold.
+                let norm = self.norm.clone();
+                recompute(conv, parts.to_vec(), move |conv, parts: Vec<Tensor<5>>| norm.forward(of_parts(conv, &parts)))
+            }
             None => parts[0].clone(),
         };
         let h = of_parts(&self.conv1, parts);
@@ -87,7 +91,7 @@ fn of_parts(conv: &Conv3d, parts: &[Tensor<5>]) -> Tensor<5> {
 ///
 /// # Memory
 ///
-/// Saved for backward: both inputs, the enlarged one, what each convolution gives, and the output.
+/// Saved for backward: both inputs, the enlarged one, what the first two convolutions give, and the output.
 #[derive(Module, Debug)]
 pub struct UnetrUpBlock {
     transp_conv: ConvTranspose3d,

@@ -60,14 +60,14 @@ fn normal_distribution(x: f32) -> f32 {
     let z = f32::abs(x) * f32::new(0.707_106_77);
     let t = 1.0 / (1.0 + z * f32::new(0.5));
     let p = t * f32::new(0.170_872_77) + f32::new(-0.822_152_23);
-    let p = t * p + f32::new(1.488_515_87);
-    let p = t * p + f32::new(-1.135_203_98);
+    let p = t * p + f32::new(1.488_515_9);
+    let p = t * p + f32::new(-1.135_204);
     let p = t * p + f32::new(0.278_868_07);
     let p = t * p + f32::new(-0.186_288_06);
     let p = t * p + f32::new(0.096_784_18);
     let p = t * p + f32::new(0.374_091_96);
-    let p = t * p + f32::new(1.000_023_68);
-    let p = t * p + f32::new(-1.265_512_23);
+    let p = t * p + f32::new(1.000_023_7);
+    let p = t * p + f32::new(-1.265_512_2);
     let tail = t * f32::exp(p - z * z) * f32::new(0.5);
     select(x > 0.0, 1.0 - tail, tail)
 }
