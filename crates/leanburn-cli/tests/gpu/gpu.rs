@@ -77,7 +77,7 @@ fn a_plan_is_what_the_pool_holds() {
     assert!((planned - found).abs() <= 0.03 * found, "planned {planned}, held {found}");
 }
 
-/// A limit below what a step holds on the device: some segments are recomputed, and what is learned is the same.
+/// A limit below what a step holds on the device: some segments are recomputed or streamed, and the step is the same.
 #[test]
 fn a_run_that_does_not_fit_steps_down() {
     let place = Place::new();
@@ -95,12 +95,11 @@ fn a_run_that_does_not_fit_steps_down() {
     let sets = |more: &[&'static str]| -> Vec<&str> {
         common.iter().copied().chain(more.iter().copied()).flat_map(|set| ["--set", set]).collect()
     };
-    // The most that was held between forward and backward.
-    let peak = |run: &str| {
+    let value = |run: &str, name: &str| {
         let records = place.metrics(run);
         let steps: Vec<_> = records.iter().filter(|record| record["phase"] == "train").collect();
         assert_eq!(steps.len(), 1, "{run}: the step is lost");
-        steps[0]["values"]["memory.peak_bytes"].as_f64().unwrap()
+        steps[0]["values"][name].as_f64().unwrap()
     };
     place.train("plain", &sets(&[]));
 
@@ -120,8 +119,13 @@ fn a_run_that_does_not_fit_steps_down() {
     for words in ["out of memory in the forward pass", "stepping down: recompute", "going on from step 0"] {
         assert!(printed.contains(words), "{words} in {printed}");
     }
-    assert!(peak("limited") < peak("plain"));
-    assert!(place.bytes("limited/weights.safetensors") == place.bytes("plain/weights.safetensors"), "weights differ");
+    // The most that was held between forward and backward.
+    assert!(value("limited", "memory.peak_bytes") < value("plain", "memory.peak_bytes"));
+    // A stream sums in another order.
+    for name in ["reconstruction", "kl", "autoencoder.gradient_norm"] {
+        let [limited, plain] = ["limited", "plain"].map(|run| value(run, name));
+        assert!((limited - plain).abs() <= 1e-5 * plain.abs(), "{name}: {limited}, {plain} without a limit: {printed}");
+    }
 }
 
 /// Half precision is a level of the ladder where the device computes in it.
@@ -194,7 +198,7 @@ fn a_tensor_that_the_device_cannot_make_is_foreseen_and_named() {
         "data.val_fraction=0",
     ];
     let arguments: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
-    let ended = place.run(&[&["train", "tiny.yaml", "--out", "large"][..], &arguments].concat());
+    let ended = place.run(&[&["train", "tiny.yaml", "--out", "large", "--on-oom", "fail"][..], &arguments].concat());
     assert_eq!(ended.code, Some(1), "{ended:?}");
     for words in [
         format!("that is more than the {memory} that {name} has"),

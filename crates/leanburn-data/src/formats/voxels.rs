@@ -67,21 +67,19 @@ impl Stored {
     ) -> Result<Vec<f32>, DataError> {
         let values = count(shape)?;
         let mut left = values as u64 * self.number.size() as u64;
-        let expected = format!("{left} bytes of voxels for shape {shape:?}");
-        let too_short = |found: String| DataError::malformed(expected, found, "Copy or download the file again.");
         if left > at_most {
-            return Err(too_short(format!("at most {at_most}")));
+            let expected = format!("{left} bytes of voxels for shape {shape:?}");
+            return Err(DataError::malformed(
+                expected,
+                format!("at most {at_most}"),
+                "Copy or download the file again.",
+            ));
         }
         let mut data = reserved(shape, values)?;
         let mut block = vec![0; BLOCK];
         while left > 0 {
             let bytes = &mut block[..left.min(BLOCK as u64) as usize];
-            if let Err(error) = reader.read_exact(bytes) {
-                return Err(match error.kind() {
-                    io::ErrorKind::UnexpectedEof => too_short("a file that ends before".to_string()),
-                    _ => file::read_failed(path, error),
-                });
-            }
+            reader.read_exact(bytes).map_err(|error| file::read_failed(path, error))?;
             self.decode(bytes, &mut data);
             left -= bytes.len() as u64;
         }

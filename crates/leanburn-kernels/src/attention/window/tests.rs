@@ -170,12 +170,14 @@ impl<E: Stored> Case<E> {
 
     fn check(&self, tolerance: f64) {
         let expected = self.expected();
+        // Of a window of one token the gradients of scores are zero, a difference of two sums: their rounding is that of a volume.
+        let least = 0.1 * (expected[0].len() as f64).sqrt();
         for arch in simd::available() {
             for (index, (found, expected)) in self.computed(arch).iter().zip(&expected).enumerate() {
                 let norm =
                     |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
                 let distance = norm(&mut found.iter().zip(expected).map(|(a, b)| a - b));
-                let length = norm(&mut expected.iter().copied()).max(0.1);
+                let length = norm(&mut expected.iter().copied()).max(least);
                 // Written so that what is no number fails.
                 assert!(distance <= tolerance * length, "{arch:?} {:?} {index}: {distance:e} of {length}", self.shape);
             }
