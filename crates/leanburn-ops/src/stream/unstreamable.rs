@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a segment cannot be streamed; by default because it is not described in [`Stages`].
+/// Why a segment cannot be streamed; by default because it is not described in [`Stages`](super::Stages).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unstreamable(String);
 
