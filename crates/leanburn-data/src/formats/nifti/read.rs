@@ -338,7 +338,7 @@ mod tests {
         sound().put(108, &[100.0_f32]).fails("byte 100");
         sound().put(108, &[1e8_f32]).fails("cut short");
         sound().put(80, &[0.0_f32]).fails("pixdim");
-        sound().put(42, &[2_i16, 2, 2]).fails("bytes");
+        sound().put(42, &[2_i16, 2, 2]).fails("cut short");
         sound().put(42, &[30000_i16, 3, 1]).fails("at most");
         let huge = sound().put(42, &[32767_i16; 3]).read().unwrap_err();
         assert!(huge.is_too_large(), "{huge}");
