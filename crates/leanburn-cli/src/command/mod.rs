@@ -12,6 +12,7 @@ mod data;
 mod devices;
 mod files;
 mod fit;
+mod launch;
 mod load;
 mod measure;
 mod observer;
@@ -40,6 +41,8 @@ use crate::error::Result;
 pub enum Command {
     /// Train a model from a configuration.
     Train(train::Train),
+    /// Train with several processes: `mpirun` with `leanburn train`.
+    Launch(launch::Launch),
     /// Say what a training step will need, without running it.
     Plan(plan::Plan),
     /// Show what a model will see: the data of a configuration, and its first training samples on a page.
@@ -87,6 +90,7 @@ impl Command {
     fn dispatch(self) -> Result<()> {
         match self {
             Self::Train(train) => train.run(),
+            Self::Launch(launch) => launch.run(),
             Self::Plan(plan) => plan.run(),
             Self::Data(data) => data.run(),
             Self::Fit(fit) => fit.run(),
