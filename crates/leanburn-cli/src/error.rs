@@ -87,7 +87,9 @@ impl CommandError {
             _ => return 2,
         };
         match error {
-            SystemError::Train(TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. }) => 2,
+            SystemError::Train(
+                TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. } | TrainError::UnevenRanks { .. },
+            ) => 2,
             SystemError::Data(DataError::Io { action: "write", .. })
             | SystemError::Weights(WeightsError::NotWritten { .. })
             | SystemError::OutOfMemory { .. }

@@ -41,14 +41,14 @@ impl Launch {
         }
     }
 
-    /// The launcher with its arguments. Open MPI is allowed more processes than cores, and given time to end a step after a signal.
+    /// The launcher with its arguments. Open MPI is allowed more processes than cores.
     fn command(&self) -> Result<Vec<OsString>> {
         let this = env::current_exe().map_err(|source| self.not_started(source))?;
         let version = Command::new(&self.launcher).arg("--version").output();
         let version = version.map_err(|source| self.not_started(source))?;
         let mut words: Vec<OsString> = vec![self.launcher.clone().into(), "-n".into(), self.ranks.to_string().into()];
         if String::from_utf8_lossy(&version.stdout).contains("Open MPI") {
-            words.extend(["--oversubscribe", "--mca", "odls_base_sigkill_timeout", "3600"].map(OsString::from));
+            words.push("--oversubscribe".into());
         }
         words.extend([this.into(), "train".into()]);
         words.extend(self.train.iter().cloned());

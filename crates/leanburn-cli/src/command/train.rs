@@ -88,7 +88,7 @@ impl Train {
             None => session,
         };
         let session = session.stop_after(self.max_steps.unwrap_or(u64::MAX)).on_out_of_memory(on_out_of_memory);
-        let signals = Signals::listen().map_err(CommandError::Signals)?;
+        let signals = Signals::listen(group.is_alone()).map_err(CommandError::Signals)?;
         let session = session.stop_when(|| signals.first().is_some());
         let session = session.in_group(group.clone()).with_observer(Terminal::default());
         let interrupted = session.run()?.interrupted;

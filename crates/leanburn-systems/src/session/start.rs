@@ -317,7 +317,7 @@ impl<'a> Session<'a> {
         let text = self.group.from_leader(&[]);
         match text.is_empty() {
             true => Err(SystemError::OutOfMemory { reason: error.to_string(), remedy: advice(None) }),
-            false => Config::parse(&String::from_utf8_lossy(&text), &self.name, &[]),
+            false => Ok(Config::parse(&String::from_utf8_lossy(&text), &self.name, &[])?),
         }
     }
 }
