@@ -296,7 +296,7 @@ mod tests {
                 4 => panic!("sample {index} is cursed"),
                 _ => Ok(numbered(index)),
             };
-            let loader = Loader::start(singly(make), 1, 0, workers, 2);
+            let loader = Loader::start(singly(make), 1, 0.into(), workers, 2);
             let items: Vec<_> = loader.take(7).collect();
             assert!(items[2].as_ref().unwrap_err().is_not_found());
             let panic = items[4].as_ref().unwrap_err().to_string();
@@ -318,7 +318,7 @@ mod tests {
             counter.fetch_add(1, Ordering::SeqCst);
             Ok(numbered(index))
         };
-        let mut loader = Loader::start(singly(make), 1, 0, 2, 4);
+        let mut loader = Loader::start(singly(make), 1, 0.into(), 2, 4);
         assert_eq!(loader.next().unwrap().unwrap().data, [0.0]);
         assert_eq!(loader.next_batch(), 1);
         thread::sleep(Duration::from_millis(200));
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn an_empty_batch_is_an_error() {
         let gather = |indices: Indices<'_>| Batch::gather(0, indices.map(|index| Ok(numbered(index))));
-        let mut loader = Loader::start(gather, 0, 0, 1, 1);
+        let mut loader = Loader::start(gather, 0, 0.into(), 1, 1);
         assert!(loader.next().unwrap().is_err());
     }
 }

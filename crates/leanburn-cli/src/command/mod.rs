@@ -21,6 +21,7 @@ mod output;
 mod plan;
 mod plan_report;
 mod predict;
+mod ranks;
 mod recipes;
 mod reconstruct;
 mod sample;
