@@ -8,7 +8,7 @@ mod extreme;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use extreme::{Draw, Outcome, attention, conv, norm, pool, random, resample, window};
+use extreme::{Draw, Outcome, attention, conv, norm, pool, random, resample, stored, window};
 use leanburn_kernels::conv::{ConvSettings, ConvShape, Input, data_gradient_allocating, data_gradient_workspace};
 
 /// How the standard library, not one of our checks, says that something is wrong.
@@ -25,7 +25,7 @@ fn number(variable: &str, default: u64) -> u64 {
 #[test]
 fn every_function_rejects_or_computes() {
     let (cases, seed) = (number("LEANBURN_EXTREMES", 2_000), number("LEANBURN_EXTREMES_SEED", 1));
-    let functions: [(&str, Function); 11] = [
+    let functions: [(&str, Function); 13] = [
         ("conv", conv::convolution),
         ("conv transposed", conv::transposed),
         ("conv bias", conv::bias),
@@ -37,6 +37,8 @@ fn every_function_rejects_or_computes() {
         ("max pool", pool::max_pool),
         ("adaptive max pool", pool::adaptive),
         ("random", random::random),
+        ("compressed", stored::compressed),
+        ("planes of pieces", stored::planes),
     ];
     std::panic::set_hook(Box::new(|_| ()));
     let mut counts: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
