@@ -1,14 +1,14 @@
-//! From a volume to its classes: a U-Net that slides over it.
+//! From a volume to its classes: a model that slides over it.
 
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use leanburn_data::{DataConfig, SlidingWindow, Volume};
-use leanburn_nn::models::UNet3d;
 use leanburn_nn::numerics::widen;
 use leanburn_nn::weights;
 use leanburn_train::Precision;
 
+use super::network::Network;
 use super::section::SegmentationSection;
 use crate::error::Result;
 use crate::shared::{Context, reject};
@@ -53,17 +53,17 @@ pub fn predict_logits(
     Ok(volume.with_data(logits, num_classes)?)
 }
 
-/// A trained U-Net that segments volumes.
+/// A trained model that segments volumes.
 #[derive(Debug)]
 pub struct Segmenter {
-    model: UNet3d,
+    model: Network,
     section: SegmentationSection,
     precision: Precision,
     device: Device,
 }
 
 impl Segmenter {
-    /// The U-Net of a section with weights from a file, ours or MONAI's, on a device without autodiff.
+    /// The model of a section with weights from a file, ours or MONAI's, on a device without autodiff.
     ///
     /// # Errors
     ///

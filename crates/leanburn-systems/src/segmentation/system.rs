@@ -12,7 +12,8 @@ use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::Learner;
 
 use super::inference::{predict_logits, window};
-use super::section::SegmentationSection;
+use super::section::{SegmentationNetwork, SegmentationSection};
+use super::unet::UnetSection;
 use super::workload::SegmentationWorkload;
 use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
@@ -40,11 +41,18 @@ impl System for SegmentationSection {
     type Workload = SegmentationWorkload;
 
     const NAME: &'static str = "segmentation";
-    const RECIPES: &'static [Recipe] = &[Recipe {
-        name: "mni152-segmentation",
-        about: "a small residual U-Net learns grey and white matter of a real brain scan: minutes on a CPU",
-        text: include_str!("../../recipes/mni152-segmentation.yaml"),
-    }];
+    const RECIPES: &'static [Recipe] = &[
+        Recipe {
+            name: "mni152-segmentation",
+            about: "a small residual U-Net learns grey and white matter of a real brain scan: minutes on a CPU",
+            text: include_str!("../../recipes/mni152-segmentation.yaml"),
+        },
+        Recipe {
+            name: "mni152-swin-segmentation",
+            about: "a small Swin UNETR learns the same tissues: attention in windows, minutes on a CPU",
+            text: include_str!("../../recipes/mni152-swin-segmentation.yaml"),
+        },
+    ];
     const PICTURE: PictureLabel = PictureLabel {
         name: "segmentation",
         caption: "volume, labels and predicted labels; sagittal, coronal and axial mid-planes",
@@ -95,21 +103,25 @@ impl System for SegmentationSection {
         let segments = || Ok(model.init(&Device::flex()).segments());
         let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, Vec::new)?;
         let model = model.init(device).with_residency(policy);
-        let unet = Learner::new("unet", model, learner(context, training, training.learning_rate))?;
+        let name = match &self.network {
+            SegmentationNetwork::Unet(_) => "unet",
+            SegmentationNetwork::SwinUnetr(_) => "swin_unetr",
+        };
+        let model = Learner::new(name, model, learner(context, training, training.learning_rate))?;
         let precision = context.device.resolved_precision();
-        Ok(SegmentationWorkload::new(unet, self.training.objective.loss(), precision))
+        Ok(SegmentationWorkload::new(model, self.training.objective.loss(), precision))
     }
 
     fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.unet().module())
+        trained_parameters(workload.model().module())
     }
 
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(&workload.unet().trained(), path)
+        save_safetensors(&workload.model().trained(), path)
     }
 
     fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.unet_mut(), load_matching)?])
+        Ok(vec![source.initialize(workload.model_mut(), load_matching)?])
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
@@ -156,7 +168,19 @@ impl System for SegmentationSection {
 
     /// Half of the channels.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
-        ModelChange::half_of(Self::NAME, &self.channels, |channels| Self { channels, ..self.clone() })
+        let with = |network: SegmentationNetwork| Self { network, ..self.clone() };
+        match &self.network {
+            SegmentationNetwork::Unet(unet) => ModelChange::half_of(Self::NAME, &unet.channels, |channels| {
+                with(UnetSection { channels, ..unet.clone() }.into())
+            }),
+            SegmentationNetwork::SwinUnetr(swin) => {
+                let smaller = with(swin.clone().with_feature_size(swin.feature_size / 2).into());
+                let is_sound = swin.feature_size >= 24 && smaller.model().validate().is_empty();
+                let text = format!("{}.feature_size = {}", Self::NAME, swin.feature_size / 2);
+                let change = ModelChange { text, cost: "a smaller model: a quarter of the weights", section: smaller };
+                is_sound.then_some(change).into_iter().collect()
+            }
+        }
     }
 }
 
