@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use leanburn_data::{DataConfig, SlidingWindow, Volume};
+use leanburn_data::{Blending, DataConfig, SlidingWindow, Volume};
 use leanburn_nn::numerics::widen;
 use leanburn_nn::weights;
 use leanburn_train::Precision;
@@ -18,12 +18,13 @@ use crate::volume::{tensor, through};
 /// How much patches overlap, as a share of their size.
 const OVERLAP: f64 = 0.25;
 
-/// Patches of the size that training has, or the whole extent.
+/// Patches of the size that training has, or the whole extent, with Gaussian weights where they overlap.
 pub(super) fn window(data: &DataConfig, extent: [usize; 3]) -> SlidingWindow {
-    SlidingWindow::new(data.patch_size.unwrap_or(extent), OVERLAP).expect("the configuration has been validated")
+    let window = SlidingWindow::new(data.patch_size.unwrap_or(extent), OVERLAP);
+    window.expect("the configuration has been validated").with_blending(Blending::Gaussian)
 }
 
-/// The logits of a prepared volume, on its grid: patch by patch, averaged where patches overlap.
+/// The logits of a prepared volume, on its grid: patch by patch, averaged where patches overlap with the weights of the window.
 ///
 /// A patch is padded to multiples of `multiples` and its logits are cropped again. The classes are
 /// [`LabelMap::argmax`](leanburn_data::LabelMap::argmax) of the result.
@@ -82,7 +83,7 @@ impl Segmenter {
     }
 
     /// Patches for a volume of an extent: of the size that the model is trained on, as data of that configuration says, with a
-    /// quarter of overlap.
+    /// quarter of overlap and Gaussian weights.
     ///
     /// # Panics
     ///
