@@ -13,9 +13,10 @@ use leanburn_plan::{FlexMemory, Space};
 use leanburn_systems::measure::measure;
 use leanburn_systems::metrics::{Phase, Record};
 use leanburn_systems::planning::ConfigSpace;
+use leanburn_systems::segmentation::Segmenter;
 use leanburn_systems::{
-    Codec, CodecTask, Config, DataSize, DeviceSection, SegmentationSection, Session, SwinUnetrSection, TrainingSection,
-    UnetSection,
+    Codec, CodecTask, Config, DataSize, DeviceSection, SegmentationObjectiveSection, SegmentationSection, Session,
+    SwinUnetrSection, TrainingSection, UnetSection,
 };
 use leanburn_train::planning::Planner;
 use leanburn_train::{CountingAllocator, Precision};
@@ -114,7 +115,7 @@ fn a_model_has_its_own_keys() {
     }
     assert!(!yaml.contains("kernel_size"), "{yaml}");
     for (key, value) in [
-        ("model", "unetr"),
+        ("model", "unetr\n  feature_size: 12"),
         ("channels", "[4, 8]"),
         ("feature_size", "14"),
         ("num_heads", "[3, 6, 12]"),
@@ -128,17 +129,35 @@ fn a_model_has_its_own_keys() {
         };
         let line = if key == "model" { 6 } else { 7 };
         let found = errors(&text);
+        assert!(key != "model" || found.len() == 1, "{found:?}");
         let at = |(key, line, _): &(String, usize, String)| (key.clone(), *line);
-        assert_eq!(found.first().map(at), Some((format!("segmentation.{key}"), line)), "{key}: {value}: {found:?}");
+        // of a feature size that is no multiple of 12 the default heads are wrong as well
+        assert!(
+            found.iter().map(at).any(|at| at == (format!("segmentation.{key}"), line)),
+            "{key}: {value}: {found:?}"
+        );
     }
     assert_eq!(error("[4, 8]\n", "[4, 8]\n  feature_size: 12\n").0, "segmentation.feature_size");
+}
+
+#[test]
+fn the_decoder_has_as_many_levels_as_have_losses() {
+    let text = SOUND.replace("[4, 8]", "[4, 8, 8, 8]") + "  training: {deep_supervision: 2}\n";
+    let config = Config::parse(&text, "test.yaml", &[]).unwrap();
+    assert_eq!(Config::parse(&config.to_yaml(), "again.yaml", &[]).unwrap(), config);
+    assert!(config.to_yaml().contains("deep_supervision: 2"));
+    for (channels, levels) in [("[4, 8, 8, 8]", 3), ("[4, 8]", 1)] {
+        let text = SOUND.replace("[4, 8]", channels) + &format!("  training: {{deep_supervision: {levels}}}\n");
+        let (key, line, message) = errors(&text).remove(0);
+        assert_eq!((key.as_str(), line), ("segmentation.training.deep_supervision", 7), "{message}");
+    }
 }
 
 fn tiny() -> Config {
     let training = TrainingSection::default()
         .with_batch_size(2)
         .with_gradient_accumulation_steps(2)
-        .with_max_steps(24)
+        .with_max_steps(36)
         .with_learning_rate(1e-2)
         .with_val_interval(8)
         .with_visualize_interval(24)
@@ -171,7 +190,7 @@ fn a_model_learns_and_goes_on_where_it_stopped() {
     let straight = session("straight").run().unwrap();
     let losses = values(&straight.records, Phase::Train, "dice_ce");
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
-    assert!(mean(&losses[20..]) < 0.8 * mean(&losses[..4]), "{losses:?}");
+    assert!(mean(&losses[32..]) < 0.8 * mean(&losses[..4]), "{losses:?}");
     let dice = values(&straight.records, Phase::Validation, "dice");
     assert!(dice.last() > dice.first() && *dice.last().unwrap() > 0.3, "{dice:?}");
     for metric in ["dice_class_1", "dice_class_2", "thresholds_dice"] {
@@ -247,13 +266,52 @@ fn a_swin_unetr_goes_on_where_it_stopped() {
     assert!(values(&straight.records, Phase::Validation, "dice").iter().all(|dice| (0.0..=1.0).contains(dice)));
 }
 
+/// The small U-Net with three levels, two of which have losses.
+fn supervised() -> Config {
+    let objective = SegmentationObjectiveSection::default().with_deep_supervision(1);
+    let network = UnetSection::new(vec![4, 8, 8]).with_num_res_units(1);
+    let model = SegmentationSection::new(3, network).with_training(tiny().training().clone()).with_objective(objective);
+    Config::new(model).with_data(tiny().data).with_device(DeviceSection::new("flex"))
+}
+
+/// Heads are trained, saved in checkpoints, and no part of the weights, which are the model's alone.
+#[test]
+fn a_supervised_model_learns_and_goes_on_where_it_stopped() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let folder = tempfile::tempdir().unwrap();
+    let session = |name: &str| Session::new(supervised()).unwrap().in_folder(folder.path().join(name));
+    let straight = session("straight").run().unwrap();
+    let [finest, all] = ["dice_ce", "deep_supervision"].map(|name| values(&straight.records, Phase::Train, name));
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    assert!(mean(&all[32..]) < 0.9 * mean(&all[..4]), "{all:?}");
+    assert!(finest.len() == all.len() && finest[0] != all[0], "{finest:?} {all:?}");
+    session("stopped").stop_after(12).run().unwrap();
+    let resumed = session("stopped").resume(true).run().unwrap();
+    let weights = |path: &Path| fs::read(path).unwrap();
+    assert!(weights(&resumed.folder.weights()) == weights(&straight.folder.weights()), "weights differ");
+    assert_eq!(values(&resumed.records, Phase::Train, "deep_supervision"), all);
+
+    let leanburn_systems::SystemSection::Segmentation(section) = &supervised().system else { unreachable!() };
+    let device = Device::flex();
+    let loaded = Segmenter::load(section, &supervised().context("test"), &straight.folder.weights(), &device);
+    assert!(loaded.is_ok(), "{loaded:?}");
+    let text = weights(&straight.folder.weights());
+    assert!(!text.windows(5).any(|bytes| bytes == b"heads"), "heads are no part of the weights");
+}
+
 #[test]
 fn the_planned_peak_is_the_measured_one() {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     let extent = [32, 32, 48];
-    for (recompute, precision) in [(false, Precision::F32), (true, Precision::F32), (false, Precision::Bf16)] {
-        let mut config = tiny().with_device(DeviceSection::new("flex").with_precision(Some(precision)));
+    for (base, recompute, precision) in [
+        (tiny(), false, Precision::F32),
+        (tiny(), true, Precision::F32),
+        (tiny(), false, Precision::Bf16),
+        (supervised(), false, Precision::F32),
+        (supervised(), true, Precision::Bf16),
+    ] {
+        let mut config = base.with_device(DeviceSection::new("flex").with_precision(Some(precision)));
         config.data.patch_size = Some(extent);
         if recompute {
             config.training_mut().recompute = leanburn_systems::Recompute::all();

@@ -10,6 +10,7 @@ mod autoencoder_kl;
 mod chain;
 mod cnn3d_lstm;
 mod conv_lstm;
+mod decoder_level;
 mod diffusion_unet3d;
 mod patch_discriminator;
 mod shape_error;
@@ -22,6 +23,7 @@ pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Out};
 pub use chain::Chain;
 pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
 pub use conv_lstm::{ConvLstm, ConvLstmConfig};
+pub use decoder_level::DecoderLevel;
 pub use diffusion_unet3d::{
     ClassEmbedding, CrossAttention, DiffusionAttention, DiffusionConditions, DiffusionDownBlock, DiffusionDownsampler,
     DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig, DiffusionUpBlock,

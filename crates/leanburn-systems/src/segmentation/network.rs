@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
-use leanburn_nn::models::{ShapeError, SwinUnetr, SwinUnetrConfig, UNet3d, UNet3dConfig};
+use leanburn_nn::models::{DecoderLevel, ShapeError, SwinUnetr, SwinUnetrConfig, UNet3d, UNet3dConfig};
 use leanburn_nn::weights::{IntegerBuffer, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
 
@@ -57,6 +57,14 @@ impl NetworkConfig {
         }
     }
 
+    /// The levels of the decoder below the one that gives the logits, the finest first.
+    pub fn decoder_levels(&self) -> Vec<DecoderLevel> {
+        match self {
+            Self::Unet(config) => config.decoder_levels(),
+            Self::SwinUnetr(config) => config.decoder_levels(),
+        }
+    }
+
     /// Whether the levels of an input `[batch_size, channels, depth, height, width]` fit together.
     ///
     /// # Errors
@@ -102,6 +110,18 @@ impl Network {
         match self {
             Self::Unet(model) => model.forward(x),
             Self::SwinUnetr(model) => model.forward(x),
+        }
+    }
+
+    /// The logits, and what the decoder gives at the `coarser` [levels](NetworkConfig::decoder_levels) below them.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_levels(&self, x: Tensor<5>, coarser: usize) -> Vec<Tensor<5>> {
+        match self {
+            Self::Unet(model) => model.forward_levels(x, coarser),
+            Self::SwinUnetr(model) => model.forward_levels(x, coarser),
         }
     }
 }

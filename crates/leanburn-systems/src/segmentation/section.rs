@@ -69,7 +69,7 @@ impl SegmentationSection {
     pub(super) fn read_keys(section: &mut Section<'_>) -> Self {
         section.alias("out_channels", "num_classes");
         let num_classes = section.required("num_classes", 2..=256);
-        let network = match section.choice("model", ModelName::Unet) {
+        let network = match section.variant("model", ModelName::Unet) {
             ModelName::Unet => SegmentationNetwork::Unet(UnetSection::read(section)),
             ModelName::SwinUnetr => SegmentationNetwork::SwinUnetr(SwinUnetrSection::read(section)),
         };

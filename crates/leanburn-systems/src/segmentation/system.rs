@@ -13,6 +13,7 @@ use leanburn_train::Learner;
 
 use super::inference::{predict_logits, window};
 use super::section::{SegmentationNetwork, SegmentationSection};
+use super::supervised::SupervisedNetwork;
 use super::unet::UnetSection;
 use super::workload::SegmentationWorkload;
 use crate::error::Result;
@@ -69,7 +70,7 @@ impl System for SegmentationSection {
             title: "Loss",
             y_label: "Dice loss + cross-entropy",
             log_y: true,
-            train: &[("training", "dice_ce")],
+            train: &[("training", "dice_ce"), ("deep supervision", "deep_supervision")],
             validation: &[],
         },
     ];
@@ -83,7 +84,7 @@ impl System for SegmentationSection {
         let fields = [("out_channels", "segmentation.num_classes"), ("activation", "segmentation.act")];
         let model = of_section(self.model().validate(), Self::NAME, &fields);
         let objective = self.training.objective.validate("segmentation.training");
-        [model, objective, self.validate_labels(context)].concat()
+        [model, objective, self.validate_supervision(), self.validate_labels(context)].concat()
     }
 
     fn training(&self) -> &TrainingSection {
@@ -102,7 +103,9 @@ impl System for SegmentationSection {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
         let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, Vec::new)?;
-        let model = model.init(device).with_residency(policy);
+        let network = model.init(device).with_residency(policy);
+        let supervised = &model.decoder_levels()[..self.training.objective.deep_supervision];
+        let model = SupervisedNetwork::new(network, supervised, self.num_classes, device);
         let name = match &self.network {
             SegmentationNetwork::Unet(_) => "unet",
             SegmentationNetwork::SwinUnetr(_) => "swin_unetr",
@@ -117,7 +120,7 @@ impl System for SegmentationSection {
     }
 
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(&workload.model().trained(), path)
+        save_safetensors(&workload.model().trained().network, path)
     }
 
     fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
@@ -185,6 +188,21 @@ impl System for SegmentationSection {
 }
 
 impl SegmentationSection {
+    /// Whether the decoder has as many levels as are to have a loss.
+    fn validate_supervision(&self) -> Vec<ValidationError> {
+        let (asked, levels) = (self.training.objective.deep_supervision, self.model().decoder_levels().len());
+        let mut validation = Validation::default();
+        validation.check_together(
+            asked <= levels,
+            &["segmentation.channels", "segmentation.strides"],
+            "segmentation.training.deep_supervision",
+            &format!("at most {levels}, the coarser levels of this decoder"),
+            asked,
+            "write fewer; 0 has a loss at the finest level alone",
+        );
+        validation.errors()
+    }
+
     /// Whether the data has labels, and of as many classes.
     fn validate_labels(&self, context: &Context<'_>) -> Vec<ValidationError> {
         let mut validation = Validation::default();

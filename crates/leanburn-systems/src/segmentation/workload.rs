@@ -1,34 +1,34 @@
 //! Training of the model.
 
 use burn::tensor::{Int, Tensor};
-use leanburn_nn::losses::DiceCeLoss;
+use leanburn_nn::losses::{DiceCeLoss, deep_supervision_loss};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 use leanburn_train::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
 
-use super::network::Network;
+use super::supervised::SupervisedNetwork;
 
-/// A model and its optimizer; its loss is Dice loss plus cross-entropy.
+/// A model and its optimizer; its loss is Dice loss plus cross-entropy, at each level of the decoder that is supervised.
 #[derive(Debug)]
 pub struct SegmentationWorkload {
-    model: Learner<Network>,
+    model: Learner<SupervisedNetwork>,
     loss: DiceCeLoss,
     precision: Precision,
 }
 
 impl SegmentationWorkload {
     /// Puts the parts together.
-    pub fn new(model: Learner<Network>, loss: DiceCeLoss, precision: Precision) -> Self {
+    pub fn new(model: Learner<SupervisedNetwork>, loss: DiceCeLoss, precision: Precision) -> Self {
         Self { model, loss, precision }
     }
 
     /// The model's learner.
-    pub fn model(&self) -> &Learner<Network> {
+    pub fn model(&self) -> &Learner<SupervisedNetwork> {
         &self.model
     }
 
     /// The model's learner, to change.
-    pub fn model_mut(&mut self) -> &mut Learner<Network> {
+    pub fn model_mut(&mut self) -> &mut Learner<SupervisedNetwork> {
         &mut self.model
     }
 
@@ -39,7 +39,7 @@ impl SegmentationWorkload {
     /// - input: `[batch_size, in_channels, depth, height, width]`
     /// - output: `[batch_size, num_classes, depth, height, width]`
     pub fn logits(&self, volumes: Tensor<5>) -> Tensor<5> {
-        widen(self.model.trained().forward(self.precision.cast(without_autodiff(volumes))))
+        widen(self.model.trained().network.forward(self.precision.cast(without_autodiff(volumes))))
     }
 }
 
@@ -53,8 +53,14 @@ impl Workload for SegmentationWorkload {
     }
 
     fn loss(&mut self, _learner: usize, (volumes, labels): &Self::Batch, _position: StepPosition) -> Option<Losses> {
-        let logits = self.model.module().forward(self.precision.cast(volumes.clone()));
-        let loss = self.loss.forward(logits, labels.clone());
-        Some(Losses::of(loss.clone(), vec![("dice_ce", loss)]))
+        let levels = self.model.module().forward(self.precision.cast(volumes.clone()));
+        let losses = self.loss.forward_levels(levels, labels);
+        let mut reported = vec![("dice_ce", losses[0].clone())];
+        if losses.len() == 1 {
+            return Some(Losses::of(losses[0].clone(), reported));
+        }
+        let loss = deep_supervision_loss(losses);
+        reported.push(("deep_supervision", loss.clone()));
+        Some(Losses::of(loss, reported))
     }
 }

@@ -4,6 +4,7 @@ use burn::config::Config;
 use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 
+use crate::models::decoder_level::DecoderLevel;
 use crate::models::shape_error::ShapeError;
 use crate::validation::Rules;
 
@@ -132,6 +133,13 @@ impl SwinUnetrConfig {
     /// By how much depth, height and width of the coarsest level are smaller than those of the volume.
     pub fn downsampling(&self) -> [usize; 3] {
         [PATCH.pow(STAGES as u32 + 1); 3]
+    }
+
+    /// The levels of the decoder below the one that gives the logits, the finest first.
+    pub fn decoder_levels(&self) -> Vec<DecoderLevel> {
+        let channels = decoders(self).into_iter().rev().skip(1).map(|[_, channels_out]| channels_out);
+        let level = |(level, channels)| DecoderLevel { channels, downsampling: [PATCH.pow(level as u32 + 1); 3] };
+        channels.enumerate().map(level).collect()
     }
 
     /// Whether patches and stages divide an input `[batch_size, channels, depth, height, width]`.
