@@ -1,5 +1,6 @@
-//! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions; `Vae3d`, `ConvLstm` and `Cnn3dLstm`,
-//! which no package has, to modules that our tests write down in PyTorch (`tests/fixtures/make_fixtures.py`).
+//! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions, `SwinTransformer2d` to torchvision's;
+//! `Vae3d`, `ConvLstm` and `Cnn3dLstm`, which no package has, to modules that our tests write down in PyTorch
+//! (`tests/fixtures/make_fixtures.py`).
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
@@ -14,6 +15,7 @@ mod decoder_level;
 mod diffusion_unet3d;
 mod patch_discriminator;
 mod shape_error;
+mod swin_transformer2d;
 mod swin_unetr;
 mod unet3d;
 mod vae3d;
@@ -34,10 +36,8 @@ pub use patch_discriminator::{
     PatchDiscriminatorConfig, PatchLayer,
 };
 pub use shape_error::ShapeError;
-pub use swin_unetr::{
-    Merging, Mlp, PatchMerging, Reduction, SwinBlock, SwinStage, SwinTransformer, SwinUnetr, SwinUnetrConfig,
-    UnetrResBlock, UnetrUpBlock,
-};
+pub use swin_transformer2d::{SwinStage2d, SwinTransformer2d, SwinTransformer2dConfig};
+pub use swin_unetr::{Merging, SwinEncoder, SwinEncoderStage, SwinUnetr, SwinUnetrConfig, UnetrResBlock, UnetrUpBlock};
 pub use unet3d::{
     UNet3d, UNet3dConfig, UNetBottom, UNetDecoder, UNetLayer, UNetLevel, UNetResidual, UNetResidualDecoder, UNetSides,
     UNetUnit, UNetUpsample,

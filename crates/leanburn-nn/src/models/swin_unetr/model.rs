@@ -6,7 +6,7 @@ use leanburn_common::panic_if_invalid;
 use leanburn_ops::ResidencyPolicy;
 
 use super::config::{SwinUnetrConfig, decoders, encoders};
-use super::transformer::SwinTransformer;
+use super::transformer::SwinEncoder;
 use super::unetr::{UnetrResBlock, UnetrUpBlock};
 use crate::blocks::{Conv3d, Conv3dConfig};
 use crate::segmented::segmented;
@@ -23,7 +23,7 @@ use crate::segmented::segmented;
 /// .., `bottom`, `decoder.level_4`, .., `decoder.level_0`.
 #[derive(Module, Debug)]
 pub struct SwinUnetr {
-    swin_vit: SwinTransformer,
+    swin_vit: SwinEncoder,
     encoders: Vec<UnetrResBlock>,
     bottom: UnetrResBlock,
     decoders: Vec<UnetrUpBlock>,
@@ -44,7 +44,7 @@ impl SwinUnetrConfig {
         panic_if_invalid("SwinUnetr", &self.validate());
         let size = self.feature_size;
         SwinUnetr {
-            swin_vit: SwinTransformer::new(self, device),
+            swin_vit: SwinEncoder::new(self, device),
             encoders: encoders(self).into_iter().map(|channels| UnetrResBlock::new(channels, device)).collect(),
             bottom: UnetrResBlock::new([16 * size; 2], device),
             decoders: decoders(self).into_iter().map(|channels| UnetrUpBlock::new(channels, device)).collect(),
@@ -140,7 +140,7 @@ impl SwinUnetr {
         }
     }
 
-    pub(super) fn transformer(&self) -> &SwinTransformer {
+    pub(super) fn transformer(&self) -> &SwinEncoder {
         &self.swin_vit
     }
 }
