@@ -104,8 +104,8 @@ pub mod prelude {
     };
     pub use crate::systems::{
         AutoencoderSection, Config as SystemConfig, DeviceSection, ForecasterSection, Observed, Observer,
-        OnOutOfMemory, Outcome, Recompute, SegmentationSection, Session, SystemError, TrainingSection, Vae3dSection,
-        VqVaeSection,
+        OnOutOfMemory, Outcome, Recompute, SegmentationSection, Session, SwinUnetrSection, SystemError,
+        TrainingSection, UnetSection, Vae3dSection, VqVaeSection,
     };
     pub use crate::train::planning::{Planner, StepPlan, StepSetup, measure};
     pub use crate::train::{

@@ -84,7 +84,9 @@ pub use machine::{forget_resident_peak, heap_limit, machine_memory, resident_pea
 pub use preview::{DataPreview, PreviewedSample};
 pub use recipe::Recipe;
 pub use run_folder::{KeyChange, RunFolder};
-pub use segmentation::{SegmentationObjectiveSection, SegmentationSection};
+pub use segmentation::{
+    SegmentationNetwork, SegmentationObjectiveSection, SegmentationSection, SwinUnetrSection, UnetSection,
+};
 pub use session::{Observed, Observer, OnOutOfMemory, Outcome, Session};
 pub use shared::{
     Allocator, CodebookSection, Compression, Context, DeviceSection, LossScale, LpipsSection, PerceptualSection,
