@@ -1,5 +1,5 @@
 //! Segmentation: what a configuration may say, that a model learns and goes on where it stopped, and that a plan is what a step
-//! holds. And what a codec holds of a volume: both measure the heap.
+//! holds. And what a codec holds of a volume, and diffusion on the latents of one: all measure the heap.
 
 use std::fs;
 use std::path::Path;
@@ -20,6 +20,9 @@ use leanburn_systems::{
 };
 use leanburn_train::planning::Planner;
 use leanburn_train::{CountingAllocator, Precision};
+
+#[path = "segmentation/diffusion.rs"]
+mod diffusion;
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;

@@ -25,8 +25,10 @@ mod ranks;
 mod recipes;
 mod reconstruct;
 mod sample;
+mod sampling;
 mod segment;
 mod signals;
+mod stages;
 mod train;
 mod trained;
 mod window;
@@ -62,6 +64,8 @@ pub enum Command {
     Encode(codec::Encode),
     /// Decode latents into volumes, in the normalized units that the model was trained in.
     Decode(codec::Decode),
+    /// Sample new volumes with a trained latent diffusion model.
+    Sample(sampling::Sample),
     /// Forecast fields with a trained forecaster.
     Predict(predict::Predict),
     /// Estimate a network's memory by the classic rule of thumb.
@@ -101,6 +105,7 @@ impl Command {
             Self::Segment(segment) => segment.run(),
             Self::Encode(encode) => encode.run(),
             Self::Decode(decode) => decode.run(),
+            Self::Sample(sample) => sample.run(),
             Self::Predict(predict) => predict.run(),
             Self::Calc(calc) => calc.run(),
             Self::Devices(devices) => devices.run(),

@@ -9,6 +9,7 @@ use leanburn_train::Group;
 
 use super::observer::Terminal;
 use super::signals::Signals;
+use super::stages::train_first_stage;
 use crate::console::{print_stderr, stderr_has_colours};
 use crate::diagnostic;
 use crate::error::{CommandError, Result};
@@ -44,6 +45,10 @@ pub struct Train {
     /// Take at most this many steps in all; overrides training.max_steps without changing the learning-rate schedule.
     #[arg(long)]
     max_steps: Option<u64>,
+    /// Train the first stage before, where this one is trained on latents and the weights of `latents.autoencoder` are not there: by the
+    /// configuration of that name beside this one, or else by the recipe of that name.
+    #[arg(long)]
+    with_stages: bool,
     /// What to do when a step does not fit into memory.
     #[arg(long, value_enum, default_value_t = OnOom::StepDown)]
     on_oom: OnOom,
@@ -71,6 +76,10 @@ impl Train {
     fn train(self, group: &Group) -> Result<()> {
         let mut config = Config::load(&self.config, &self.set)?;
         config.device.name = self.device.clone().unwrap_or(config.device.name);
+        let signals = Signals::listen(group.is_alone()).map_err(CommandError::Signals)?;
+        if self.with_stages {
+            train_first_stage(&config, &self.config, &signals, group)?;
+        }
         let on_out_of_memory = match self.on_oom {
             OnOom::StepDown => OnOutOfMemory::StepDown,
             OnOom::Fail => OnOutOfMemory::Fail,
@@ -88,7 +97,6 @@ impl Train {
             None => session,
         };
         let session = session.stop_after(self.max_steps.unwrap_or(u64::MAX)).on_out_of_memory(on_out_of_memory);
-        let signals = Signals::listen(group.is_alone()).map_err(CommandError::Signals)?;
         let session = session.stop_when(|| signals.first().is_some());
         let session = session.in_group(group.clone()).with_observer(Terminal::default());
         let interrupted = session.run()?.interrupted;

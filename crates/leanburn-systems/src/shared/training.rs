@@ -23,7 +23,16 @@ pub struct Training<O> {
 
 impl<O> Training<O> {
     pub(crate) fn read(section: &mut Section<'_>, objective: impl FnOnce(&mut Section<'_>) -> O) -> Self {
-        Self { common: TrainingSection::read(section), objective: objective(section) }
+        Self::read_from(section, TrainingSection::default(), objective)
+    }
+
+    /// The same with other defaults.
+    pub(crate) fn read_from(
+        section: &mut Section<'_>,
+        default: TrainingSection,
+        objective: impl FnOnce(&mut Section<'_>) -> O,
+    ) -> Self {
+        Self { common: TrainingSection::read(section, default), objective: objective(section) }
     }
 }
 
@@ -191,8 +200,7 @@ impl TrainingSection {
             .with_constants(self.constants)
     }
 
-    fn read(section: &mut Section<'_>) -> Self {
-        let default = Self::default();
+    fn read(section: &mut Section<'_>, default: Self) -> Self {
         let kind = section.choice("optimizer", default.optimizer);
         let default = default.with_optimizer(kind);
         Self {

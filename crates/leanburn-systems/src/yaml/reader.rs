@@ -166,6 +166,15 @@ impl<'a> Section<'a> {
         self.read(key, &Limits::new(range)).unwrap_or(default)
     }
 
+    /// A key of other programs, one value of which has no place here: where it is written, `expected` and `help` say why not.
+    pub fn reject_if(&mut self, key: &'static str, value: bool, expected: &str, help: &str) {
+        let is_written = self.get(key, !value) == value;
+        if let Some(entry) = self.find(key).filter(|_| is_written) {
+            let (path, place, found) = (join(&self.path, key), entry.place.clone(), entry.node.value.to_string());
+            self.reader.report(ConfigErrorKind::Contradiction, &path, place, found, expected, help);
+        }
+    }
+
     /// The name a key chooses, or its default.
     pub fn choice<T>(&mut self, key: &'static str, default: T) -> T
     where
