@@ -213,7 +213,8 @@ fn a_model_learns_and_goes_on_where_it_stopped() {
 
 /// A Swin UNETR on volumes of this extent.
 fn swin(network: SwinUnetrSection, extent: [usize; 3], precision: Precision, is_recomputed: bool) -> Config {
-    let training = TrainingSection::default().with_max_steps(6).with_val_interval(3).with_checkpoint_interval(3);
+    let training = TrainingSection::default().with_max_steps(4).with_checkpoint_interval(2);
+    let training = training.with_val_interval(4).with_visualize_interval(0);
     let mut config = tiny().with_device(DeviceSection::new("flex").with_precision(Some(precision)));
     config = Config::new(SegmentationSection::new(3, network).with_training(training))
         .with_data(DataConfig { patch_size: Some(extent), ..config.data.clone() })
@@ -233,8 +234,6 @@ fn the_planned_peak_of_a_swin_unetr_is_the_measured_one() {
     let other = || small().with_num_heads([1, 2, 2, 4]).with_window_size([4, 5, 3]).with_use_v2(true);
     let cases = [
         swin(small(), [32, 32, 64], Precision::F32, false),
-        swin(small(), [32, 32, 64], Precision::F32, true),
-        swin(small(), [32, 32, 64], Precision::Bf16, false),
         swin(other(), [64, 32, 32], Precision::F32, false),
         swin(other().with_normalize(false), [32, 64, 32], Precision::Bf16, true),
     ];
@@ -262,7 +261,7 @@ fn a_swin_unetr_goes_on_where_it_stopped() {
         Session::new(config).unwrap().in_folder(folder.path().join(name))
     };
     let straight = session("straight").run().unwrap();
-    session("stopped").stop_after(3).run().unwrap();
+    session("stopped").stop_after(2).run().unwrap();
     let resumed = session("stopped").resume(true).run().unwrap();
     let weights = |path: &Path| fs::read(path).unwrap();
     assert!(weights(&resumed.folder.weights()) == weights(&straight.folder.weights()), "weights differ");
