@@ -19,4 +19,5 @@ mod norm;
 mod plain;
 mod rejected;
 mod resample;
+mod spectral;
 mod window;
