@@ -8,7 +8,7 @@ mod extreme;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use extreme::{Draw, Outcome, attention, conv, norm, pool, random, resample, window};
+use extreme::{Draw, Outcome, attention, conv, fourier, norm, pool, random, resample, window};
 
 /// How the standard library, not one of our checks, says that something is wrong.
 const FAULTS: [&str; 7] =
@@ -24,7 +24,7 @@ fn number(variable: &str, default: u64) -> u64 {
 #[test]
 fn every_function_rejects_or_computes() {
     let (cases, seed) = (number("LEANBURN_EXTREMES", 2_000), number("LEANBURN_EXTREMES_SEED", 1));
-    let functions: [(&str, Function); 11] = [
+    let functions: [(&str, Function); 13] = [
         ("conv", conv::convolution),
         ("conv transposed", conv::transposed),
         ("conv bias", conv::bias),
@@ -35,6 +35,8 @@ fn every_function_rejects_or_computes() {
         ("resample", resample::resample),
         ("max pool", pool::max_pool),
         ("adaptive max pool", pool::adaptive),
+        ("Fourier transform", fourier::transform),
+        ("products of spectra", fourier::mixing),
         ("random", random::random),
     ];
     std::panic::set_hook(Box::new(|_| ()));
