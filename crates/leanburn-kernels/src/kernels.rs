@@ -18,6 +18,8 @@ use crate::conv::packing::rows::SharedOutput;
 use crate::conv::{ConvShape, Input, Prologue};
 use crate::dropout::mask::{DropoutMask, dropout_on};
 use crate::element::Stored;
+use crate::fourier::Transform;
+use crate::fourier::planes::{add_volumes_on, to_spectra_on};
 use crate::layer_norm::LayerNorm;
 use crate::max_pool::PoolWindows;
 use crate::norm::{ChannelSums, GroupMoments, GroupStatistics, Norm, NormShape};
@@ -45,6 +47,8 @@ pub struct Kernels<E> {
     pub(crate) conv_bias_gradient: fn(Arch, usize, usize, &[E], &mut [f32]),
     pub(crate) dequantize: fn(Arch, &Quantized) -> Vec<E>,
     pub(crate) dropout: fn(&DropoutMask, &mut [E]),
+    pub(crate) fourier: fn(&Transform, Arch, &[E], Activation, &mut [f32]),
+    pub(crate) fourier_transpose: fn(&Transform, Arch, &[f32], &mut [E]),
     pub(crate) layer_norm: fn(&LayerNorm<'_>, Arch, &[E], &mut [E]),
     pub(crate) layer_norm_backward: fn(&LayerNorm<'_>, Arch, &[E], &mut [E]) -> [Vec<f32>; 2],
     pub(crate) max_pool: fn(Arch, &PoolWindows, &[E], &mut [E]),
@@ -82,6 +86,8 @@ impl<E: Stored> Kernels<E> {
             conv_bias_gradient: crate::conv::bias_gradient::bias_gradient_on,
             dequantize: dequantize_on,
             dropout: dropout_on,
+            fourier: to_spectra_on,
+            fourier_transpose: add_volumes_on,
             layer_norm: |norm, arch, x, y| norm.forward_on(arch, x, y),
             layer_norm_backward: |norm, arch, x, gradient| norm.backward_on(arch, x, gradient),
             max_pool: crate::max_pool::forward::max_pool_on,

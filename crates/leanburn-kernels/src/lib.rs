@@ -17,6 +17,7 @@ pub mod conv;
 mod counting;
 pub mod dropout;
 mod element;
+pub mod fourier;
 mod heap;
 mod kernels;
 pub mod layer_norm;

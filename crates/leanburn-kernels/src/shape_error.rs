@@ -86,6 +86,11 @@ pub enum ShapeProblem {
         /// Length of the window.
         window: usize,
     },
+    /// A frequency of the axis of which half of the spectrum is computed.
+    NegativeFrequency {
+        /// Which one.
+        frequency: i32,
+    },
     /// A window of a dilated kernel holds no input.
     EmptyWindow {
         /// Which window.
@@ -153,6 +158,10 @@ impl fmt::Display for ShapeProblem {
             Self::Shift { shift, window } => {
                 write!(formatter, "expected a shift that is shorter than the window of {window}, found {shift}")
             }
+            Self::NegativeFrequency { frequency } => write!(
+                formatter,
+                "expected frequencies of 0 and above, since the others are their conjugates, found {frequency}"
+            ),
             Self::EmptyWindow { output } => write!(
                 formatter,
                 "expected an input in every window, found none in window {output}: take a smaller dilation"

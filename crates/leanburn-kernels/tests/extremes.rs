@@ -8,7 +8,7 @@ mod extreme;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use extreme::{Draw, Outcome, attention, conv, norm, pool, random, resample, stored, window};
+use extreme::{Draw, Outcome, attention, conv, fourier, norm, pool, random, resample, stored, window};
 use leanburn_kernels::conv::{ConvSettings, ConvShape, Input, data_gradient_allocating, data_gradient_workspace};
 
 /// How the standard library, not one of our checks, says that something is wrong.
@@ -36,6 +36,8 @@ fn every_function_rejects_or_computes() {
         ("resample", resample::resample),
         ("max pool", pool::max_pool),
         ("adaptive max pool", pool::adaptive),
+        ("Fourier transform", fourier::transform),
+        ("products of spectra", fourier::mixing),
         ("random", random::random),
         ("compressed", stored::compressed),
         ("planes of pieces", stored::planes),

@@ -2,7 +2,7 @@
 //!
 //! - Operations on volumes that save their inputs and nothing else: [`norm_act_conv3d`], [`conv3d`], [`conv_transpose3d`],
 //!   [`upsample_conv3d`], [`group_norm_act`], [`activate`], [`geglu`], [`norm_prelu`], [`norm_prelu_conv3d`], [`attention3d`], [`window_attention3d`], [`layer_norm3d`],
-//!   [`interpolate3d`], [`avg_pool3d`], [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`], [`bev_pool`]. On the CPU they run
+//!   [`interpolate3d`], [`avg_pool3d`], [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`], [`bev_pool`], [`spectral_conv`]. On the CPU they run
 //!   on kernels of our own (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's products of matrices.
 //! - [`dropout`], [`dropout3d`]: save a key, and make the mask again in backward.
 //! - [`recompute`]: run part of a model without saving its intermediate results, and run it again in backward.
@@ -46,6 +46,7 @@ pub use operations::layer_norm3d::layer_norm3d;
 pub use operations::max_pool3d::{MaxPool3d, adaptive_max_pool3d, max_pool3d};
 pub use operations::norm_act::{Norm, activate, group_norm_act, norm_prelu};
 pub use operations::resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, avg_pool3d, interpolate3d};
+pub use operations::spectral_conv::{Pointwise, SpectralWeights, spectral_conv};
 pub use operations::upsample_conv3d::upsample_conv3d;
 pub use operations::window_attention3d::{WindowAttention, window_attention3d};
 pub use products::{WrongProducts, check_products};

@@ -8,8 +8,8 @@ use burn::prelude::*;
 use burn::tensor::{Distribution, module, ops::ConvOptions};
 use common::{ResBlock, lean_chain};
 use leanburn_ops::{
-    Convolution, CountingAllocator, attention3d, backward, backward_from_ones, conv3d, dropout, dropout3d, random,
-    upsample_conv3d,
+    Activation, Convolution, CountingAllocator, Pointwise, SpectralWeights, attention3d, backward, backward_from_ones,
+    conv3d, dropout, dropout3d, random, spectral_conv, upsample_conv3d,
 };
 
 #[global_allocator]
@@ -63,6 +63,35 @@ fn residual_blocks_hold_two_activations_plain_and_one_recomputed() {
         assert!(per_block <= most, "{per_block:.2} activations a block");
         assert!(peak <= held + 6.0, "peak of {peak:.2} activations, {held:.2} of them held");
     }
+}
+
+/// Each layer holds its input and a spectrum. Backward needs two gradients of volumes, scratch, and the weights' gradients.
+#[test]
+fn layers_of_an_operator_hold_one_volume_each() {
+    let _alone = alone();
+    const LAYERS: usize = 4;
+    const DIMS: [usize; 5] = [1, 16, 32, 32, 32];
+    let device = Device::flex().autodiff();
+    let frequencies = [0, 1].map(|_| vec![0, 1, 2, -3, -2, -1]);
+    let [depth, height] = frequencies;
+    let values = Tensor::<6>::random([2, 16, 16, 6, 6, 3], Distribution::Default, &device).require_grad();
+    let weight = volume([16, 16, 1, 1, 1], &device).require_grad();
+    let x = volume(DIMS, &device).require_grad();
+    let layer = |x: Tensor<5>| {
+        let frequencies = [depth.clone(), height.clone(), vec![0, 1, 2]];
+        let weights = SpectralWeights { values: values.clone(), frequencies, size: [32; 3] };
+        let pointwise = Pointwise { weight: weight.clone(), bias: None };
+        spectral_conv(x, Activation::Gelu, weights, Some(pointwise))
+    };
+    let forward = || (0..LAYERS).fold(x.clone() * 1.0, |x, _| layer(x)).sum();
+    drop(backward(forward())); // threads
+    let (loss, held, _) = held_and_peak(forward);
+    let (_gradients, _, peak) = held_and_peak(|| backward(loss));
+    let (held, peak) = (held / bytes(DIMS), peak / bytes(DIMS));
+    println!("held {held:.2} volumes, peak in backward {peak:.2} above them");
+    assert!(held <= 1.1 * LAYERS as f64, "{held:.2} volumes of {LAYERS} layers");
+    assert!(held >= LAYERS as f64, "{held:.2} volumes of {LAYERS} layers: fewer than are needed");
+    assert!(peak <= 2.9, "{peak:.2} volumes in backward");
 }
 
 /// What the README and benches/results say of 16,384 positions of 64 channels on two threads: 5 MiB above inputs, output and

@@ -10,9 +10,10 @@ use burn::prelude::*;
 use burn::tensor::{DType, ops::ConvOptions, ops::ConvTransposeOptions};
 use common::{ResBlock, lean_chain};
 use leanburn_ops::{
-    Activation, AvgPool3d, BevCells, Convolution, Interpolation, Norm, WindowAttention, adaptive_avg_pool3d,
-    attention3d, avg_pool3d, backward, bev_pool, conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act,
-    interpolate3d, layer_norm3d, norm_act_conv3d, recording, upsample_conv3d, window_attention3d,
+    Activation, AvgPool3d, BevCells, Convolution, Interpolation, Norm, Pointwise, SpectralWeights, WindowAttention,
+    adaptive_avg_pool3d, attention3d, avg_pool3d, backward, bev_pool, conv_transpose3d, conv3d, dropout, dropout3d,
+    group_norm_act, interpolate3d, layer_norm3d, norm_act_conv3d, recording, spectral_conv, upsample_conv3d,
+    window_attention3d,
 };
 
 fn record(step: impl FnOnce(&Device)) -> Vec<OperationIr> {
@@ -185,6 +186,50 @@ fn window_attention_holds_four_volumes_and_a_statistic() {
     let volume = 4 * DIMS.iter().product::<usize>();
     // The table is a leaf, made in forward as well.
     assert_eq!(held(&whole, forward.len()), 5 * volume + volume / 4 + 4 * 686);
+}
+
+fn operator_layer(x: Tensor<5>, values: Tensor<6>, weight: Tensor<5>, bias: Option<Tensor<1>>) -> Tensor<5> {
+    let [_, _, size @ ..] = x.dims();
+    let frequencies = [vec![0, 1, -1], vec![0, 1, -1], vec![0, 1]];
+    spectral_conv(x, Activation::Gelu, SpectralWeights { values, frequencies, size }, Some(Pointwise { weight, bias }))
+}
+
+#[test]
+fn spectral_conv_records() {
+    for on_cpu in [true, false] {
+        let records_all = || {
+            records("spectral_conv", |x, device| {
+                let (values, weight, bias) =
+                    (kernel([2, 8, 8, 9, 2], device), kernel([8, 8, 1, 1, 1], device), vector(device));
+                let of_spectrum = values.clone().reshape([2, 8, 8, 3, 3, 2]);
+                (operator_layer(x, of_spectrum, weight.clone(), Some(bias.clone())), vec![values, weight], vec![bias])
+            });
+        };
+        if on_cpu { recording::as_on_cpu(records_all) } else { records_all() }
+    }
+}
+
+/// Its input, 18 coefficients of each channel, and nothing else.
+#[test]
+fn a_layer_of_an_operator_holds_one_volume_and_a_truncated_spectrum() {
+    const DIMS: [usize; 5] = [2, 8, 12, 12, 12];
+    const LAYERS: usize = 3;
+    let step = |with_backward: bool| {
+        record(move |device| {
+            let x = Tensor::<5>::zeros(DIMS, device).require_grad() * 2.0;
+            let (values, weight) = (Tensor::<6>::zeros([2, 8, 8, 3, 3, 2], device), kernel([8, 8, 1, 1, 1], device));
+            let values = values.require_grad();
+            let loss = (0..LAYERS).fold(x, |x, _| operator_layer(x, values.clone(), weight.clone(), None)).sum();
+            if with_backward {
+                drop(backward(loss));
+            }
+        })
+    };
+    let (forward, whole) = recording::as_on_cpu(|| (step(false), step(true)));
+    let (volume, spectrum) = (4 * DIMS.iter().product::<usize>(), 4 * 2 * 2 * 8 * 18);
+    // The weights are leaves, made in forward as well.
+    let weights = 4 * (2 * 64 * 18 + 64);
+    assert_eq!(held(&whole, forward.len()), LAYERS * (volume + spectrum) + weights);
 }
 
 /// Features and depths of a camera, 0.19 MiB; their product would be 5.38 MiB. On the CPU, and composed for a GPU.

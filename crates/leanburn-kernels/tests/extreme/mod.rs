@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod conv;
+pub mod fourier;
 pub mod norm;
 pub mod pool;
 pub mod random;

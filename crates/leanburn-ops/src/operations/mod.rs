@@ -16,5 +16,6 @@ pub(crate) mod max_pool3d;
 pub(crate) mod norm_act;
 mod operation;
 pub(crate) mod resample3d;
+pub(crate) mod spectral_conv;
 pub(crate) mod upsample_conv3d;
 pub(crate) mod window_attention3d;

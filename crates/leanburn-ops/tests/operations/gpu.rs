@@ -10,6 +10,7 @@ use leanburn_ops::{
 
 use crate::case::{Case, Inputs, Operation};
 use crate::device::{gpu, gpu_runtime};
+use crate::spectral::Spectral;
 use crate::window::Windows;
 
 fn check(case: Case, operation: impl Operation) {
@@ -271,4 +272,17 @@ fn dropout_of_values_and_channels() {
         random::seed(&x[0].device(), 7);
         dropout3d(dropout(x[0].clone(), 0.3), 0.4)
     });
+}
+
+#[test]
+fn spectral_convolution() {
+    let layer = Spectral {
+        dims: [2, 3, 4, 5, 6],
+        channels_out: 4,
+        size: [4, 5, 6],
+        modes: [2, 2, 3],
+        activation: Activation::Gelu,
+        is_beside_pointwise: true,
+    };
+    check(layer.case(), move |inputs| layer.run(inputs));
 }

@@ -20,4 +20,5 @@ mod norm;
 mod plain;
 mod rejected;
 mod resample;
+mod spectral;
 mod window;

@@ -6,10 +6,10 @@ use burn::prelude::*;
 use burn::tensor::DType;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
-    Activation, AvgPool3d, Convolution, Interpolation, MaxPool3d, Norm, WindowAttention, activate, adaptive_avg_pool3d,
-    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d, geglu, group_norm_act,
-    interpolate3d, layer_norm3d, max_pool3d, norm_act_conv3d, norm_prelu, norm_prelu_conv3d, upsample_conv3d,
-    window_attention3d,
+    Activation, AvgPool3d, Convolution, Interpolation, MaxPool3d, Norm, Pointwise, SpectralWeights, WindowAttention,
+    activate, adaptive_avg_pool3d, adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout,
+    dropout3d, geglu, group_norm_act, interpolate3d, layer_norm3d, max_pool3d, norm_act_conv3d, norm_prelu,
+    norm_prelu_conv3d, spectral_conv, upsample_conv3d, window_attention3d,
 };
 
 /// The message of an operation that panics.
@@ -252,4 +252,38 @@ fn a_probability_to_drop_everything() {
 fn transformers() {
     expect("geglu: the input has 3 channels, expected an even number", || geglu(zeros([1, 3, 2, 2, 2])));
     expect("geglu: the input is [0, 2, 2, 2, 2], expected batch_size of at least 1", || geglu(zeros([0, 2, 2, 2, 2])));
+}
+
+#[test]
+fn spectra() {
+    let run = |input: [usize; 5],
+               values: [usize; 6],
+               frequencies: [&[i32]; 3],
+               size: [usize; 3],
+               weight: Option<[usize; 5]>| {
+        let frequencies = frequencies.map(<[i32]>::to_vec);
+        let pointwise = weight.map(|weight| Pointwise { weight: zeros(weight), bias: None });
+        spectral_conv(
+            zeros(input),
+            Activation::None,
+            SpectralWeights { values: zeros(values), frequencies, size },
+            pointwise,
+        )
+    };
+    let (input, kept): (_, [&[i32]; 3]) = ([1, 2, 1, 4, 6], [&[0], &[0, -1], &[0, 1, 2]]);
+    expect("spectral_conv: the input is [1, 2, 0, 4, 6], expected depth of at least 1", || {
+        run([1, 2, 0, 4, 6], [2, 2, 3, 1, 2, 3], kept, [1, 4, 6], None)
+    });
+    let message = "spectral_conv: the weight of the spectrum is [2, 2, 3, 1, 2, 4], expected [parts 2, channels_in 2, channels_out 3, \
+                   frequencies of the depth 1, frequencies of the height 2, frequencies of the width 3]";
+    expect(message, || run(input, [2, 2, 3, 1, 2, 4], kept, [1, 4, 6], None));
+    let message =
+        "spectral_conv: width: expected frequencies of 0 and above, since the others are their conjugates, found -1";
+    expect(message, || run(input, [2, 2, 3, 1, 2, 2], [&[0], &[0, -1], &[0, -1]], [1, 4, 6], None));
+    let message = "spectral_conv: height: expected a length of at least 1 for the volume, found 0";
+    expect(message, || run(input, [2, 2, 3, 1, 2, 3], kept, [1, 0, 6], None));
+    let message = "spectral_conv: the output is [1, 4, 8], expected the size of the input, [1, 4, 6], beside a pointwise convolution";
+    expect(message, || run(input, [2, 2, 3, 1, 2, 3], kept, [1, 4, 8], Some([3, 2, 1, 1, 1])));
+    let message = "spectral_conv: the pointwise weight is [3, 1, 1, 1, 1], expected [channels_out 3, channels_in 2, depth 1, height 1, width 1]";
+    expect(message, || run(input, [2, 2, 3, 1, 2, 3], kept, [1, 4, 6], Some([3, 1, 1, 1, 1])));
 }
