@@ -41,6 +41,7 @@ pub use group_norm::{GroupNorm, GroupNormConfig};
 pub use instance_norm::InstanceNorm;
 pub use layer_norm::{LayerNorm, LayerNormConfig};
 pub use linear::{Linear, LinearConfig};
+pub(crate) use lstm::quarters;
 pub use lstm::{Lstm, LstmConfig, LstmGates, LstmReader, LstmState};
 pub use norm::{Norm, NormConfig};
 pub use norm_act::{ActivationConfig, NormAct, NormActConfig};
