@@ -252,8 +252,7 @@ fn a_gradient_that_a_rank_lacks_is_zero_there() {
         let loss = learner.module()[used].forward(Tensor::<2>::ones([1, 2], &Device::flex().autodiff())).sum();
         learner.accumulate(loss, 1.0);
         learner.join(&group, false);
-        let norm = learner.prepare().gradients().unwrap().norm;
-        norm
+        learner.prepare().gradients().unwrap().norm
     });
     // a one for each of two weights and a bias, in both layers
     assert_eq!(norms, [6.0_f64.sqrt(); 2]);

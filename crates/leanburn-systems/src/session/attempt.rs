@@ -39,7 +39,6 @@ pub(super) struct Attempt<'a> {
     planned: Planned,
     last_step: u64,
     watch: Option<Watch>,
-    group: &'a Group,
 }
 
 /// A run that has ended.
@@ -64,7 +63,6 @@ impl<'a> Attempt<'a> {
         planned: Planned,
         observer: &'a mut (dyn Observer + 'o),
         last_step: u64,
-        group: &'a Group,
     ) -> Result<Self> {
         let step = run.steps();
         let continues = step > 0 || folder.metrics().exists();
@@ -109,12 +107,11 @@ impl<'a> Attempt<'a> {
             planned,
             last_step,
             watch,
-            group,
         })
     }
 
-    /// Trains up to the last step, or until `stop` says so between two steps.
-    pub fn run(mut self, stop: &dyn Fn() -> bool) -> Result<Finished> {
+    /// Trains up to the last step, or until `stop` says so on any rank between two steps.
+    pub fn run(mut self, group: &Group, stop: &dyn Fn() -> bool) -> Result<Finished> {
         let training = self.config.training();
         self.write_plan()?;
         if self.run.steps() == 0 {
@@ -123,7 +120,7 @@ impl<'a> Attempt<'a> {
         }
         let mut interrupted = false;
         while self.run.steps() < self.last_step {
-            let next = Next::of(self.group, stop(), self.is_over());
+            let next = Next::of(group, stop(), self.is_over());
             interrupted = next == Next::Interrupted;
             if next != Next::Step {
                 break;

@@ -276,12 +276,11 @@ impl<'a> Session<'a> {
             observer.resumed(&start).map_err(SystemError::Observer)?;
         }
         observer.initialized(&initialized).map_err(SystemError::Observer)?;
-        let observer = observer.as_mut();
-        let mut attempt = Attempt::open(config, folder, run, &device, planned, observer, last_step, group)?;
+        let mut attempt = Attempt::open(config, folder, run, &device, planned, observer.as_mut(), last_step)?;
         if !initialized.is_empty() {
             attempt.save()?; // who goes on from here need not name the weights again
         }
-        let finished = attempt.run(&self.stop);
+        let finished = attempt.run(group, &self.stop);
         // what the step has left in the pool is of no use to the next attempt
         training_device.memory_cleanup();
         let finished = finished?;
