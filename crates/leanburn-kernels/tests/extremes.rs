@@ -25,7 +25,7 @@ fn number(variable: &str, default: u64) -> u64 {
 #[test]
 fn every_function_rejects_or_computes() {
     let (cases, seed) = (number("LEANBURN_EXTREMES", 2_000), number("LEANBURN_EXTREMES_SEED", 1));
-    let functions: [(&str, Function); 13] = [
+    let functions: [(&str, Function); 15] = [
         ("conv", conv::convolution),
         ("conv transposed", conv::transposed),
         ("conv bias", conv::bias),
