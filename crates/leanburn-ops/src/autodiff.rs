@@ -161,7 +161,9 @@ mod tests {
     fn never<B, C>(_: &DispatchTensor) {}
 
     #[test]
-    #[should_panic(expected = "expected an autodiff tensor of a supported backend (Flex, Capture, CubeCL); found one on")]
+    #[should_panic(
+        expected = "expected an autodiff tensor of a supported backend (Flex, Capture, CubeCL); found one on"
+    )]
     fn a_tensor_of_another_backend_is_named() {
         let tensor = Tensor::<1>::zeros([1 << 10], &Device::flex().autodiff()).into_dispatch();
         on_backend_of!(@try &tensor, never [] (&tensor), [Capture]) // as if Flex were none of ours
