@@ -143,7 +143,8 @@ macro_rules! on_backend_of {
                     }
                 }
             )*
-            panic!("leanburn-ops: no autodiff tensor of a supported backend (Flex, Capture, CubeCL); found {tensor:?}")
+            let device = burn::backend::TensorMetadata::device(tensor);
+            panic!("leanburn-ops: expected an autodiff tensor of a supported backend (Flex, Capture, CubeCL); found one on {device:?}")
         }
     }};
     (@call $function:ident, $backend:ty, $strategy:ty, [$($generics:tt)*] $arguments:tt) => {
@@ -151,3 +152,20 @@ macro_rules! on_backend_of {
     };
 }
 pub(crate) use on_backend_of;
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::{Capture, DispatchTensor};
+    use burn::tensor::{Device, Tensor};
+
+    fn never<B, C>(_: &DispatchTensor) {}
+
+    #[test]
+    #[should_panic(
+        expected = "expected an autodiff tensor of a supported backend (Flex, Capture, CubeCL); found one on"
+    )]
+    fn a_tensor_of_another_backend_is_named() {
+        let tensor = Tensor::<1>::zeros([1 << 10], &Device::flex().autodiff()).into_dispatch();
+        on_backend_of!(@try &tensor, never [] (&tensor), [Capture]) // as if Flex were none of ours
+    }
+}
