@@ -6,14 +6,15 @@ mod level;
 use burn::prelude::*;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, Distribution, TensorData};
-use leanburn_ops::{Activation, Convolution, Interpolation, Stages, StreamKeep, StreamSettings, stream};
+use leanburn_ops::{Activation, Convolution, Interpolation, Stages, StreamKeep, StreamSettings, random, stream};
 use level::{Kind, Level, error, without_gradient};
 
 const KEEPS: [StreamKeep; 3] = [StreamKeep::Two, StreamKeep::One, StreamKeep::None];
 
+/// A device, and the seed of what this thread draws: other tests draw beside it.
 fn device() -> Device {
     let device = Device::flex().autodiff();
-    device.seed(1);
+    random::seed(&device, 1);
     device
 }
 
@@ -22,7 +23,7 @@ fn case(kind: Kind, batch_size: usize, planes: usize, device: &Device) -> (Level
     let level = Level::new(kind, [8, 4], device);
     let (planes, [height, width]) = if kind == Kind::Decoder { (planes / 2, [3, 4]) } else { (planes, [6, 7]) };
     let dims = [batch_size, level.channels_in(), planes, height, width];
-    let x = Tensor::random(dims, Distribution::Normal(0.5, 1.0), device).require_grad();
+    let x = (random::normal(dims, device) + 0.5).require_grad();
     (level, x)
 }
 
@@ -55,7 +56,9 @@ fn any_number_of_slabs_gives_the_results_of_the_plain_path() {
             let streamed = level.outcome(&x, Some(settings(planes, slabs, keep)));
             for (index, (found, expected)) in streamed.iter().zip(&plain).enumerate() {
                 let error = error(found.as_ref().expect("a gradient"), expected.as_ref().expect("a gradient"));
-                assert!(error < 1e-6, "{kind:?} {planes} {slabs} {keep:?}: {error} of number {index}");
+                // the gradients of biases, scales and shifts are few sums over all voxels, which may cancel: of 24 draws the worst had 2.3e-6
+                let bound = if expected.as_ref().unwrap().shape().len() == 1 { 3e-6 } else { 1e-6 };
+                assert!(error < bound, "{kind:?} {planes} {slabs} {keep:?}: {error} of number {index}");
                 worst = worst.max(error);
             }
         }

@@ -244,6 +244,7 @@ fn running_statistics_are_those_of_the_leading_rank() {
 
 #[test]
 fn a_gradient_that_a_rank_lacks_is_zero_there() {
+    let _alone = alone();
     let device = Device::flex().autodiff();
     let layers: [Linear; 2] = [0, 1].map(|_| LinearConfig::new(2, 1).init(&device));
     let norms = on_ranks(2, |group| {

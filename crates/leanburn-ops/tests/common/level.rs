@@ -2,9 +2,10 @@
 #![allow(dead_code)] // each test binary uses a part
 
 use burn::prelude::*;
-use burn::tensor::{Distribution, TensorData, ops::ConvOptions};
+use burn::tensor::{TensorData, ops::ConvOptions};
 use leanburn_ops::{
-    Activation, Convolution, Norm, Stages, StreamSettings, backward, conv3d, norm_act_conv3d, stream, upsample_conv3d,
+    Activation, Convolution, Norm, Stages, StreamSettings, backward, conv3d, norm_act_conv3d, random, stream,
+    upsample_conv3d,
 };
 
 /// Which level.
@@ -28,7 +29,7 @@ pub struct Level {
 const GROUPS: usize = 2;
 
 fn leaf<const D: usize>(dims: [usize; D], mean: f64, deviation: f64, device: &Device) -> Tensor<D> {
-    Tensor::random(dims, Distribution::Normal(mean, deviation), device).require_grad()
+    (random::normal(dims, device) * deviation + mean).require_grad()
 }
 
 fn layer(channels: [usize; 2], kernel: usize, norm: bool, device: &Device) -> (Option<Norm>, Convolution) {
