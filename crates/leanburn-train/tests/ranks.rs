@@ -4,8 +4,9 @@
 
 mod common;
 
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
@@ -28,7 +29,26 @@ struct Thread {
 #[derive(Debug)]
 struct Shared {
     said: Mutex<Vec<Vec<u8>>>,
-    all_are_here: Barrier,
+    /// How many have come to the meeting of this number.
+    here: Mutex<(usize, u64)>,
+    all_are_here: Condvar,
+}
+
+impl Shared {
+    /// Waits for all ranks. One that has failed does not come: the others fail too.
+    fn meet(&self, size: usize) {
+        let mut here = self.here.lock().unwrap();
+        let meeting = here.1;
+        here.0 += 1;
+        if here.0 == size {
+            *here = (0, meeting + 1);
+            self.all_are_here.notify_all();
+            return;
+        }
+        let patience = Duration::from_secs(120);
+        let (_here, wait) = self.all_are_here.wait_timeout_while(here, patience, |here| here.1 == meeting).unwrap();
+        assert!(!wait.timed_out(), "a rank is missing");
+    }
 }
 
 impl Ranks for Thread {
@@ -55,16 +75,17 @@ impl Ranks for Thread {
 
     fn gather(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.shared.said.lock().unwrap()[self.rank] = bytes.to_vec();
-        self.shared.all_are_here.wait();
+        self.shared.meet(self.size());
         let all = self.shared.said.lock().unwrap().clone();
-        self.shared.all_are_here.wait();
+        self.shared.meet(self.size());
         all
     }
 }
 
 /// Runs something as each of so many ranks; what they come to, in their order.
 fn on_ranks<T: Send>(size: usize, run: impl Fn(Group) -> T + Sync) -> Vec<T> {
-    let shared = Arc::new(Shared { said: Mutex::new(vec![Vec::new(); size]), all_are_here: Barrier::new(size) });
+    let said = Mutex::new(vec![Vec::new(); size]);
+    let shared = Arc::new(Shared { said, here: Mutex::default(), all_are_here: Condvar::new() });
     let run = &run;
     thread::scope(|scope| {
         let start = |rank| {
@@ -76,11 +97,13 @@ fn on_ranks<T: Send>(size: usize, run: impl Fn(Group) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// The trainer of a rank; one at a time, since initial weights are drawn with the generator of the device.
+/// The trainer of a rank. Initial weights are drawn with the generator of the device, which steps seed: one at a time, and all before any trains.
 fn trainer(setup: &Setup, group: Group) -> AutoencoderTrainer {
     static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap();
+    let turn = TURN.lock().unwrap();
     let mut trainer = setup.trainer();
+    drop(turn);
+    group.any(false);
     trainer.join_group(group).unwrap();
     trainer
 }
