@@ -65,8 +65,7 @@ impl Ranks for World {
     }
 
     fn sum(&self, values: &mut [f32]) {
-        const WINDOW: usize = 1 << 22; // 16 MiB, and twice that beside it
-        values.chunks_mut(WINDOW).for_each(|window| self.sum_window(window));
+        values.chunks_mut(crate::WINDOW).for_each(|window| self.sum_window(window));
     }
 
     fn gather(&self, bytes: &[u8]) -> Vec<Vec<u8>> {

@@ -55,7 +55,7 @@ pub(super) struct Exchange {
 }
 
 /// What is summed at once, and what a message takes beside its bytes.
-const WINDOW: Bytes = Bytes(16 << 20);
+const WINDOW: Bytes = Bytes(4 * leanburn_mpi::WINDOW as u64);
 const MESSAGE_SECONDS: f64 = 20e-6;
 
 impl Exchange {

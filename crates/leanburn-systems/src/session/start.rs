@@ -295,7 +295,13 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let limit = limit(&self.config, &device_of_rank(&self.config.device, &self.group)?, &self.group);
-        let step_down = StepDown::of(&self.config, &self.name, self.data.clone(), limit, restarts_left)?;
+        let step_down = StepDown::of(
+            &self.config,
+            &self.name,
+            self.data.clone(),
+            limit,
+            (restarts_left, self.group.ranks().size()),
+        )?;
         let continues = self.on_out_of_memory == OnOutOfMemory::StepDown && step_down.config.is_some();
         self.observer.stepped_down(&error.to_string(), &step_down, continues).map_err(SystemError::Observer)?;
         match step_down.config {

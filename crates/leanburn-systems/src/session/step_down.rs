@@ -23,12 +23,18 @@ pub struct StepDown {
 impl StepDown {
     /// The fastest plan below the one that `config` comes to, and within `limit` where there is one: other micro-batches of the same
     /// items, segments that are recomputed. Where that one did not fit either, plans are a tenth smaller each time; the last restart
-    /// takes the smallest. Plans are ranked by the rates of the device that the configuration names.
+    /// takes the smallest. Micro-batches are dealt out to all ranks. Plans are ranked by the rates of the device that the configuration names.
     ///
     /// # Errors
     ///
     /// What keeps the configuration from being recorded.
-    pub fn of(config: &Config, name: &str, data: DataSize, limit: Option<Bytes>, restarts_left: usize) -> Result<Self> {
+    pub(super) fn of(
+        config: &Config,
+        name: &str,
+        data: DataSize,
+        limit: Option<Bytes>,
+        (restarts_left, ranks): (usize, usize),
+    ) -> Result<Self> {
         let planner = planner_of(&config.device.name, None, None)?;
         let memory = planner.memory_model();
         let space = ConfigSpace::new(config, name, &planner, || Ok(data))?;
@@ -41,7 +47,7 @@ impl StepDown {
         }
         let machine = Machine { other_bytes: Bytes(0), ..planner.machine() };
         let mut plans = frontier(&space, &machine, Class::Lossless)?.plans;
-        plans.retain(|plan| plan.peak < planned);
+        plans.retain(|plan| plan.peak < planned && plan.candidate.accumulation.is_multiple_of(ranks as u64));
         let ceiling = match (limit, restarts_left) {
             (_, 1) => Bytes(0), // which leaves the smallest
             (Some(limit), FIRST) => limit,
@@ -103,12 +109,14 @@ device: {name: flex}
 ";
 
     /// The step-downs of a run whose every attempt fails.
-    fn all_the_way(limit: Option<Bytes>) -> Vec<(Config, String)> {
+    fn all_the_way(limit: Option<Bytes>, ranks: usize) -> Vec<(Config, String)> {
         let mut config = Config::parse(TINY, "tiny", &[]).unwrap();
         let mut steps = Vec::new();
         for restarts_left in (0..=FIRST).rev() {
             let size = config.data_size("tiny").unwrap();
-            let Some((lower, what)) = StepDown::of(&config, "tiny", size, limit, restarts_left).unwrap().config else {
+            let Some((lower, what)) =
+                StepDown::of(&config, "tiny", size, limit, (restarts_left, ranks)).unwrap().config
+            else {
                 return steps;
             };
             steps.push((lower.clone(), what));
@@ -130,15 +138,18 @@ device: {name: flex}
         };
 
         let expected = plans.iter().rfind(is_split).unwrap();
-        let steps = all_the_way(Some(expected.peak));
+        let steps = all_the_way(Some(expected.peak), 1);
         assert_eq!(candidate(&steps[0].0), expected.candidate);
         assert!(steps[0].1.starts_with("batch 4 x 1 -> ") && steps[0].1.contains(" -> "), "{}", steps[0].1);
         let last = |steps: &[(Config, String)]| candidate(&steps.last().unwrap().0);
         assert_eq!(last(&steps), plans[0].candidate);
 
-        let unlimited = all_the_way(None);
+        let unlimited = all_the_way(None, 1);
         assert!(unlimited.len() <= FIRST && last(&unlimited) == plans[0].candidate);
-        let nothing_helps = all_the_way(Some(Bytes(1)));
+        for (lower, what) in all_the_way(None, 4) {
+            assert!(candidate(&lower).accumulation.is_multiple_of(4), "{what}: each of 4 ranks takes as many");
+        }
+        let nothing_helps = all_the_way(Some(Bytes(1)), 1);
         assert_eq!((nothing_helps.len(), last(&nothing_helps)), (1, plans[0].candidate.clone()));
     }
 
