@@ -41,7 +41,7 @@ impl From<u64> for BatchOrder {
 /// worker's panic arrives as the item of its batch, and the next item is the next batch.
 ///
 /// # Memory
-/// As many batches as [`batches_ahead`] says; of volumes in each worker one sample of the batch that it makes, too.
+/// As many batches as [`batches_ahead`] says, and what [reading](crate::DataMemory) and augmenting take in each worker.
 pub struct Loader<B = Batch> {
     make: Arc<MakeBatch<B>>,
     batch_size: usize,
@@ -69,8 +69,7 @@ impl Loader {
     /// If the system cannot start the threads, the caller's makes the batches.
     pub fn new(dataset: Arc<Dataset>, batch_size: usize, order: impl Into<BatchOrder>) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
-        let make = move |index| dataset.train_sample(index);
-        let gather = move |indices: Indices<'_>| Batch::gather(batch_size, indices.map(&make));
+        let gather = move |indices: Indices<'_>| dataset.train_batch(batch_size, indices);
         Self::start(gather, batch_size, order.into(), workers, prefetch)
     }
 }
@@ -277,7 +276,7 @@ mod tests {
     fn singly(
         make: impl Fn(u64) -> Result<Sample, DataError> + Send + Sync + 'static,
     ) -> impl Fn(Indices<'_>) -> Result<Batch, DataError> + Send + Sync + 'static {
-        move |indices| Batch::gather(1, indices.map(&make))
+        move |indices| Batch::stack(&indices.map(&make).collect::<Result<Vec<_>, _>>()?)
     }
 
     #[test]
@@ -329,7 +328,7 @@ mod tests {
 
     #[test]
     fn an_empty_batch_is_an_error() {
-        let gather = |indices: Indices<'_>| Batch::gather(0, indices.map(|index| Ok(numbered(index))));
+        let gather = |indices: Indices<'_>| Batch::stack(&indices.map(numbered).collect::<Vec<_>>());
         let mut loader = Loader::start(gather, 0, 0.into(), 1, 1);
         assert!(loader.next().unwrap().is_err());
     }

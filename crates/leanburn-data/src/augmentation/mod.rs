@@ -31,4 +31,4 @@ mod warp;
 pub use config::{AugmentationConfig, Strength};
 pub(crate) use draw::Drawn;
 pub(crate) use interpolate::{nearest, trilinear};
-pub(crate) use warp::{Warp, warped};
+pub(crate) use warp::{Warp, warp_into};

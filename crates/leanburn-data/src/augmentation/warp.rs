@@ -1,9 +1,7 @@
 //! Rotation, scaling and elastic deformation: where each voxel of a patch is read.
 
 use super::elastic::Elastic;
-use crate::error::DataError;
 use crate::sampling::patch::{Cut, Region};
-use crate::volumes::zeros;
 use std::fmt;
 
 /// Voxel `o` of a patch with centre `c` is read at `c + R S (o + e(o) - c)`: a rotation `R`, a scaling `S` and a displacement `e`.
@@ -63,19 +61,15 @@ impl fmt::Display for Warp {
 }
 
 /// A patch `[channels, size]` out of values `[channels, x, y, z]`, each voxel read where the warp says, by `interpolate`.
-///
-/// # Errors
-/// If there is no memory for it.
-pub(crate) fn warped<T: Copy + Default>(
-    source: &[T],
-    shape: [usize; 4],
+pub(crate) fn warp_into<T: Copy>(
+    values: &mut [T],
+    (source, shape): (&[T], [usize; 4]),
     patch: &Cut,
     warp: &Warp,
     interpolate: impl Fn(&[T], [usize; 3], &Region, [f64; 3]) -> T,
-) -> Result<Vec<T>, DataError> {
-    let [channels, extent @ ..] = shape;
+) {
+    let [_, extent @ ..] = shape;
     let [x, y, z] = patch.size;
-    let mut values = zeros(&[channels, x, y, z])?;
     let channels = source.chunks_exact(extent.iter().product());
     for (values, source) in values.chunks_exact_mut(x * y * z).zip(channels) {
         let mut values = values.iter_mut();
@@ -85,5 +79,4 @@ pub(crate) fn warped<T: Copy + Default>(
             }
         });
     }
-    Ok(values)
 }

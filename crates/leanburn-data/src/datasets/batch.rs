@@ -3,7 +3,6 @@
 use crate::error::DataError;
 use crate::volumes::Intensity;
 use crate::volumes::zeros;
-use std::borrow::Borrow;
 
 /// One patch, or one whole volume, ready for a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,52 +38,52 @@ impl Batch {
     /// # Errors
     /// If there is none, their shapes differ, or some have labels and others have none.
     pub fn stack(samples: &[Sample]) -> Result<Self, DataError> {
-        Self::gather(samples.len(), samples.iter().map(Ok))
-    }
-
-    /// Puts so many samples together as they come; no more than one of them is in memory.
-    pub(crate) fn gather<S: Borrow<Sample>>(
-        batch_size: usize,
-        mut samples: impl Iterator<Item = Result<S, DataError>>,
-    ) -> Result<Self, DataError> {
-        let mut next = || samples.next().unwrap_or_else(|| Err(too_few()));
-        let first = next()?;
-        let mut batch = Self::like(first.borrow(), batch_size)?;
-        batch.put(0, first.borrow())?;
-        drop(first);
-        for place in 1..batch_size {
-            batch.put(place, next()?.borrow())?;
+        let first = samples.first().ok_or_else(Self::too_few)?;
+        let [channels, x, y, z] = first.shape;
+        let mut batch = Self::zeros([samples.len(), channels, x, y, z], first.labels.is_some())?;
+        for (place, sample) in samples.iter().enumerate() {
+            batch.put(place, sample)?;
         }
         Ok(batch)
     }
 
-    /// Zeros for so many samples of the shape of one.
-    fn like(sample: &Sample, batch_size: usize) -> Result<Self, DataError> {
-        let [channels, x, y, z] = sample.shape;
-        let shape = [batch_size, channels, x, y, z];
-        let labels = sample.labels.is_some().then(|| zeros(&[batch_size, x, y, z])).transpose()?;
+    /// Zeros of a shape `[batch_size, channels, x, y, z]`.
+    pub(crate) fn zeros(shape: [usize; 5], has_labels: bool) -> Result<Self, DataError> {
+        let [batch_size, _, x, y, z] = shape;
+        let labels = has_labels.then(|| zeros(&[batch_size, x, y, z])).transpose()?;
         Ok(Self { data: zeros(&shape)?, shape, labels })
+    }
+
+    /// Values and labels of one sample.
+    pub(crate) fn place_mut(&mut self, place: usize) -> (&mut [f32], Option<&mut [u8]>) {
+        let [_, shape @ ..] = self.shape;
+        let (values, voxels) = (shape.iter().product::<usize>(), shape[1..].iter().product::<usize>());
+        let labels = self.labels.as_mut().map(|labels| &mut labels[place * voxels..][..voxels]);
+        (&mut self.data[place * values..][..values], labels)
     }
 
     fn put(&mut self, place: usize, sample: &Sample) -> Result<(), DataError> {
         let [_, shape @ ..] = self.shape;
-        let (values, voxels) = (shape.iter().product::<usize>(), shape[1..].iter().product::<usize>());
-        if sample.shape != shape || sample.data.len() != values {
+        let (data, labels) = self.place_mut(place);
+        if sample.shape != shape || sample.data.len() != data.len() {
             return Err(sample.differs(format!("the shape of the batch, {shape:?}"), format!("{:?}", sample.shape)));
         }
-        self.data[place * values..][..values].copy_from_slice(&sample.data);
-        match (&mut self.labels, &sample.labels) {
-            (Some(all), Some(labels)) if labels.len() == voxels => {
-                all[place * voxels..][..voxels].copy_from_slice(labels)
-            }
+        data.copy_from_slice(&sample.data);
+        match (labels, &sample.labels) {
+            (Some(place), Some(labels)) if labels.len() == place.len() => place.copy_from_slice(labels),
             (None, None) => {}
             (None, Some(_)) => return Err(sample.differs("no labels, as the others".into(), "labels".into())),
-            (Some(_), labels) => {
+            (Some(place), labels) => {
                 let found = labels.as_ref().map_or(0, Vec::len);
-                return Err(sample.differs(format!("{voxels} labels"), found.to_string()));
+                return Err(sample.differs(format!("{} labels", place.len()), found.to_string()));
             }
         }
         Ok(())
+    }
+
+    /// The error of a batch of nothing.
+    pub(crate) fn too_few() -> DataError {
+        DataError::malformed("at least one sample in a batch", "none", "Ask for a batch size of 1 or more.")
     }
 
     /// The shape of the labels, `[batch_size, x, y, z]`.
@@ -92,11 +91,6 @@ impl Batch {
         let [batch_size, _, x, y, z] = self.shape;
         [batch_size, x, y, z]
     }
-}
-
-/// The error of a batch of nothing.
-fn too_few() -> DataError {
-    DataError::malformed("at least one sample in a batch", "none", "Ask for a batch size of 1 or more.")
 }
 
 impl Sample {

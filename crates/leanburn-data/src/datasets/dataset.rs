@@ -1,7 +1,7 @@
 //! The volumes of a configuration, split, as samples.
 
 use crate::augmentation::Drawn;
-use crate::datasets::batch::Sample;
+use crate::datasets::batch::{Batch, Sample};
 use crate::datasets::config::DataConfig;
 use crate::datasets::item::{Item, Scan, check_against, load};
 use crate::datasets::memory::{DataMemory, cached};
@@ -12,7 +12,7 @@ use crate::sampling::patch::{Cut, Region};
 use crate::sampling::places::{Place, choose};
 use crate::sampling::split::{Role, roles};
 use crate::volumes::affine::subgrid;
-use crate::volumes::{LabelMap, Volume};
+use crate::volumes::{LabelMap, Volume, zeros};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
@@ -184,14 +184,54 @@ impl Dataset {
     /// # Errors
     /// If a volume that is not cached can no longer be read or has changed, or there is no memory.
     pub fn train_sample(&self, index: u64) -> Result<Sample, DataError> {
-        let (item, scan, patch, mut random) = self.placed(index)?;
-        let drawn = self.drawn(index);
-        let mut sample = item.sample(&scan, patch, drawn.as_ref().and_then(|drawn| drawn.warp.as_ref()))?;
-        if let Some(drawn) = drawn {
-            drawn.change(&mut sample.data, patch.size)?;
+        let mut placed = self.placed(index)?;
+        let Cut { start, size: size @ [x, y, z], .. } = placed.patch;
+        let shape = [self.channels(), x, y, z];
+        let mut data = zeros(&shape)?;
+        let mut labels = placed.scan.labels.as_ref().map(|_| zeros(&size)).transpose()?;
+        self.write(&mut placed, index, &mut data, labels.as_deref_mut())?;
+        Ok(Sample { data, shape, labels, name: placed.item.source.name(), start, intensity: placed.item.intensity })
+    }
+
+    /// So many training samples, made in place: none is in memory besides the batch. None may be missing.
+    pub(crate) fn train_batch(
+        &self,
+        batch_size: usize,
+        mut indices: impl Iterator<Item = u64>,
+    ) -> Result<Batch, DataError> {
+        let mut batch = None;
+        for place in 0..batch_size {
+            let index = indices.next().ok_or_else(Batch::too_few)?;
+            let mut placed = self.placed(index)?;
+            let [x, y, z] = placed.patch.size; // the same for all: what has no patch size has volumes of one size
+            let batch = match &mut batch {
+                Some(batch) => batch,
+                None => {
+                    let shape = [batch_size, self.channels(), x, y, z];
+                    batch.insert(Batch::zeros(shape, placed.scan.labels.is_some())?)
+                }
+            };
+            let (data, labels) = batch.place_mut(place);
+            self.write(&mut placed, index, data, labels)?;
         }
-        jitter(&mut sample.data, self.config.intensity_jitter, &mut random);
-        Ok(sample)
+        batch.ok_or_else(Batch::too_few)
+    }
+
+    /// A training sample, augmented, into places of as many voxels.
+    fn write(
+        &self,
+        Placed { scan, patch, random, .. }: &mut Placed<'_>,
+        index: u64,
+        data: &mut [f32],
+        labels: Option<&mut [u8]>,
+    ) -> Result<(), DataError> {
+        let drawn = self.drawn(index);
+        scan.write(patch, drawn.as_ref().and_then(|drawn| drawn.warp.as_ref()), data, labels);
+        if let Some(drawn) = drawn {
+            drawn.change(data, patch.size)?;
+        }
+        jitter(data, self.config.intensity_jitter, random);
+        Ok(())
     }
 
     /// Training sample `index` before and after it is augmented, and what was drawn for it.
@@ -199,8 +239,8 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::train_sample`].
     pub fn preview(&self, index: u64) -> Result<Preview, DataError> {
-        let (item, scan, patch, _) = self.placed(index)?;
-        let plain = item.sample(&scan, Cut { flips: [false; 3], ..patch }, None)?;
+        let Placed { item, scan, patch, .. } = self.placed(index)?;
+        let plain = item.sample(&scan, Cut { flips: [false; 3], ..patch })?;
         let axes = ["x", "y", "z"].into_iter().zip(patch.flips).filter(|(_, flip)| *flip);
         let mirrored = axes.map(|(axis, _)| format!("mirrored along {axis}"));
         let changes: Vec<String> = self.drawn(index).iter().flat_map(Drawn::describe).chain(mirrored).collect();
@@ -213,8 +253,7 @@ impl Dataset {
         Some(Drawn::of(augmentation, self.channels(), &mut generator(self.seed, Stream::Augmentation, index)))
     }
 
-    /// The volume of training sample `index`, where in it the sample lies, and the generator of what else is drawn.
-    fn placed(&self, index: u64) -> Result<(&Item, Cow<'_, Scan>, Cut, ChaCha8Rng), DataError> {
+    fn placed(&self, index: u64) -> Result<Placed<'_>, DataError> {
         let count = self.training.len() as u64;
         let mut order = self.training.clone();
         order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
@@ -232,7 +271,7 @@ impl Dataset {
             None => region.random_start(size, &mut random),
         };
         let flips = self.config.flip.map(|flip| random.random_bool(0.5) && flip);
-        Ok((item, scan, Cut { region: *region, start, size, flips }, random))
+        Ok(Placed { item, scan, patch: Cut { region: *region, start, size, flips }, random })
     }
 
     /// Number of validation samples.
@@ -251,7 +290,7 @@ impl Dataset {
         })?;
         let item = &self.items[place.volume];
         let patch = Cut { region: place.region, start: place.start, size: place.size, flips: [false; 3] };
-        item.sample(&*item.scan(&self.config)?, patch, None)
+        item.sample(&*item.scan(&self.config)?, patch)
     }
 
     /// Number of held-out parts.
@@ -270,7 +309,7 @@ impl Dataset {
         })?;
         let scan = item.scan(&self.config)?;
         let (start, extent) = (region.start.map(|at| at as i64), region.extent());
-        let part = item.sample(&scan, Cut { region, start, size: extent, flips: [false; 3] }, None)?;
+        let part = item.sample(&scan, Cut { region, start, size: extent, flips: [false; 3] })?;
         let affine = subgrid(scan.volume.affine(), region.start.map(|at| at as f64), [1.0; 3]);
         let labels = part.labels.map(|labels| LabelMap::new(labels, extent, affine)).transpose()?;
         Ok(HeldOut { volume: Volume::new(part.data, part.shape, affine)?, labels, name: part.name })
@@ -290,6 +329,14 @@ impl Dataset {
         let Scan { volume, labels } = self.items[index].scan(&self.config)?.into_owned();
         Ok((volume, labels))
     }
+}
+
+/// The volume of a training sample, where in it the sample lies, and the generator of what else is drawn.
+struct Placed<'a> {
+    item: &'a Item,
+    scan: Cow<'a, Scan>,
+    patch: Cut,
+    random: ChaCha8Rng,
 }
 
 fn jitter(values: &mut [f32], most: f64, random: &mut impl Rng) {

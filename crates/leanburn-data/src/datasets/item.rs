@@ -1,16 +1,16 @@
 //! One volume of a data set: what is remembered of it, and what is read again.
 
-use crate::augmentation::{Warp, nearest, trilinear, warped};
+use crate::augmentation::{Warp, nearest, trilinear, warp_into};
 use crate::datasets::batch::Sample;
 use crate::datasets::config::DataConfig;
 use crate::datasets::prepare::Prepared;
 use crate::datasets::source::Source;
 use crate::error::DataError;
 use crate::sampling::foreground::Foreground;
-use crate::sampling::patch::{Cut, Region, cut};
+use crate::sampling::patch::{Cut, Region, cut_into};
 use crate::sampling::places::{Place, places};
 use crate::sampling::split::Role;
-use crate::volumes::{Intensity, LabelMap, Volume};
+use crate::volumes::{Intensity, LabelMap, Volume, zeros};
 use std::borrow::Cow;
 
 /// A prepared volume and its labels.
@@ -54,22 +54,32 @@ impl Item {
         Ok(Cow::Owned(Scan { volume, labels }))
     }
 
-    /// The same patch of the volume and of its labels, read where a warp says if there is one.
-    pub(crate) fn sample(&self, scan: &Scan, patch: Cut, warp: Option<&Warp>) -> Result<Sample, DataError> {
-        let shape @ [channels, x, y, z] = scan.volume.shape();
-        let values = scan.volume.data();
-        let data = match warp {
-            Some(warp) => warped(values, shape, &patch, warp, trilinear)?,
-            None => cut(values, shape, &patch)?,
-        };
-        let labels = scan.labels.as_ref().map(|labels| match warp {
-            Some(warp) => warped(labels.data(), [1, x, y, z], &patch, warp, nearest),
-            None => cut(labels.data(), [1, x, y, z], &patch),
-        });
-        let labels = labels.transpose()?;
-        let Cut { start, size, .. } = patch;
-        let shape = [channels, size[0], size[1], size[2]];
+    /// The same patch of the volume and of its labels.
+    pub(crate) fn sample(&self, scan: &Scan, patch: Cut) -> Result<Sample, DataError> {
+        let Cut { start, size: size @ [x, y, z], .. } = patch;
+        let shape = [self.shape[0], x, y, z];
+        let mut data = zeros(&shape)?;
+        let mut labels = scan.labels.as_ref().map(|_| zeros(&size)).transpose()?;
+        scan.write(&patch, None, &mut data, labels.as_deref_mut());
         Ok(Sample { data, shape, labels, name: self.source.name(), start, intensity: self.intensity })
+    }
+}
+
+impl Scan {
+    /// The same patch of the volume and of its labels, read where a warp says if there is one, into places of as many voxels.
+    pub(crate) fn write(&self, patch: &Cut, warp: Option<&Warp>, data: &mut [f32], labels: Option<&mut [u8]>) {
+        let shape @ [_, x, y, z] = self.volume.shape();
+        let values = self.volume.data();
+        match warp {
+            Some(warp) => warp_into(data, (values, shape), patch, warp, trilinear),
+            None => cut_into(data, values, shape, patch),
+        }
+        let Some((place, labels)) = labels.zip(self.labels.as_ref()) else { return };
+        let (labels, shape) = (labels.data(), [1, x, y, z]);
+        match warp {
+            Some(warp) => warp_into(place, (labels, shape), patch, warp, nearest),
+            None => cut_into(place, labels, shape, patch),
+        }
     }
 }
 

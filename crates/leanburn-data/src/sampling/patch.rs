@@ -1,7 +1,5 @@
 //! Boxes of voxels, and cutting patches out of a volume or its labels.
 
-use crate::error::DataError;
-use crate::volumes::zeros;
 use rand::{Rng, RngExt};
 
 /// A box of voxels: `start` included, `end` not.
@@ -59,12 +57,11 @@ pub(crate) struct Cut {
     pub(crate) flips: [bool; 3],
 }
 
-/// Cuts `[channels, size]` out of values of shape `[channels, x, y, z]`.
-pub(crate) fn cut<T: Copy + Default>(source: &[T], shape: [usize; 4], patch: &Cut) -> Result<Vec<T>, DataError> {
+/// Cuts `[channels, size]` out of values of shape `[channels, x, y, z]`, into a place of as many values.
+pub(crate) fn cut_into<T: Copy>(values: &mut [T], source: &[T], shape: [usize; 4], patch: &Cut) {
     let Cut { region, start, size, flips } = *patch;
-    let [channels, width, height, depth] = shape;
+    let [_, width, height, depth] = shape;
     let [x, y, z] = size;
-    let mut patch = zeros(&[channels, x, y, z])?;
     let indices = [0, 1, 2].map(|axis| -> Vec<usize> {
         let (low, high) = (region.start[axis] as i64, region.end[axis] as i64 - 1);
         let place = |index: usize| (start[axis] + index as i64).clamp(low, high) as usize;
@@ -73,25 +70,28 @@ pub(crate) fn cut<T: Copy + Default>(source: &[T], shape: [usize; 4], patch: &Cu
             false => (0..size[axis]).map(place).collect(),
         }
     });
-    for (row, values) in patch.chunks_exact_mut(z).enumerate() {
+    for (row, values) in values.chunks_exact_mut(z).enumerate() {
         let (channel, i, j) = (row / (x * y), indices[0][row / y % x], indices[1][row % y]);
         let line = ((channel * width + i) * height + j) * depth;
         let source = &source[line..line + depth];
         values.iter_mut().zip(&indices[2]).for_each(|(value, k)| *value = source[*k]);
     }
-    Ok(patch)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::DataError;
     use crate::random::{Stream, generator};
+    use crate::volumes::zeros;
 
     const SHAPE: [usize; 4] = [2, 3, 4, 5];
 
     fn numbered(region: Region, start: [i64; 3], size: [usize; 3], flips: [bool; 3]) -> Result<Vec<u8>, DataError> {
         let values: Vec<u8> = (0..2 * 60).collect();
-        cut(&values, SHAPE, &Cut { region, start, size, flips })
+        let mut patch = zeros(&[SHAPE[0], size[0], size[1], size[2]])?;
+        cut_into(&mut patch, &values, SHAPE, &Cut { region, start, size, flips });
+        Ok(patch)
     }
 
     #[test]

@@ -70,8 +70,9 @@ impl WindowBatch {
         if batch_size == 0 {
             return Err(too_few());
         }
-        let inputs = self.input.chunks_exact_mut(self.input.len() / batch_size);
-        let targets = self.target.chunks_exact_mut(self.target.len() / batch_size);
+        let (values, targets) = (self.input.len() / batch_size, self.target.len() / batch_size);
+        let inputs = self.input.chunks_exact_mut(values);
+        let targets = self.target.chunks_exact_mut(targets);
         inputs.zip(targets).try_for_each(|(input, target)| write(input, target)).ok_or_else(too_few)
     }
 }

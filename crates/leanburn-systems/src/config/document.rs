@@ -19,7 +19,7 @@ use crate::shared::{
     Context, DeviceSection, FirstStage, LatentsSection, Source, TrainingSection, read_data, read_sequence, reject,
 };
 use crate::system::NamedSize;
-use crate::table::{NAMES, SYSTEMS, SystemSection};
+use crate::table::{Entry, NAMES, SYSTEMS, SystemSection};
 use crate::yaml::{ConfigError, ConfigErrorKind, ConfigErrors, MAX_BYTES, Node, Place, Reader, apply, too_large};
 
 /// All that a training run is configured by, defaults filled in.
@@ -156,7 +156,10 @@ impl Config {
     fn read(reader: &mut Reader, root: &Node) -> Self {
         let mut section = reader.root(root);
         let seed = section.get("seed", SEED);
-        let entry = SYSTEMS.iter().find(|entry| section.has(entry.name)).unwrap_or(&SYSTEMS[0]);
+        // without a section of a system, what it is trained on may say which one is meant
+        let has_own_source = |entry: &&Entry| entry.source != Source::Volumes && section.has(entry.source.section());
+        let named = SYSTEMS.iter().find(|entry| section.has(entry.name));
+        let entry = named.or_else(|| SYSTEMS.iter().find(has_own_source)).unwrap_or(&SYSTEMS[0]);
         let data = match entry.source {
             Source::Volumes | Source::Latents => section.section("data", read_data),
             Source::Fields => DataConfig::default(),
@@ -327,18 +330,14 @@ impl Config {
         [0, 1, 2].map(|axis| model[axis] * below.map_or(1, |latents| latents.downsampling[axis]))
     }
 
-    /// Batches that wait for their step, beside the one of the step, and volumes' samples that they are made of; windows are made in place.
-    /// Latents are in memory, and do not wait.
+    /// Batches that wait for their step, beside the one of the step. Latents are in memory, and do not wait.
     pub(crate) fn waiting(&self, micro_batch: Bytes) -> Bytes {
         if self.latents.is_some() {
             return Bytes(0);
         }
-        let training = self.training();
         let data = (self.data.num_workers, self.data.prefetch);
         let (workers, prefetch) = self.sequence.as_ref().map_or(data, |fields| (fields.num_workers, fields.prefetch));
-        let samples = if training.batch_size > 1 && self.sequence.is_none() { workers as u64 } else { 0 };
-        let sample = micro_batch.get() / training.batch_size.max(1) as u64;
-        Bytes(micro_batch.get() * batches_ahead(workers, prefetch) as u64 + sample * samples)
+        Bytes(micro_batch.get() * batches_ahead(workers, prefetch) as u64)
     }
 
     /// What the threads of the loader hold besides samples of an extent while they augment them.

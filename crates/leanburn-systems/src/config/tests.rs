@@ -482,6 +482,15 @@ fn a_configuration_chooses_its_system_by_its_section() {
 }
 
 #[test]
+fn what_a_system_is_trained_on_says_which_one_is_meant() {
+    for text in ["input_days: 7\n", "sequence: {input_days: 7}\n"] {
+        let errors = parse(text).unwrap_err();
+        let found: Vec<_> = errors.errors().iter().map(|error| error.key.as_str()).collect();
+        assert_eq!(found, ["sequence.paths"], "{errors}");
+    }
+}
+
+#[test]
 fn errors_of_every_system_are_reported_at_once() {
     let text = "\
 vae3d:
