@@ -317,8 +317,8 @@ impl Config {
             let volume = self.data.patch_size.or(self.data.voxel_size)?;
             return Some(self.latents.as_ref().map_or(volume, |latents| latents.extent_of(volume)));
         };
-        let [height, width] = sequence.advection.as_ref()?.shape.map(|length| length.div_ceil(sequence.downsample));
-        Some([sequence.input_days, height, width])
+        let [_, height, width] = sequence.synthetic_shape()?;
+        Some([sequence.input_days, height / sequence.sample_factor, width / sequence.sample_factor])
     }
 
     /// By how much a model divides the voxels that the configuration names: sizes of volumes must be multiples of it.
