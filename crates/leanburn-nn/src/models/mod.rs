@@ -1,5 +1,5 @@
-//! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions; `Vae3d`, `ConvLstm` and `Cnn3dLstm`,
-//! which no package has, to modules that our tests write down in PyTorch (`tests/fixtures/make_fixtures.py`).
+//! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions; `Vae3d`, `ConvLstm`, `Cnn3dLstm` and
+//! `Fno`, which no package has, to modules that our tests write down in PyTorch (`tests/fixtures/make_fixtures.py`, `make_fno_fixtures.py`).
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
@@ -11,6 +11,7 @@ mod chain;
 mod cnn3d_lstm;
 mod conv_lstm;
 mod diffusion_unet3d;
+mod fno;
 mod patch_discriminator;
 mod shape_error;
 mod swin_unetr;
@@ -27,6 +28,7 @@ pub use diffusion_unet3d::{
     DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig, DiffusionUpBlock,
     DiffusionUpsampler, GatedFeedForward, SpatialTransformer, TimeEmbedding, TransformerBlock,
 };
+pub use fno::{Fno, FnoConfig, FnoLayer};
 pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator,
     PatchDiscriminatorConfig, PatchLayer,
