@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Plans against real runs: random configurations of all systems, and random budgets that `leanburn fit` is given.
 
-    python3 scripts/random_plans.py target/release/leanburn [--plans 80] [--fits 60] [--seed 1] [--write benches/results/FILE.md]
+    python3 scripts/random_plans.py target/release/leanburn [--plans 80] [--fits 60] [--seed 1] [--records FILE.jsonl] [--write FILE.md]
 
 Each configuration is planned, and trained for a few steps with two threads (data, waiting batches and the program count). Each budget lies
-between the leanest and the plain plan; the fitted configuration is trained, and must not hold more than its budget. Fails if a peak differs by
-more than 3 % above 10 MiB, if one is above plan and margin, if a fitted run holds more than its budget, or if a command ends in an error
-that a budget does not explain. Small models: about 20 minutes with a development build on two cores, a third of it with a release. Not in
-`.ci/run`.
+between the smallest and the plain plan; the fitted configuration is trained, and must not hold more than its budget. Fails if a peak differs by
+more than 3 % above 10 MiB, if one is above plan and margin, if a fitted run holds more than its budget, or if a command ends in an error.
+Each configuration depends on its number alone: with `--records` a stopped run goes on where it was, and several share the work. Small models:
+about 20 minutes with a development build on two cores, a third of it with a release. Not in `.ci/run`.
 """
 
 import argparse
@@ -15,6 +15,8 @@ import json
 import os
 import platform
 import random
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -98,7 +100,7 @@ def vqvae(r):
         "codebook": {"num_embeddings": r.choice([16, 64, 200])},
         "training": training(r),
     }
-    return {"vqvae": model, "data": volumes(r, 1 << levels, 36)}
+    return {"vqvae": model, "data": volumes(r, 1 << levels, 56)}
 
 
 def segmentation(r):
@@ -113,7 +115,7 @@ def segmentation(r):
     }
     if r.random() < 0.3:
         model["dropout"] = 0.2
-    return {"segmentation": model, "data": volumes(r, 1 << (levels - 1), 32, labels={})}
+    return {"segmentation": model, "data": volumes(r, 1 << (levels - 1), 56, labels={})}
 
 
 def forecaster(r):
@@ -122,17 +124,19 @@ def forecaster(r):
     if kind == "convlstm":
         model["hidden_channels"] = 4 * r.randint(1, 6)
     days = r.randint(3, 8)
-    advection = {"steps": 60, "shape": [8 * r.randint(2, 5), 8 * r.randint(2, 5)]}
+    advection = {"steps": 60, "shape": [8 * r.randint(2, 8), 8 * r.randint(2, 8)]}
     return {"forecaster": model, "sequence": {"advection": advection, "input_days": days, "use_channels": [0, 1, 2]}}
 
 
 SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster]
 
 
-def draw(r, index):
+def draw(seed, kind, index):
+    """The configuration of this number, and the generator that goes on from it."""
+    r = random.Random(f"{seed} {kind} {index}")
     config = SYSTEMS[index % len(SYSTEMS)](r)
     device = {"name": "flex", "precision": r.choice(["f32", "f32", "bf16"])}
-    return {"seed": r.randint(0, 999), **config, "device": device}
+    return {"seed": r.randint(0, 999), **config, "device": device}, r
 
 
 class Command:
@@ -143,10 +147,14 @@ class Command:
     def __call__(self, *arguments):
         """The standard output; an error is raised with what was printed."""
         done = subprocess.run([self.binary, *map(str, arguments)], cwd=self.folder, env=self.environment,
-                              capture_output=True, text=True, timeout=600)
+                              capture_output=True, text=True, timeout=1800)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(map(str, arguments))}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
+
+    def needed(self, config):
+        """What a plan needs, with its margin."""
+        return json.loads(self("plan", config, "--json"))["needed_bytes"]
 
     def trained(self, config, run):
         """What a run planned and held."""
@@ -155,56 +163,71 @@ class Command:
         return plan["planned_peak_bytes"], plan["measured_peak_bytes"]
 
 
-def plans(command, r, count):
-    rows, faults = [], []
-    for index in range(count):
-        config = draw(r, index)
-        name = f"plan-{index}.yaml"
-        (command.folder / name).write_text(json.dumps(config)) # JSON is YAML
-        system = SYSTEMS[index % len(SYSTEMS)].__name__
-        try:
-            needed = json.loads(command("plan", name, "--json"))["needed_bytes"]
-            planned, measured = command.trained(name, f"plan-{index}")
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
-            faults.append(f"{system} {index}: {error}\n{json.dumps(config)}")
-            continue
-        error = planned / measured - 1
-        rows.append((system, planned, measured, needed))
-        wrong = measured > needed or (measured > SMALL and abs(error) > WORST)
-        if wrong:
-            faults.append(f"{system} {index}: planned {planned}, measured {measured}, needed {needed}\n{json.dumps(config)}")
-        print(f"plan {index:2} {system:12} {planned / MIB:8.2f} {measured / MIB:8.2f} {100 * error:+6.2f} %{' !' * wrong}", flush=True)
-    return rows, faults
+def plan(command, seed, index):
+    config, _ = draw(seed, "plan", index)
+    name = f"plan-{index}.yaml"
+    (command.folder / name).write_text(json.dumps(config)) # JSON is YAML
+    needed = command.needed(name)
+    planned, measured = command.trained(name, f"plan-{index}")
+    return {"planned": planned, "measured": measured, "needed": needed}
 
 
-def fits(command, r, count):
-    rows, faults, without = [], [], 0
-    for index in range(count):
-        config = draw(r, index)
-        name = f"fit-{index}.yaml"
-        section = next(config[key] for key in config if key not in ("seed", "data", "sequence", "device"))
-        section["training"].pop("use_gradient_checkpointing", None)
-        (command.folder / name).write_text(json.dumps(config))
-        system = SYSTEMS[index % len(SYSTEMS)].__name__
-        try:
-            needed = json.loads(command("plan", name, "--json"))["needed_bytes"]
-            budget = int(needed * r.uniform(0.55, 1.0))
-            try:
-                command("fit", name, "--budget", f"{budget} B", "--out", f"fitted-{index}.yaml")
-            except RuntimeError as error:
-                if "smallest plan" not in str(error):
-                    raise
-                without += 1
+def fit(command, seed, index):
+    """A budget below the smallest plan is refused; the next one lies between what `fit` says that is and the plain plan."""
+    config, r = draw(seed, "fit", index)
+    name = f"fit-{index}.yaml"
+    section = next(config[key] for key in config if key not in ("seed", "data", "sequence", "device"))
+    section["training"].pop("use_gradient_checkpointing", None)
+    (command.folder / name).write_text(json.dumps(config))
+    needed = command.needed(name)
+    budget, refused = int(needed * r.uniform(0.55, 1.0)), False
+    search = lambda: command("fit", name, "--budget", f"{budget} B", "--out", f"fitted-{index}.yaml")
+    try:
+        search()
+    except RuntimeError as error:
+        smallest = re.search(r"less than the ([0-9.]+) MiB of the smallest plan", str(error))
+        if not smallest:
+            raise
+        refused = True
+        smallest = (float(smallest[1]) + 0.05) * MIB # it is printed with one decimal
+        budget = int(smallest + r.random() ** 2 * max(needed - smallest, 0)) # most of them tight
+        search()
+    planned, measured = command.trained(f"fitted-{index}.yaml", f"fit-{index}")
+    return {"planned": planned, "measured": measured, "needed": needed, "budget": budget, "refused": refused}
+
+
+def wrong(record):
+    """What is wrong with a run, if anything."""
+    if "error" in record:
+        return record["error"]
+    planned, measured = record["planned"], record["measured"]
+    if measured > record.get("budget", record["needed"]):
+        return f"holds more than its {'budget' if 'budget' in record else 'plan and margin'}: {record}"
+    if "budget" not in record and measured > SMALL and abs(planned / measured - 1) > WORST:
+        return f"planned {100 * (planned / measured - 1):+.2f} %: {record}"
+    return None
+
+
+def runs(arguments, records):
+    """Takes what no record has, and adds a line for each."""
+    done = {(one["kind"], one["index"]) for one in records}
+    todo = [(fit, "fit", index) for index in range(arguments.fits)] + [(plan, "plan", index) for index in range(arguments.plans)]
+    with tempfile.TemporaryDirectory() as folder:
+        command = Command(arguments.binary, folder)
+        for run, kind, index in todo:
+            if (kind, index) in done or index % arguments.of != arguments.part:
                 continue
-            _, measured = command.trained(f"fitted-{index}.yaml", f"fit-{index}")
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
-            faults.append(f"{system} {index}: {error}\n{json.dumps(config)}")
-            continue
-        rows.append((system, budget, measured))
-        if measured > budget:
-            faults.append(f"{system} {index}: budget {budget}, measured {measured}\n{json.dumps(config)}")
-        print(f"fit {index:2} {system:12} {budget / MIB:8.2f} {measured / MIB:8.2f}{' !' * (measured > budget)}", flush=True)
-    return rows, faults, without
+            record = {"kind": kind, "index": index, "seed": arguments.seed, "system": SYSTEMS[index % len(SYSTEMS)].__name__}
+            try:
+                record |= run(command, arguments.seed, index)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                record["error"] = f"{error}"
+            records.append(record)
+            if arguments.records:
+                with open(arguments.records, "a") as file:
+                    file.write(json.dumps(record) + "\n")
+            held = "" if "error" in record else f"{record['planned'] / MIB:8.2f} {record['measured'] / MIB:8.2f} of {record.get('budget', record['needed']) / MIB:8.2f}"
+            print(f"{kind} {index:2} {record['system']:12} {held}{' !' * bool(wrong(record))}", flush=True)
 
 
 def processor():
@@ -215,30 +238,33 @@ def processor():
     return f"{names[0] if names else platform.processor()} (caches {sizes})"
 
 
-def table(rows, fitted, without, seconds, seed):
+def table(records, seconds, seed):
+    ran = lambda kind: [one for one in records if one["kind"] == kind and "error" not in one]
+    plans, fits = ran("plan"), ran("fit")
+    error = lambda one: one["planned"] / one["measured"] - 1
+    shown = lambda errors: f"{100 * max(errors, key=abs):+.2f} % ({len(errors)})" if errors else "none"
     text = [
         "# Random plans and fits against real runs",
         "",
-        f"{time.strftime('%Y-%m-%d')}, {processor()}, 2 threads, no processor pinned. `python3 scripts/random_plans.py BINARY --plans {len(rows)} "
-        f"--fits {len(fitted) + without} --seed {seed}`, {seconds / 60:.0f} minutes beside other work. Peaks of whole runs: step, data, waiting "
-        "batches and the program.",
+        f"{time.strftime('%Y-%m-%d')}, {processor()}, 2 threads, no processor pinned. `python3 scripts/random_plans.py BINARY --plans "
+        f"{len(plans)} --fits {len(fits)} --seed {seed}`, {seconds / 60:.0f} minutes. Peaks of whole runs of three steps: step, data, waiting "
+        "batches and the program. In brackets: how many plans.",
         "",
-        "| system | plans | peaks | worst, above 10 MiB | median | worst, below | above plan and margin |",
+        "| system | plans | peaks | worst, above 10 MiB | worst, below | median | above plan and margin |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for system in [one.__name__ for one in SYSTEMS]:
-        mine = [row for row in rows if row[0] == system]
-        errors = lambda rows: sorted((planned / measured - 1 for _, planned, measured, _ in rows), key=abs) or [0.0]
-        large, small = [row for row in mine if row[2] > SMALL], [row for row in mine if row[2] <= SMALL]
-        peaks = [measured / MIB for _, _, measured, _ in mine] or [0]
-        middle = errors(mine)[len(errors(mine)) // 2]
-        above = sum(measured > needed for _, _, measured, needed in mine)
-        text.append(f"| {system} | {len(mine)} | {min(peaks):.1f} to {max(peaks):.0f} MiB | {100 * errors(large)[-1]:+.2f} % | {100 * middle:+.2f} % | "
-                    f"{100 * errors(small)[-1]:+.2f} % | {above} |")
-    over = sum(measured > budget for _, budget, measured in fitted)
-    shares = sorted(measured / budget for _, budget, measured in fitted) or [0.0]
-    text += ["", f"{len(fitted)} fits were run at budgets of 55 to 100 % of the plain plan ({without} more budgets were below the smallest plan): {over} held more than "
-             f"their budget; the fullest held {100 * shares[-1]:.1f} % of it, the median {100 * shares[len(shares) // 2]:.1f} %.", ""]
+        mine = [one for one in plans if one["system"] == system]
+        if not mine:
+            continue
+        large, small = ([error(one) for one in mine if (one["measured"] > SMALL) == above] for above in (True, False))
+        peaks = [one["measured"] / MIB for one in mine]
+        text.append(f"| {system} | {len(mine)} | {min(peaks):.1f} to {max(peaks):.0f} MiB | {shown(large)} | {shown(small)} | "
+                    f"{100 * statistics.median(map(error, mine)):+.2f} % | {sum(one['measured'] > one['needed'] for one in mine)} |")
+    shares = [one["measured"] / one["budget"] for one in fits] or [0.0]
+    text += ["", f"{len(fits)} fitted runs were taken, at budgets from the smallest plan to the plain one ({sum(one['refused'] for one in fits)} of them "
+             f"after a budget below the smallest plan, which was refused). {sum(one['measured'] > one['budget'] for one in fits)} held more than the "
+             f"budget; the fullest held {100 * max(shares):.1f} % of it, the median {100 * statistics.median(shares):.1f} %.", ""]
     return "\n".join(text)
 
 
@@ -248,19 +274,23 @@ def main():
     parser.add_argument("--plans", type=int, default=80)
     parser.add_argument("--fits", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--write")
+    parser.add_argument("--records", help="a line of JSON for each run; those that it has are not taken again")
+    parser.add_argument("--part", type=int, default=0)
+    parser.add_argument("--of", type=int, default=1, help="take part PART of so many")
+    parser.add_argument("--write", help="the table")
     arguments = parser.parse_args()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        command = Command(arguments.binary, folder)
-        rows, faults = plans(command, random.Random(arguments.seed), arguments.plans)
-        fitted, more, without = fits(command, random.Random(arguments.seed + 1), arguments.fits)
-    text = table(rows, fitted, without, time.monotonic() - began, arguments.seed)
+    before = Path(arguments.records).read_text().splitlines() if arguments.records and Path(arguments.records).exists() else []
+    records = [one for one in map(json.loads, before) if one["seed"] == arguments.seed]
+    runs(arguments, records)
+    text = table(records, time.monotonic() - began, arguments.seed)
     print("\n" + text)
     if arguments.write:
         Path(arguments.write).write_text(text)
-    print("\n".join(faults + more))
-    sys.exit(bool(faults + more))
+    faults = [f"{one['kind']} {one['index']} {one['system']}: {wrong(one)}\n{json.dumps(draw(one['seed'], one['kind'], one['index'])[0])}"
+              for one in records if wrong(one)]
+    print("\n".join(faults))
+    sys.exit(bool(faults))
 
 
 if __name__ == "__main__":

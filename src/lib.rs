@@ -64,6 +64,7 @@
 //! | [`data`] | volumes in, batches out |
 //! | [`train`] | precision, accumulation, checkpoints, the trainer, plans and fits of any model |
 //! | [`systems`] | what can be trained by a configuration, and sessions that train it |
+//! | [`mpi`] | several processes that train one model |
 //! | [`burn`] | the Burn that all of it is built on, so that versions match |
 //!
 //! The CPU needs nothing. The features `vulkan`, `wgpu`, `cuda`, `metal` and `rocm` add graphics cards.
@@ -71,6 +72,7 @@
 pub use burn;
 pub use leanburn_common as common;
 pub use leanburn_data as data;
+pub use leanburn_mpi as mpi;
 pub use leanburn_nn as nn;
 pub use leanburn_ops as ops;
 pub use leanburn_plan as plan;
@@ -101,9 +103,9 @@ pub mod prelude {
         Recording, Space, Target, Timeline, Variant, bound, frontier, record,
     };
     pub use crate::systems::{
-        AutoencoderSection, Config as SystemConfig, DeviceSection, ForecasterSection, Observed, Observer,
-        OnOutOfMemory, Outcome, Recompute, SegmentationSection, Session, SystemError, TrainingSection, Vae3dSection,
-        VqVaeSection,
+        AutoencoderSection, Config as SystemConfig, DeviceSection, DiffusionSection, ForecasterSection, LatentsSection,
+        Observed, Observer, OnOutOfMemory, Outcome, Recompute, SegmentationSection, Session, SwinUnetrSection,
+        SystemError, TrainingSection, UnetSection, Vae3dSection, VqVaeSection,
     };
     pub use crate::train::planning::{Planner, StepPlan, StepSetup, measure};
     pub use crate::train::{
@@ -128,6 +130,8 @@ mod snippets {
     struct Configuration;
     #[doc = include_str!("../docs/devices.md")]
     struct Devices;
+    #[doc = include_str!("../docs/distributed.md")]
+    struct Distributed;
     #[doc = include_str!("../docs/memory-savers.md")]
     struct MemorySavers;
     #[doc = include_str!("../docs/streaming.md")]

@@ -13,6 +13,7 @@ python3 benches/peers/attention.py --threads "$threads" --write
 python3 benches/peers/residual_chain.py --threads "$threads" --write
 python3 benches/peers/autoencoder_step.py --threads "$threads" --dtype f32 bf16 --skip-burn --write
 python3 benches/peers/diffusion_step.py --threads "$threads" --write
+python3 benches/peers/swin_unetr_step.py --threads "$threads" --write
 large=(--threads "$threads" --only ours --recompute --shape 256 256 64 --dtype f32 bf16 --steps 1 --write)
 python3 benches/peers/autoencoder_step.py "${large[@]}"
 python3 benches/peers/autoencoder_step.py "${large[@]}" --attention

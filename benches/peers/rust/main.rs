@@ -10,6 +10,7 @@ mod conv3d;
 mod diffusion_step;
 mod measure;
 mod residual_chain;
+mod swin_unetr_step;
 mod values;
 
 use clap::Parser;
@@ -27,6 +28,8 @@ enum Program {
     AutoencoderStep(autoencoder_step::Arguments),
     /// Training steps of the U-Net of a latent diffusion model.
     DiffusionStep(diffusion_step::Arguments),
+    /// Training steps of Swin UNETR.
+    SwinUnetrStep(swin_unetr_step::Arguments),
     /// Self-attention, forward and backward.
     Attention(attention::Arguments),
     /// Single convolutions, one for each line of the input.
@@ -39,6 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Program::ResidualChain(arguments) => residual_chain::run(&arguments),
         Program::AutoencoderStep(arguments) => autoencoder_step::run(&arguments),
         Program::DiffusionStep(arguments) => diffusion_step::run(&arguments),
+        Program::SwinUnetrStep(arguments) => swin_unetr_step::run(&arguments),
         Program::Attention(arguments) => attention::run(&arguments),
         Program::Conv3d(arguments) => conv3d::run(&arguments),
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use leanburn_data::DataError;
+use leanburn_mpi::NotBuilt;
 use leanburn_nn::weights::WeightsError;
 use leanburn_systems::SystemError;
 use leanburn_systems::metrics::MetricsError;
@@ -42,6 +43,20 @@ pub enum CommandError {
     /// A report cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// Several processes were started, by a build without MPI.
+    #[error(transparent)]
+    NotBuilt(#[from] NotBuilt),
+    /// The processes that were launched ended with this code; they have said why.
+    #[error("the processes ended with code {0}")]
+    Launched(u8),
+    /// The launcher of processes cannot be started.
+    #[error("cannot start {program}: {source}")]
+    Launcher {
+        /// Its name.
+        program: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
 }
 
 /// Both values, or everything that is wrong.
@@ -67,11 +82,14 @@ impl CommandError {
         let error = match self {
             Self::System(error) => error,
             Self::Interrupted(signal) => return 128 + signal,
+            Self::Launched(code) => return *code,
             Self::OverBudget | Self::Report(_) | Self::Signals(_) => return 1,
             _ => return 2,
         };
         match error {
-            SystemError::Train(TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. }) => 2,
+            SystemError::Train(
+                TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. } | TrainError::UnevenRanks { .. },
+            ) => 2,
             SystemError::Data(DataError::Io { action: "write", .. })
             | SystemError::Weights(WeightsError::NotWritten { .. })
             | SystemError::OutOfMemory { .. }
@@ -93,13 +111,17 @@ impl CommandError {
             Self::Report(_) => {
                 Some("check the file and the free space of its disk; `--resume` then continues the run".into())
             }
-            Self::Several(_) | Self::OverBudget | Self::Interrupted(_) | Self::Signals(_) => None,
+            Self::NotBuilt(_) => Some("build with `cargo build --release --features mpi`, or start one process".into()),
+            Self::Launcher { .. } => {
+                Some("install an MPI (Debian: openmpi-bin), or name its launcher with --launcher".into())
+            }
+            Self::Several(_) | Self::OverBudget | Self::Interrupted(_) | Self::Launched(_) | Self::Signals(_) => None,
         }
     }
 
-    /// Whether the command has printed this already, as the result of a fit check or the end of a run: it is no failure to report.
+    /// Whether the command has printed this already, as the result of a fit check or the end of runs: it is no failure to report.
     pub fn is_printed(&self) -> bool {
-        matches!(self, Self::OverBudget | Self::Interrupted(_))
+        matches!(self, Self::OverBudget | Self::Interrupted(_) | Self::Launched(_))
     }
 
     pub(crate) fn writing(path: &Path) -> impl FnOnce(std::io::Error) -> Self {

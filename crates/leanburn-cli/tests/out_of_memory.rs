@@ -65,13 +65,41 @@ fn half_of_what_is_planned_is_refused_before_the_data_is_read() {
         let planned = plan["needed_bytes"].as_u64().unwrap();
         assert!(planned > 1 << 30, "{planned}: half of it is more than the program itself maps");
         let train = [&["train", &file, "--out", recipe, "--max-steps", "1"][..], &set].concat();
-        let ended = place.run_within(planned / 2 / 1024, &train);
-        assert_eq!(ended.code, Some(1), "{recipe}, planned {planned}: {ended:?}");
-        let text = ended.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(text.contains("this machine has ") && !text.contains(" 0B"), "{recipe}: {text}");
-        assert!(text.contains("leanburn fit CONFIG --budget ") || text.contains("no configuration fits"), "{text}");
-        assert!(!place.path(recipe).exists(), "{recipe}: nothing was begun");
+        let refused = [Some(place.run_within(planned / 2 / 1024, &train)), place.run_in_group(planned / 2, &train)];
+        for ended in refused.into_iter().flatten() {
+            assert_eq!(ended.code, Some(1), "{recipe}, planned {planned}: {ended:?}");
+            let text = ended.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains("this machine has ") && !text.contains(" 0B"), "{recipe}: {text}");
+            assert!(text.contains("leanburn fit CONFIG --budget ") || text.contains("no configuration fits"), "{text}");
+            assert!(!place.path(recipe).exists(), "{recipe}: nothing was begun");
+        }
     }
+}
+
+/// What exceeds a control group is killed: a run in one is refused, or ends well. The groups grow from half of the plan.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_run_in_a_control_group_is_killed() {
+    let place = Place::new();
+    let train = with(&["--set", "autoencoder.training.batch_size=24", "--set", "autoencoder.training.max_steps=1"]);
+    let plan = place.succeed(&[&["plan", "tiny.yaml", "--json"], &train[..]].concat());
+    let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+    let planned = plan["needed_bytes"].as_u64().unwrap();
+    let mut ends = Vec::new();
+    for (index, spare) in [0, 16, 32, 64, 96].into_iter().enumerate() {
+        let bytes = if index == 0 { planned / 2 } else { planned * 10 / 9 + (spare << 20) };
+        let run = format!("run-{index}");
+        let Some(ended) = place.run_in_group(bytes, &[&["train", "tiny.yaml", "--out", &run], &train[..]].concat())
+        else {
+            eprintln!("left out: no control group can be made here");
+            return;
+        };
+        let refused = ended.code == Some(1) && ended.stderr.contains("this machine has ");
+        assert!(refused || ended.code == Some(0), "planned {planned}, in {bytes} bytes: {ended:?}");
+        assert_eq!(place.path(&run).exists(), !refused, "what is refused is not begun");
+        ends.push(refused);
+    }
+    assert!(ends[0] && !ends[4], "half of the plan is too little, all of it and the program enough: {ends:?}");
 }
 
 #[test]

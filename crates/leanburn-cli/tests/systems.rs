@@ -245,6 +245,79 @@ fn fields_are_forecast_in_their_units() {
     assert!(ended.code == Some(2) && ended.stderr.contains(".npy"), "{ended:?}");
 }
 
+/// A diffusion model of the latents of `tiny.yaml`.
+const LATENT: &str = "\
+seed: 7
+data: {phantom: {count: 2, shape: [16, 16, 16], noise: 0.02}, patch_size: 8, num_workers: 1}
+latents: {autoencoder: runs/tiny, downsampling: 2, samples_per_volume: 3}
+diffusion:
+  num_channels: [4, 8]
+  num_res_blocks: 1
+  num_head_channels: 4
+  training: {batch_size: 2, max_steps: 4, val_interval: 2, visualize_interval: 4, checkpoint_interval: 2, num_inference_steps: 2}
+";
+
+#[test]
+fn a_model_of_latents_is_trained_after_its_first_stage_and_sampled() {
+    let (place, file) = place("latent", LATENT);
+    let plan = place.succeed(&["plan", &file, "--budget", "1GiB"]);
+    assert!(plan.contains("latents in memory (latents.samples_per_volume)"), "planned without a first stage: {plan}");
+    let ended = place.run(&["train", &file]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    for part in ["latents.autoencoder", "runs/tiny", "`leanburn train tiny.yaml`", "--with-stages"] {
+        assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
+    }
+    assert!(!place.path("runs").exists());
+    let ended = place.run(&["train", "tiny.yaml", "--with-stages"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("the only stage"), "{ended:?}");
+
+    let printed = place.succeed(&["train", &file, "--with-stages"]);
+    assert!(printed.contains("the first stage, tiny.yaml, in runs/tiny"), "{printed}");
+    assert!(printed.contains("latents in memory"), "{printed}");
+    let printed = place.succeed(&["train", &file, "--with-stages", "--out", "stopped", "--max-steps", "2"]);
+    assert!(!printed.contains("the first stage"), "it is there: {printed}");
+    place.succeed(&["train", &file, "--out", "stopped", "--resume"]);
+    let [straight, stopped] = ["runs/latent", "stopped"];
+    for name in ["weights.safetensors", "normalization.json"] {
+        assert!(
+            place.bytes(&format!("{straight}/{name}")) == place.bytes(&format!("{stopped}/{name}")),
+            "{name} differs"
+        );
+    }
+    assert!(place.succeed(&["data", &file, "seen.html"]).contains("seen.html"));
+
+    let sample = |out: &str, more: &[&str]| {
+        let arguments = ["sample", "runs/latent/weights.safetensors", "--out", out, "--steps", "3", "--seed", "5"];
+        place.succeed(&[&arguments[..], more].concat())
+    };
+    let printed = sample("two", &["--count", "2", "--latents"]);
+    assert!(printed.contains("sample-0001.nii.gz: 1 x 8 x 8 x 8"), "{printed}");
+    sample("one", &["--method", "ddim", "--budget", "1GiB"]);
+    assert!(sample("other", &["--size", "8,16,8"]).contains("1 x 8 x 16 x 8"));
+    let [first, same, second] =
+        ["two/sample-0000.nii.gz", "one/sample-0000.nii.gz", "two/sample-0001.nii.gz"].map(|path| place.volume(path));
+    assert_eq!(first.data(), same.data(), "a seed's samples do not depend on how many there are");
+    assert_ne!(first.data(), second.data());
+    assert!(place.bytes("two/sample-0001.png").starts_with(b"\x89PNG"));
+    let decode = ["decode", "runs/tiny/weights.safetensors", "two/sample-0000.latent.safetensors", "again.nii.gz"];
+    place.succeed(&decode);
+    assert_eq!(place.volume("again.nii.gz").data(), first.data());
+
+    let reject = |arguments: &[&str], part: &str| {
+        let ended = place.run(&[&["sample"], arguments].concat());
+        assert!(ended.code == Some(2) && ended.stderr.contains(part), "{part} in {ended:?}");
+    };
+    let weights = "runs/latent/weights.safetensors";
+    reject(&[weights, "--out", "two"], "a new file");
+    reject(&[weights, "--out", "new", "--method", "heun"], "ddim, pndm, ddpm");
+    reject(&[weights, "--out", "new", "--steps", "0"], "1 to 1000");
+    reject(&[weights, "--out", "new", "--size", "8,8"], "one size for all axes");
+    reject(&[weights, "--out", "new", "--size", "10"], "[6, 6, 6]");
+    reject(&[weights, "--out", "new", "--autoencoder", "nowhere"], "nowhere/weights.safetensors");
+    reject(&["runs/tiny/weights.safetensors", "--out", "new"], "`diffusion`");
+    assert!(!place.path("new").exists());
+}
+
 #[test]
 fn a_forecaster_is_no_codec() {
     let (place, file) = place("convlstm", &forecaster("convlstm"));

@@ -46,8 +46,8 @@ pub use datasets::{
 };
 pub use error::DataError;
 pub use formats::{Format, find_volumes, matches};
-pub use loader::{Loader, batches_ahead};
-pub use sampling::SlidingWindow;
+pub use loader::{BatchOrder, Loader, batches_ahead};
+pub use sampling::{Blending, SlidingWindow};
 pub use sequences::{Advection, AdvectionConfig, Flow, Sequence, SequenceConfig, SequenceDataset, Window, WindowBatch};
 pub use synthetic::{PhantomConfig, RadarConfig, phantom, phantom_labels, radar};
 pub use volumes::{Affine, Intensity, LabelMap, Normalize, Orientation, Volume};

@@ -19,6 +19,21 @@ type Indices<'a> = &'a mut dyn Iterator<Item = u64>;
 /// Makes the batch of an index, or gives up when it is stopped.
 type MakeBatch<B> = dyn Fn(u64, &AtomicBool) -> Result<B, DataError> + Send + Sync;
 
+/// Which batches, in order: the first, and the distance to the next. A number alone is that batch and all after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchOrder {
+    /// Index of the first batch.
+    pub first: u64,
+    /// From a batch to the next: as many as there are processes, of which each takes its own.
+    pub stride: u64,
+}
+
+impl From<u64> for BatchOrder {
+    fn from(first: u64) -> Self {
+        Self { first, stride: 1 }
+    }
+}
+
 /// The training batches of a data set, without end, made ahead by worker threads.
 ///
 /// Batch `i` holds samples `i * batch_size` and on, regardless of the number of workers. Workers take
@@ -31,6 +46,7 @@ pub struct Loader<B = Batch> {
     make: Arc<MakeBatch<B>>,
     batch_size: usize,
     next: u64,
+    stride: u64,
     /// One for each worker, in the order of their batches; empty without workers.
     finished: Vec<Receiver<Result<B, DataError>>>,
     turn: usize,
@@ -47,25 +63,25 @@ impl<B> fmt::Debug for Loader<B> {
 }
 
 impl Loader {
-    /// Batches of `batch_size` samples from batch `start_batch` on, with the workers and the
+    /// Batches of `batch_size` samples in this order, with the workers and the
     /// prefetch of the dataset's configuration.
     ///
     /// If the system cannot start the threads, the caller's makes the batches.
-    pub fn new(dataset: Arc<Dataset>, batch_size: usize, start_batch: u64) -> Self {
+    pub fn new(dataset: Arc<Dataset>, batch_size: usize, order: impl Into<BatchOrder>) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
         let make = move |index| dataset.train_sample(index);
         let gather = move |indices: Indices<'_>| Batch::gather(batch_size, indices.map(&make));
-        Self::start(gather, batch_size, start_batch, workers, prefetch)
+        Self::start(gather, batch_size, order.into(), workers, prefetch)
     }
 }
 
 impl Loader<WindowBatch> {
     /// As [`Loader::new`], for the windows of a sequence.
-    pub fn windows(dataset: Arc<SequenceDataset>, batch_size: usize, start_batch: u64) -> Self {
+    pub fn windows(dataset: Arc<SequenceDataset>, batch_size: usize, order: impl Into<BatchOrder>) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
         let make = move |index| dataset.train_window(index);
         let gather = move |indices: Indices<'_>| WindowBatch::gather(batch_size, indices.map(&make));
-        Self::start(gather, batch_size, start_batch, workers, prefetch)
+        Self::start(gather, batch_size, order.into(), workers, prefetch)
     }
 }
 
@@ -74,19 +90,20 @@ impl<B: Send + 'static> Loader<B> {
     fn start(
         gather: impl Fn(Indices<'_>) -> Result<B, DataError> + Send + Sync + 'static,
         batch_size: usize,
-        first: u64,
+        BatchOrder { first, stride }: BatchOrder,
         workers: usize,
         prefetch: usize,
     ) -> Self {
         let make: Arc<MakeBatch<B>> = Arc::new(move |batch, stop| {
-            let first = batch.saturating_mul(batch_size as u64);
-            let indices = (0..batch_size as u64).map(|index| first.saturating_add(index));
+            let sample = batch.saturating_mul(batch_size as u64);
+            let indices = (0..batch_size as u64).map(|index| sample.saturating_add(index));
             gather(&mut indices.take_while(|_| !stop.load(Ordering::Relaxed)))
         });
         let mut loader = Self {
             make,
             batch_size,
             next: first,
+            stride,
             finished: Vec::new(),
             turn: 0,
             workers: Vec::new(),
@@ -96,8 +113,8 @@ impl<B: Send + 'static> Loader<B> {
             let (sender, receiver) = sync_channel(batches_ahead(workers, prefetch) / workers - 1);
             let worker = Worker {
                 make: loader.make.clone(),
-                first: first.saturating_add(index as u64),
-                step: workers as u64,
+                first: first.saturating_add(stride.saturating_mul(index as u64)),
+                step: stride.saturating_mul(workers as u64),
                 finished: sender,
                 stop: loader.stop.clone(),
             };
@@ -140,7 +157,7 @@ impl<B> Iterator for Loader<B> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let batch = self.next;
-        self.next = batch.saturating_add(1);
+        self.next = batch.saturating_add(self.stride);
         if self.finished.is_empty() {
             return Some(make_batch(&*self.make, batch, &self.stop));
         }
@@ -200,7 +217,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use std::time::Duration;
 
-    fn batches(num_workers: usize, prefetch: usize, start: u64, count: usize) -> Vec<Batch> {
+    fn batches(num_workers: usize, prefetch: usize, start: impl Into<BatchOrder>, count: usize) -> Vec<Batch> {
         let config = DataConfig {
             phantom: Some(PhantomConfig { count: 5, shape: [10, 11, 12], noise: 0.1 }),
             patch_size: Some([8, 8, 8]),
@@ -213,6 +230,15 @@ mod tests {
         };
         let dataset = Arc::new(Dataset::open(&config, 9).unwrap());
         Loader::new(dataset, 3, start).take(count).map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn processes_that_take_turns_take_the_same_batches() {
+        let all = batches(0, 0, 0, 7);
+        for workers in [0, 3] {
+            let every_second = batches(workers, 2, BatchOrder { first: 1, stride: 2 }, 3);
+            assert_eq!(every_second, [all[1].clone(), all[3].clone(), all[5].clone()]);
+        }
     }
 
     #[test]
@@ -270,7 +296,7 @@ mod tests {
                 4 => panic!("sample {index} is cursed"),
                 _ => Ok(numbered(index)),
             };
-            let loader = Loader::start(singly(make), 1, 0, workers, 2);
+            let loader = Loader::start(singly(make), 1, 0.into(), workers, 2);
             let items: Vec<_> = loader.take(7).collect();
             assert!(items[2].as_ref().unwrap_err().is_not_found());
             let panic = items[4].as_ref().unwrap_err().to_string();
@@ -292,7 +318,7 @@ mod tests {
             counter.fetch_add(1, Ordering::SeqCst);
             Ok(numbered(index))
         };
-        let mut loader = Loader::start(singly(make), 1, 0, 2, 4);
+        let mut loader = Loader::start(singly(make), 1, 0.into(), 2, 4);
         assert_eq!(loader.next().unwrap().unwrap().data, [0.0]);
         assert_eq!(loader.next_batch(), 1);
         thread::sleep(Duration::from_millis(200));
@@ -305,7 +331,7 @@ mod tests {
     #[test]
     fn an_empty_batch_is_an_error() {
         let gather = |indices: Indices<'_>| Batch::gather(0, indices.map(|index| Ok(numbered(index))));
-        let mut loader = Loader::start(gather, 0, 0, 1, 1);
+        let mut loader = Loader::start(gather, 0, 0.into(), 1, 1);
         assert!(loader.next().unwrap().is_err());
     }
 }

@@ -11,6 +11,7 @@ use crate::activation::Activation;
 use crate::attention::window::{ParameterGradients, WindowGradients, WindowOperands, WindowShape};
 use crate::attention::{Attended, AttentionShape, Gradients};
 use crate::axis_map::AxisMap;
+use crate::bev_pool::{BevCells, bev_pool_backward_on, bev_pool_on};
 use crate::compress::Quantized;
 use crate::compress::quantized::{dequantize_on, quantize_on};
 use crate::conv::packing::rows::SharedOutput;
@@ -38,6 +39,8 @@ pub trait Element: Stored {
 pub struct Kernels<E> {
     pub(crate) attention: fn(Arch, &AttentionShape, &[E], &[E], &[E], &mut [E]) -> Vec<f32>,
     pub(crate) attention_backward: fn(Arch, &AttentionShape, Attended<'_, E>, &[E], Gradients<'_, E>),
+    pub(crate) bev_pool: fn(&BevCells, &[E], &[E], &mut [E]),
+    pub(crate) bev_pool_backward: fn(&BevCells, [&[E]; 2], &[E], [Option<&mut [E]>; 2]),
     pub(crate) conv: fn(Arch, &ConvShape, Input<'_, E>, &[f32], SharedOutput<'_, E>),
     pub(crate) conv_data_gradient: fn(Arch, &ConvShape, Input<'_, E>, &[f32], SharedOutput<'_, E>),
     pub(crate) conv_weight_gradient: fn(Arch, &ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]),
@@ -75,6 +78,8 @@ impl<E: Stored> Kernels<E> {
         Self {
             attention: crate::attention::forward::forward_on,
             attention_backward: crate::attention::backward::backward_on,
+            bev_pool: bev_pool_on,
+            bev_pool_backward: bev_pool_backward_on,
             conv: crate::conv::forward::forward_on,
             conv_data_gradient: crate::conv::data_gradient::data_gradient_on,
             conv_weight_gradient: crate::conv::weight_gradient::run::weight_gradient_on,

@@ -10,6 +10,7 @@
 pub mod activation;
 pub mod attention;
 pub mod axis_map;
+pub mod bev_pool;
 mod buffer;
 pub mod compress;
 pub mod conv;

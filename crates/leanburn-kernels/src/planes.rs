@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use crate::Stored;
 use crate::buffer::filled;
+use crate::size::product;
 
 /// A piece of a volume, `[items, planes, plane]`, and which of its planes are taken.
 #[derive(Clone, Debug)]
@@ -31,17 +32,18 @@ pub fn gather<E: Stored>(items: usize, plane: usize, pieces: &[Piece<'_, E>]) ->
     for piece in pieces {
         assert_eq!(
             piece.values.len(),
-            items * piece.planes * plane,
+            product(&[items, piece.planes, plane]),
             "a piece has planes of the same size for each item"
         );
         assert!(piece.taken.end <= piece.planes, "{:?} of a piece of {} planes", piece.taken, piece.planes);
     }
-    let planes: usize = pieces.iter().map(|piece| piece.taken.len()).sum();
+    let planes = pieces.iter().fold(0_usize, |planes, piece| planes.saturating_add(piece.taken.len()));
+    let each = product(&[planes, plane]);
     let run = |target: &mut [std::mem::MaybeUninit<E>]| {
-        if planes * plane == 0 {
+        if each == 0 {
             return;
         }
-        target.par_chunks_mut(planes * plane).enumerate().for_each(|(item, mut target)| {
+        target.par_chunks_mut(each).enumerate().for_each(|(item, mut target)| {
             for Piece { values, planes, taken } in pieces {
                 let (part, rest) = target.split_at_mut(taken.len() * plane);
                 let first = (item * planes + taken.start) * plane;
@@ -51,7 +53,7 @@ pub fn gather<E: Stored>(items: usize, plane: usize, pieces: &[Piece<'_, E>]) ->
         });
     };
     // SAFETY: the pieces' planes add up to those of the result, and each of them is as long as was checked.
-    unsafe { filled(items * planes * plane, run) }
+    unsafe { filled(product(&[items, each]), run) }
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ mod extreme;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use extreme::{Draw, Outcome, attention, conv, fourier, norm, pool, random, resample, window};
+use extreme::{Draw, Outcome, attention, conv, fourier, norm, pool, random, resample, stored, window};
+use leanburn_kernels::conv::{ConvSettings, ConvShape, Input, data_gradient_allocating, data_gradient_workspace};
 
 /// How the standard library, not one of our checks, says that something is wrong.
 const FAULTS: [&str; 7] =
@@ -24,7 +25,7 @@ fn number(variable: &str, default: u64) -> u64 {
 #[test]
 fn every_function_rejects_or_computes() {
     let (cases, seed) = (number("LEANBURN_EXTREMES", 2_000), number("LEANBURN_EXTREMES_SEED", 1));
-    let functions: [(&str, Function); 13] = [
+    let functions: [(&str, Function); 15] = [
         ("conv", conv::convolution),
         ("conv transposed", conv::transposed),
         ("conv bias", conv::bias),
@@ -38,6 +39,8 @@ fn every_function_rejects_or_computes() {
         ("Fourier transform", fourier::transform),
         ("products of spectra", fourier::mixing),
         ("random", random::random),
+        ("compressed", stored::compressed),
+        ("planes of pieces", stored::planes),
     ];
     std::panic::set_hook(Box::new(|_| ()));
     let mut counts: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
@@ -64,4 +67,15 @@ fn every_function_rejects_or_computes() {
         let tenth = cases / functions.len() as u64 / 10;
         assert!(computed > tenth && rejected > tenth, "{name}: {computed} computed, {rejected} rejected");
     }
+}
+
+/// Found by 100,000 cases: how far a kernel reached along two axes was more than can be counted.
+#[test]
+fn of_a_kernel_that_fits_nowhere_the_bias_remains() {
+    let settings = ConvSettings { dilation: [1, 1 << 40, 1 << 40], ..ConvSettings::default() };
+    let shape = ConvShape::new([1, 2, 2, 2, 2], [3, 2, 3, 3, 3], settings).unwrap();
+    assert_eq!(shape.output_len(), 0);
+    assert!(data_gradient_workspace(&shape) < 1 << 20);
+    let sums = data_gradient_allocating::<f32>(&shape, Input::plain(&[]), &[1.0; 162], Some(&[1.0, 2.0]));
+    assert_eq!(sums, [[1.0; 8], [2.0; 8]].concat());
 }

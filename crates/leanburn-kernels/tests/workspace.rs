@@ -8,9 +8,10 @@ use half::bf16;
 use leanburn_kernels::attention::window::{self, WindowGradients, WindowOperands, WindowShape};
 use leanburn_kernels::attention::{self, Attended, AttentionShape, Gradients};
 use leanburn_kernels::conv::{self, ConvSettings, ConvShape, Input, Output};
+use leanburn_kernels::fourier::Transform;
 use leanburn_kernels::layer_norm::{LayerNorm, LayerShape, layer_norm_backward_workspace, layer_norm_workspace};
 use leanburn_kernels::max_pool::{MaxPoolShape, PoolWindows, max_pool_backward, max_pool_backward_workspace};
-use leanburn_kernels::{CountingAllocator, Element};
+use leanburn_kernels::{Activation, CountingAllocator, Element};
 use rayon::ThreadPool;
 
 #[global_allocator]
@@ -256,6 +257,28 @@ fn check_layer_norm<E: Element>(comparison: &mut Comparison, shape: &LayerShape)
     );
 }
 
+fn check_transform<E: Element>(
+    comparison: &mut Comparison,
+    items: usize,
+    size: [usize; 3],
+    frequencies: &[Vec<i32>; 3],
+) {
+    let transform = Transform::of_waves(size, frequencies).unwrap();
+    let name = |kernel: &str| format!("Fourier transform {kernel} of {} bytes, {items} of {size:?}", size_of::<E>());
+    let mut x: Vec<E> = filled(items * size.iter().product::<usize>());
+    let mut spectra: Vec<f32> = vec![0.5; 2 * items * transform.modes().iter().product::<usize>()];
+    comparison.check(
+        &name("forward"),
+        || transform.to_spectra_workspace(items),
+        || transform.to_spectra(&x, Activation::Gelu, &mut spectra),
+    );
+    comparison.check(
+        &name("transposed"),
+        || transform.add_volumes_workspace(items),
+        || transform.add_volumes(&spectra, &mut x),
+    );
+}
+
 fn check_max_pool<E: Element>(comparison: &mut Comparison, windows: &PoolWindows) {
     let len = |size: [usize; 3]| windows.items() * size.iter().product::<usize>();
     let input: Vec<E> = filled(len(windows.input()));
@@ -296,6 +319,16 @@ fn no_kernel_takes_more_than_it_says_and_none_says_much_more() {
     for dims in [[1, 24, 20_000], [3, 768, 100], [2, 5, 7]] {
         check_layer_norm::<f32>(&mut comparison, &LayerShape::new(dims).unwrap());
         check_layer_norm::<bf16>(&mut comparison, &LayerShape::new(dims).unwrap());
+    }
+    let signed = |modes: i32| (0..modes).chain(-modes..0).collect::<Vec<_>>();
+    for (items, size, modes) in
+        [(32, [24, 32, 40], [6, 8, 9]), (60, [1, 100, 64], [0, 12, 12]), (3, [5, 6, 7], [2, 2, 2])]
+    {
+        let [depth, height, width] = modes;
+        let depth = if depth == 0 { vec![0] } else { signed(depth) };
+        let frequencies = [depth, signed(height), (0..width).collect()];
+        check_transform::<f32>(&mut comparison, items, size, &frequencies);
+        check_transform::<bf16>(&mut comparison, items, size, &frequencies);
     }
     for (items, side) in [(32, 32), (3, 65), (16, 9)] {
         let pool = MaxPoolShape {

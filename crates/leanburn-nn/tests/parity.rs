@@ -9,7 +9,7 @@ mod samplers;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use common::swin::{Pairs, SwinFixture, up_block};
+use common::swin::{Pairs, Swin2dFixture, SwinFixture, up_block};
 use common::{
     CANCELLED, Fixture, Outcome, adversarial_scores, codebook_moved, fixture_path, read_integers, relative_error,
     remove_cancelled, run_fixture, state, trained_parameters, values, worst,
@@ -165,6 +165,25 @@ fn swin_unetr() {
         check(name, fixture.compared(&kept, false), 2e-2);
         assert_eq!(kept.gradients.len(), fixture.names().len() + 1, "{name}");
         assert!(fixture.run(ResidencyPolicy::recompute_all()) == kept, "{name}: recomputation changes a bit");
+    }
+}
+
+/// Swin-T, and a small model whose stages have windows that are shifted, padded and whole, and odd sizes; kept and recomputed.
+#[test]
+fn swin_transformer2d() {
+    for name in ["swin_transformer2d", "swin_t"] {
+        let fixture = Swin2dFixture::read(name);
+        let kept = fixture.run(ResidencyPolicy::keep());
+        for (value, found, expected) in fixture.compared(&kept) {
+            let tolerance = if value.starts_with("output") { 1e-5 } else { 1e-4 };
+            let error = relative_error(&found, &expected);
+            assert!(error < tolerance, "{name}, {value}: {error:e}");
+        }
+        assert_eq!(kept.gradients.len(), fixture.names().len() + 1, "{name}");
+        assert_eq!(fixture.config.num_parameters(), fixture.num_parameters(), "{name}");
+        if name == "swin_transformer2d" {
+            assert!(fixture.run(ResidencyPolicy::recompute_all()) == kept, "{name}: recomputation changes a bit");
+        }
     }
 }
 

@@ -6,9 +6,11 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use common::swin::SwinFixture;
+use common::swin::{Swin2dFixture, SwinFixture};
 use common::{Fixture, Values, fixture_path, read_tensors, state};
-use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, DiffusionUNet3d, PatchDiscriminatorConfig};
+use leanburn_nn::models::{
+    AutoencoderKl, AutoencoderKlConfig, DiffusionUNet3d, PatchDiscriminatorConfig, SwinTransformer2d,
+};
 use leanburn_nn::weights::{self, MonaiWeights, ShapeDifference, WeightsError};
 
 fn tiny_config() -> AutoencoderKlConfig {
@@ -134,6 +136,34 @@ fn a_swin_unetr_is_saved_under_monai_names() {
     let mut other = fixture.config.init(&Device::flex());
     weights::load(&mut other, &path).unwrap();
     assert_eq!(state(&other), state(&model));
+}
+
+/// With the buffers that torchvision's strict loading asks for. A file may have a classifier, and the authors' names.
+#[test]
+fn a_swin_transformer_is_saved_under_torchvisions_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("swin.safetensors");
+    let fixture = Swin2dFixture::read("swin_transformer2d");
+    let model = fixture.model(&Device::flex());
+    weights::save_safetensors(&model, &path).unwrap();
+    let (buffers, saved): (Vec<_>, Vec<_>) =
+        names(&path).into_iter().partition(|name| name.ends_with("relative_position_index"));
+    let mut expected = fixture.names();
+    expected.sort();
+    assert_eq!((saved, buffers.len()), (expected, 6));
+
+    let bytes = std::fs::read(&path).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let named = |name: &str| SwinTransformer2d::legacy_name(name).unwrap_or(name.to_string());
+    let renamed = folder.path().join("authors.safetensors");
+    let mut views: Vec<_> = file.iter().map(|(name, view)| (named(name), view)).collect();
+    views.push(("head.weight".to_string(), file.tensor("norm.weight").unwrap()));
+    safetensors::serialize_to_file(views, None, &renamed).unwrap();
+    for path in [path, renamed] {
+        let mut other = fixture.config.init(&Device::flex());
+        weights::load(&mut other, &path).unwrap();
+        assert_eq!(state(&other), state(&model));
+    }
 }
 
 fn names(path: &Path) -> Vec<String> {

@@ -2,7 +2,7 @@
 //!
 //! - Operations on volumes that save their inputs and nothing else: [`norm_act_conv3d`], [`conv3d`], [`conv_transpose3d`],
 //!   [`upsample_conv3d`], [`group_norm_act`], [`activate`], [`geglu`], [`norm_prelu`], [`norm_prelu_conv3d`], [`attention3d`], [`window_attention3d`], [`layer_norm3d`],
-//!   [`interpolate3d`], [`avg_pool3d`], [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`], [`spectral_conv`]. On the CPU they run
+//!   [`interpolate3d`], [`avg_pool3d`], [`adaptive_avg_pool3d`], [`max_pool3d`], [`adaptive_max_pool3d`], [`bev_pool`], [`spectral_conv`]. On the CPU they run
 //!   on kernels of our own (`leanburn-kernels`), on GPUs on CubeCL kernels of our own and on Burn's products of matrices.
 //! - [`dropout`], [`dropout3d`]: save a key, and make the mask again in backward.
 //! - [`recompute`]: run part of a model without saving its intermediate results, and run it again in backward.
@@ -34,8 +34,10 @@ mod stream;
 
 pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
 pub use gradients::{Gradients, backward, backward_from_ones};
+pub use leanburn_kernels::bev_pool::BevCells;
 pub use leanburn_kernels::{Activation, CountingAllocator, keep_freed_memory};
 pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
+pub use operations::bev_pool::bev_pool;
 pub use operations::conv_transpose3d::conv_transpose3d;
 pub use operations::conv3d::{Convolution, conv3d, norm_act_conv3d, norm_prelu_conv3d};
 pub use operations::dropout::{dropout, dropout3d};

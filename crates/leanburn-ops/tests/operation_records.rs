@@ -3,14 +3,15 @@
 mod common;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use burn::backend::ir::OperationIr;
 use burn::prelude::*;
 use burn::tensor::{DType, ops::ConvOptions, ops::ConvTransposeOptions};
 use common::{ResBlock, lean_chain};
 use leanburn_ops::{
-    Activation, AvgPool3d, Convolution, Interpolation, Norm, Pointwise, SpectralWeights, WindowAttention,
-    adaptive_avg_pool3d, attention3d, avg_pool3d, backward, conv_transpose3d, conv3d, dropout, dropout3d,
+    Activation, AvgPool3d, BevCells, Convolution, Interpolation, Norm, Pointwise, SpectralWeights, WindowAttention,
+    adaptive_avg_pool3d, attention3d, avg_pool3d, backward, bev_pool, conv_transpose3d, conv3d, dropout, dropout3d,
     group_norm_act, interpolate3d, layer_norm3d, norm_act_conv3d, recording, spectral_conv, upsample_conv3d,
     window_attention3d,
 };
@@ -229,6 +230,30 @@ fn a_layer_of_an_operator_holds_one_volume_and_a_truncated_spectrum() {
     // The weights are leaves, made in forward as well.
     let weights = 4 * (2 * 64 * 18 + 64);
     assert_eq!(held(&whole, forward.len()), LAYERS * (volume + spectrum) + weights);
+}
+
+/// Features and depths of a camera, 0.19 MiB; their product would be 5.38 MiB. On the CPU, and composed for a GPU.
+#[test]
+fn bev_pool_holds_features_and_depths() {
+    let [bins, channels, height, width] = [49, 64, 18, 25];
+    let cell = |point: usize| if point.is_multiple_of(5) { BevCells::OUTSIDE } else { (point % 9800) as u32 };
+    let points = bins * height * width;
+    let cells = Arc::new(BevCells::new(bins, height * width, [1, 98, 100], (0..points).map(cell).collect()));
+    let step = |with_backward: bool| {
+        record(|device| {
+            let volume = |rows| Tensor::<5>::zeros([1, rows, 1, height, width], device).require_grad() * 2.0;
+            let pooled = bev_pool(volume(channels), volume(bins), &cells);
+            assert_eq!(pooled.dims(), [1, channels, 1, 98, 100]);
+            let loss = pooled.sum();
+            if with_backward {
+                drop(backward(loss));
+            }
+        })
+    };
+    let expected = 4 * (channels + bins) * height * width;
+    assert_eq!(expected, 203_400);
+    let on_cpu = recording::as_on_cpu(|| held(&step(true), step(false).len()));
+    assert_eq!([on_cpu, held(&step(true), step(false).len())], [expected; 2]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use leanburn_common::Bytes;
-use leanburn_data::{self as data, DataError, Dataset, Loader, SequenceDataset};
+use leanburn_data::{self as data, BatchOrder, DataError, Dataset, Loader, SequenceDataset};
 use leanburn_ops::{Tensors, random};
 use leanburn_train::{TrainError, volumes, windows};
 
@@ -24,8 +24,8 @@ pub trait Batch: Tensors + Clone + 'static {
     /// The shapes of its tensors.
     type Shape: Clone + Debug;
 
-    /// The training batches of the data from number `first` on, on a device.
-    fn batches(data: &Self::Data, batch_size: usize, first: u64, device: &Device) -> Batches<Self>;
+    /// The training batches of the data in this order, on a device.
+    fn batches(data: &Self::Data, batch_size: usize, order: BatchOrder, device: &Device) -> Batches<Self>;
 
     /// The shapes for samples of so many channels and of an extent: depth, height and width, of fields the days that are seen,
     /// height and width.
@@ -46,9 +46,9 @@ impl Batch for Tensor<5> {
     type Data = Arc<Dataset>;
     type Shape = [usize; 5];
 
-    fn batches(data: &Self::Data, batch_size: usize, first: u64, device: &Device) -> Batches<Self> {
+    fn batches(data: &Self::Data, batch_size: usize, order: BatchOrder, device: &Device) -> Batches<Self> {
         let device = device.clone();
-        let loader = Loader::new(data.clone(), batch_size, first);
+        let loader = Loader::new(data.clone(), batch_size, order);
         Box::new(loader.map(move |batch| Ok(volumes(batch?, &device))))
     }
 
@@ -75,9 +75,9 @@ impl Batch for (Tensor<5>, Tensor<4>) {
     type Data = Arc<SequenceDataset>;
     type Shape = ([usize; 5], [usize; 4]);
 
-    fn batches(data: &Self::Data, batch_size: usize, first: u64, device: &Device) -> Batches<Self> {
+    fn batches(data: &Self::Data, batch_size: usize, order: BatchOrder, device: &Device) -> Batches<Self> {
         let device = device.clone();
-        let loader = Loader::windows(data.clone(), batch_size, first);
+        let loader = Loader::windows(data.clone(), batch_size, order);
         Box::new(loader.map(move |batch| Ok(windows(batch?, &device))))
     }
 
@@ -106,9 +106,9 @@ impl Batch for (Tensor<5>, Tensor<4, Int>) {
     type Data = Arc<Dataset>;
     type Shape = [usize; 5];
 
-    fn batches(data: &Self::Data, batch_size: usize, first: u64, device: &Device) -> Batches<Self> {
+    fn batches(data: &Self::Data, batch_size: usize, order: BatchOrder, device: &Device) -> Batches<Self> {
         let device = device.clone();
-        let loader = Loader::new(data.clone(), batch_size, first);
+        let loader = Loader::new(data.clone(), batch_size, order);
         Box::new(loader.map(move |batch| labelled(batch?, &device)))
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let device = Device::flex();
         let first = |config: &DataConfig| {
             let dataset = Arc::new(Dataset::open(config, 1).unwrap());
-            let mut batches = <(Tensor<5>, Tensor<4, Int>)>::batches(&dataset, 2, 1, &device);
+            let mut batches = <(Tensor<5>, Tensor<4, Int>)>::batches(&dataset, 2, 1.into(), &device);
             (batches.next().unwrap(), dataset)
         };
         let (batch, dataset) = first(&DataConfig { labels: Some(LabelsConfig::default()), ..config.clone() });

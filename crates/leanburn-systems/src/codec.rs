@@ -12,13 +12,16 @@ use leanburn_ops::{ResidencyPolicy, Unstreamable};
 use leanburn_train::Precision;
 
 use crate::error::{Result, SystemError};
-use crate::volume::{pad, scale_affine, tensor, through, values};
+use crate::volume::{grid, pad, scale_affine, tensor, through, values};
 
 /// A model with a latent, deterministic: without the noise of training.
 pub trait LatentModel: Debug {
     /// The latent, `[batch_size, latent_channels, ..]`, of volumes `[batch_size, in_channels, depth, height, width]`: its mean, or
     /// the vectors of the codebook.
     fn encode(&self, volumes: Tensor<5>) -> Tensor<5>;
+
+    /// Mean and deviation of the latent of volumes; none where it is not Gaussian.
+    fn distribution(&self, volumes: Tensor<5>) -> Option<(Tensor<5>, Tensor<5>)>;
 
     /// The volumes of latents.
     fn decode(&self, latents: Tensor<5>) -> Tensor<5>;
@@ -62,6 +65,10 @@ impl LatentModel for AutoencoderKl {
         self.encode(volumes).0
     }
 
+    fn distribution(&self, volumes: Tensor<5>) -> Option<(Tensor<5>, Tensor<5>)> {
+        Some(self.encode(volumes))
+    }
+
     fn decode(&self, latents: Tensor<5>) -> Tensor<5> {
         self.decode(latents)
     }
@@ -77,6 +84,10 @@ impl LatentModel for Vae3d {
         }
     }
 
+    fn distribution(&self, volumes: Tensor<5>) -> Option<(Tensor<5>, Tensor<5>)> {
+        self.quantizer().is_none().then(|| self.encode(volumes))
+    }
+
     fn decode(&self, latents: Tensor<5>) -> Tensor<5> {
         self.decode(latents)
     }
@@ -87,6 +98,10 @@ impl LatentModel for Vae3d {
 impl LatentModel for VqVae3d {
     fn encode(&self, volumes: Tensor<5>) -> Tensor<5> {
         self.quantize(self.encode(volumes)).0
+    }
+
+    fn distribution(&self, _volumes: Tensor<5>) -> Option<(Tensor<5>, Tensor<5>)> {
+        None
     }
 
     fn decode(&self, latents: Tensor<5>) -> Tensor<5> {
@@ -212,6 +227,21 @@ impl Codec {
         let [depth, height, width] = [0, 1, 2].map(|axis| padded.extent()[axis] / multiples[axis]);
         let affine = scale_affine(volume.affine(), multiples.map(|factor| factor as f64));
         Ok(Volume::new(data, [latent_channels, depth, height, width], affine)?)
+    }
+
+    /// Mean and deviation of the latent of values `[channels, depth, height, width]`, padded to what the model takes; none where it is
+    /// not Gaussian.
+    ///
+    /// # Errors
+    ///
+    /// As [`reconstruct`](Self::reconstruct).
+    pub(crate) fn distribution(&self, data: &[f32], shape: [usize; 4]) -> Result<Option<[Volume; 2]>> {
+        let (data, shape) = pad(data, shape, self.shape.multiples);
+        let volumes = self.precision.cast(tensor(&data, shape, &self.device));
+        let Some((mean, deviation)) = self.model.distribution(volumes) else { return Ok(None) };
+        let [_, channels, depth, height, width] = mean.dims();
+        let volume = |tensor| Volume::new(values(tensor), [channels, depth, height, width], grid([1.0; 3]));
+        Ok(Some([volume(mean)?, volume(deviation)?]))
     }
 
     /// The volume of a latent, on the finer grid in the same space, in the normalized units of training. Patches are counted in

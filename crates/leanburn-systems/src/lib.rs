@@ -1,8 +1,8 @@
 //! Systems that can be trained, from a typed configuration to a finished run.
 //!
 //! A *system* is a model with its data, its losses and its evaluation: the [KL autoencoder](autoencoder), the
-//! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster), [segmentation]. Each is one folder
-//! that implements one trait, [`System`]; everything else works on that trait.
+//! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster), [segmentation], [diffusion] of latents.
+//! Each is one folder that implements one trait, [`System`]; everything else works on that trait.
 //!
 //! - [`Config`] is what a run is configured by: built in code, or read from YAML with every error at once.
 //! - [`planning`] says what a step will need before it runs, and finds the fastest way to train within a budget.
@@ -47,6 +47,7 @@ mod config;
 mod data;
 mod data_facts;
 pub mod device;
+pub mod diffusion;
 mod error;
 mod evaluation;
 pub mod forecaster;
@@ -77,6 +78,7 @@ pub use codec::{Codec, CodecShape, LatentModel};
 pub use codec_memory::CodecTask;
 pub use config::Config;
 pub use data::{Data, DataSize};
+pub use diffusion::{DiffusionObjectiveSection, DiffusionSection};
 pub use error::{Result, SystemError};
 pub use evaluation::{Curves, L1, Metrics, PictureLabel};
 pub use forecaster::{ForecastObjectiveSection, ForecasterSection, ModelType};
@@ -84,11 +86,14 @@ pub use machine::{forget_resident_peak, heap_limit, machine_memory, resident_pea
 pub use preview::{DataPreview, PreviewedSample};
 pub use recipe::Recipe;
 pub use run_folder::{KeyChange, RunFolder};
-pub use segmentation::{SegmentationObjectiveSection, SegmentationSection};
+pub use segmentation::{
+    SegmentationNetwork, SegmentationObjectiveSection, SegmentationSection, SwinUnetrSection, UnetSection,
+};
 pub use session::{Observed, Observer, OnOutOfMemory, Outcome, Session};
 pub use shared::{
-    Allocator, CodebookSection, Compression, Context, DeviceSection, LossScale, LpipsSection, PerceptualSection,
-    Recompute, Source, StorageSection, Streaming, Training, TrainingSection, VoxelObjectiveSection,
+    Allocator, CodebookSection, Compression, Context, DeviceSection, FirstStage, LatentsSection, LossScale,
+    LpipsSection, OpenFirstStage, PerceptualSection, Recompute, Source, StorageSection, Streaming, Training,
+    TrainingSection, VoxelObjectiveSection,
 };
 pub use system::{DataOf, FlatKey, ModelChange, NamedSize, System};
 pub use table::{SystemSection, guides, recipes};

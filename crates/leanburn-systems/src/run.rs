@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_data::Intensity;
-use leanburn_train::{CheckpointStore, LearnerMemory, StepReport, TrainError, Trainer};
+use leanburn_train::{CheckpointStore, Group, LearnerMemory, StepReport, TrainError, Trainer};
 
 use crate::batch::{Batch, Batches};
 use crate::data::{Data, DataSize};
@@ -18,6 +18,9 @@ use crate::weight_source::{Initialized, WeightSource};
 pub(crate) trait AnyRun {
     /// Steps taken so far.
     fn steps(&self) -> u64;
+
+    /// Makes this process one of a group that trains one model.
+    fn join_group(&mut self, group: &Group) -> std::result::Result<(), TrainError>;
 
     /// Takes a step.
     fn step(&mut self) -> std::result::Result<StepReport, TrainError>;
@@ -81,10 +84,14 @@ impl<S: System> AnyRun for Run<S> {
         self.trainer.steps()
     }
 
+    fn join_group(&mut self, group: &Group) -> std::result::Result<(), TrainError> {
+        self.trainer.join_group(group.clone())
+    }
+
     fn step(&mut self) -> std::result::Result<StepReport, TrainError> {
-        let (batch_size, first) = (self.system.training().batch_size, self.trainer.micro_batches());
+        let (batch_size, order) = (self.system.training().batch_size, self.trainer.batch_order());
         let batches =
-            self.batches.get_or_insert_with(|| S::Batch::batches(&self.data, batch_size, first, &self.device));
+            self.batches.get_or_insert_with(|| S::Batch::batches(&self.data, batch_size, order, &self.device));
         self.trainer.step(batches)
     }
 

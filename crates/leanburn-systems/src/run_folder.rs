@@ -285,7 +285,7 @@ impl RunFolder {
         let read = read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
         read.map_err(|found| SystemError::Input {
             subject: path.display().to_string(),
-            expected: "what the fields were normalized by in training, a scale and an offset a channel".into(),
+            expected: "what the data was normalized by in training, a scale and an offset a channel".into(),
             found,
             remedy:
                 "name the weights in the run's folder; a run of an older version writes the file with `train --resume`"

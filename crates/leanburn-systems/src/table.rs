@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 
 use crate::any_system::AnySystem;
 use crate::autoencoder::AutoencoderSection;
+use crate::diffusion::DiffusionSection;
 use crate::forecaster::ForecasterSection;
 use crate::recipe::Recipe;
 use crate::segmentation::SegmentationSection;
@@ -95,6 +96,8 @@ systems! {
     Forecaster(ForecasterSection),
     /// A U-Net that segments volumes.
     Segmentation(SegmentationSection),
+    /// A diffusion model of latents.
+    Diffusion(DiffusionSection),
 }
 
 /// Reads a system's section.

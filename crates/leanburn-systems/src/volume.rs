@@ -49,6 +49,11 @@ pub fn pad(data: &[f32], shape: [usize; 4], multiples: [usize; 3]) -> (Vec<f32>,
     (padded, [channels, to[0], to[1], to[2]])
 }
 
+/// The affine of a grid of voxels of a size in millimetres, the first one at the origin.
+pub fn grid([x, y, z]: [f64; 3]) -> Affine {
+    [[x, 0.0, 0.0, 0.0], [0.0, y, 0.0, 0.0], [0.0, 0.0, z, 0.0], [0.0, 0.0, 0.0, 1.0]]
+}
+
 /// The affine of a grid whose voxels are `factors` times as large along the axes: its first voxel's centre moves with them.
 pub fn scale_affine(affine: &Affine, factors: [f64; 3]) -> Affine {
     let mut scaled = *affine;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 use crate::prepared_step::PreparedStep;
+use crate::ranks::Group;
 
 /// What a learner holds between steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +29,7 @@ pub type Restore<'a> = Box<dyn FnOnce() + 'a>;
 /// A learner of any module, as a trainer sees it. [`Learner`](crate::Learner) is the one there is.
 ///
 /// A step has three parts: [`accumulate`](Self::accumulate) for each micro-batch, [`prepare`](Self::prepare), and
-/// [`PreparedStep::update`]. Several learners are all prepared before the first of them is updated.
+/// [`PreparedStep::update`]; several processes [`join`](Self::join) after the first. Several learners are all prepared before the first of them is updated.
 ///
 /// # Example
 ///
@@ -86,6 +87,10 @@ pub trait AnyLearner {
     ///
     /// With `share = 1 / steps`, the sum over `steps` micro-batches is the gradient of the mean loss of the large batch.
     fn accumulate(&mut self, loss: Tensor<1>, share: f64);
+
+    /// Replaces what was accumulated by its sums over the ranks of a group, which all do this at once, and running statistics by those of the
+    /// leading one. Nothing where there is one rank. If more micro-batches follow, the leading rank alone holds the sums, to add to.
+    fn join(&mut self, group: &Group, more_follow: bool);
 
     /// Takes the accumulated gradients, readies them for the optimizer, and reads their norm. A GPU runs late: what it had no
     /// memory for since the step began shows here, before anything is changed.

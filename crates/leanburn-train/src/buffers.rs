@@ -1,8 +1,10 @@
 //! The state of a module that is not trained: running statistics.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Tensor, kind::BridgeTensor};
+use burn::tensor::{Tensor, TensorData, kind::BridgeTensor};
 use leanburn_ops::recording::is_recording;
+
+use crate::ranks::Group;
 
 /// Values of a module's tensors that no gradient reaches, at one time.
 ///
@@ -49,6 +51,24 @@ impl Buffers {
         settle(&module);
         module.map(&mut Put(self.0.iter()))
     }
+
+    /// The module with the buffers that it has on the leading rank.
+    pub fn of_leader<M: Module>(group: &Group, module: M) -> M {
+        struct Lead<'a>(&'a Group);
+        impl ModuleMapper for Lead<'_> {
+            fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+                if param.val().is_require_grad() {
+                    return param;
+                }
+                let here = param.val().into_data();
+                let there = self.0.from_leader(here.as_bytes());
+                let there = TensorData::from_bytes_vec(there, here.shape(), here.dtype());
+                param.map(|tensor| Tensor::from_data(there, (&tensor.device(), tensor.dtype())))
+            }
+        }
+        settle(&module);
+        module.map(&mut Lead(group))
+    }
 }
 
 /// Makes running statistics take up what forward left for later.
@@ -63,7 +83,7 @@ fn settle<M: Module>(module: &M) {
 #[cfg(test)]
 mod tests {
     use burn::nn::{BatchNorm, BatchNormConfig};
-    use burn::tensor::{Device, TensorData};
+    use burn::tensor::Device;
 
     use super::*;
 

@@ -114,6 +114,27 @@ pub enum TrainError {
     /// The data ran out or cannot be read.
     #[error(transparent)]
     Data(#[from] leanburn_data::DataError),
+    /// Another process of the group could not take the step.
+    #[error("step {step}: rank {rank} says: {reason}")]
+    Rank {
+        /// The step.
+        step: u64,
+        /// Whose error it is.
+        rank: usize,
+        /// The error there.
+        reason: String,
+    },
+    /// The micro-batches of a step cannot be dealt out to the processes of the group.
+    #[error(
+        "a step has {accumulation_steps} micro-batches, and there are {ranks} processes, of which each takes as many: set \
+         gradient_accumulation_steps to a multiple of {ranks} (its micro-batches are those of all processes together)"
+    )]
+    UnevenRanks {
+        /// Micro-batches of a step.
+        accumulation_steps: u64,
+        /// Processes.
+        ranks: usize,
+    },
     /// The data stopped before the run did.
     #[error("the batches ended at step {step}; give the run a data source that repeats")]
     OutOfBatches {

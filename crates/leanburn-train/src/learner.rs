@@ -18,6 +18,7 @@ use crate::learner_config::LearnerConfig;
 use crate::learner_files::{AVERAGE, LearnerFiles, WEIGHTS};
 use crate::loss_scale::LossScaler;
 use crate::prepared_step::{EndStep, LearnerReport, PreparedStep};
+use crate::ranks::{Group, summed};
 use crate::recorded_optimizer::RecordedOptimizer;
 use crate::schedule::Schedule;
 
@@ -152,6 +153,18 @@ impl<M: Module> AnyLearner for Learner<M> {
         tag_gradients(self.module(), &gradients);
         let module = self.module.as_ref().expect("only absent during a step");
         self.accumulator.add(module, gradients);
+    }
+
+    fn join(&mut self, group: &Group, more_follow: bool) {
+        if group.is_alone() {
+            return;
+        }
+        let gradients = self.accumulator.take();
+        let sums = summed(group, self.module(), gradients);
+        if let Some(sums) = sums.filter(|_| group.leads() || !more_follow) {
+            self.accumulator.add(self.module.as_ref().expect("only absent during a step"), sums);
+        }
+        self.module = self.module.take().map(|module| Buffers::of_leader(group, module));
     }
 
     fn prepare(&mut self) -> PreparedStep<'_> {

@@ -4,6 +4,8 @@
 //! average of weights. [`Trainer`] runs it, a [`Workload`] says what is trained, and a [`Learner`] holds a module with
 //! everything that goes with training it.
 //!
+//! Several processes, as a [`Group`], train one model: each takes its share of a step's micro-batches, and gradients are summed once a step.
+//!
 //! All randomness of a run is derived from its seed and position, so that the position is its whole random state.
 
 mod any_learner;
@@ -27,6 +29,7 @@ mod perceptual;
 pub mod planning;
 mod precision;
 mod prepared_step;
+mod ranks;
 mod recorded_optimizer;
 mod recorded_step;
 mod schedule;
@@ -55,6 +58,7 @@ pub use out_of_memory::{is_out_of_memory, or_out_of_memory};
 pub use perceptual::{Perceptual, PerceptualKind};
 pub use precision::Precision;
 pub use prepared_step::{LearnerReport, PreparedStep};
+pub use ranks::{Alone, Group, Ranks};
 pub use recorded_step::{RecordStepError, record_step};
 pub use schedule::{Schedule, ScheduleConfig, ScheduleKind};
 pub use trainer::{StepReport, Trainer};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Tensor};
 use leanburn_common::Bytes;
+use leanburn_data::BatchOrder;
 use leanburn_ops::recording::{Pass, in_pass, value_or};
 use leanburn_ops::{or_storage_error, random};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use crate::memory::{MemoryMonitor, MemoryUse, PhasePeaks, exceeded};
 use crate::mixed_dtypes::or_mixed_dtypes;
 use crate::out_of_memory::or_out_of_memory;
 use crate::prepared_step::{LearnerReport, PreparedStep};
+use crate::ranks::Group;
 use crate::trainer_config::TrainerConfig;
 use crate::workload::{StepPosition, Workload};
 
@@ -43,6 +45,7 @@ pub struct Trainer<W> {
     workload: W,
     config: TrainerConfig,
     device: Device,
+    group: Group,
     monitor: MemoryMonitor,
     position: Position,
     /// Whether a step has begun that is neither taken nor abandoned: a panic has unwound through it.
@@ -75,7 +78,24 @@ impl<W: Workload> Trainer<W> {
     pub fn new(workload: W, config: TrainerConfig, device: &Device) -> Self {
         assert!(config.accumulation_steps > 0, "accumulation_steps is 0; a step needs at least 1 micro-batch");
         let monitor = MemoryMonitor::new(device);
-        Self { workload, config, device: device.clone(), monitor, position: Position::default(), is_open: false }
+        let (device, group) = (device.clone(), Group::default());
+        Self { workload, config, device, group, monitor, position: Position::default(), is_open: false }
+    }
+
+    /// Makes this process one of a group that trains one model: all with the same configuration and the same weights. Micro-batches of a
+    /// step are dealt out in turn, so that `accumulation_steps` are those of all processes together. A step is that of one process but
+    /// for the order of sums; with one micro-batch for each it is the same, bit for bit.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainError::UnevenRanks`].
+    pub fn join_group(&mut self, group: Group) -> Result<(), TrainError> {
+        let (accumulation_steps, ranks) = (self.config.accumulation_steps, group.ranks().size());
+        if !accumulation_steps.is_multiple_of(ranks as u64) {
+            return Err(TrainError::UnevenRanks { accumulation_steps, ranks });
+        }
+        self.group = group;
+        Ok(())
     }
 
     /// The workload in training.
@@ -114,9 +134,15 @@ impl<W: Workload> Trainer<W> {
         self.position.step
     }
 
-    /// Micro-batches used so far: the index of the next one.
+    /// Micro-batches used so far, by all processes.
     pub fn micro_batches(&self) -> u64 {
         self.position.step * self.config.accumulation_steps
+    }
+
+    /// The micro-batches that this process takes from here on.
+    pub fn batch_order(&self) -> BatchOrder {
+        let ranks = self.group.ranks();
+        BatchOrder { first: self.micro_batches() + ranks.rank() as u64, stride: ranks.size() as u64 }
     }
 
     /// Live and peak memory.
@@ -155,23 +181,12 @@ impl<W: Workload> Trainer<W> {
         TrainError: From<E>,
     {
         let step = self.position.step;
-        if let (Some(limit), None) = (self.config.memory_limit, self.monitor.read()) {
-            return Err(TrainError::Uncounted { limit });
-        }
         self.monitor.start();
         self.begin();
         let mut sums = LossSums::new();
         let mut phases = PhasePeaks::default();
-        for micro_batch in 0..self.config.accumulation_steps {
-            let position = StepPosition { seed: self.config.seed, step, micro_batch };
-            let taken = match batches.next() {
-                Some(Ok(batch)) => self.micro_step(&batch, position, &mut sums, &mut phases),
-                Some(Err(error)) => Err(error.into()),
-                None => Err(TrainError::OutOfBatches { step }),
-            };
-            taken.inspect_err(|_| self.abandon())?;
-        }
-        let learners = update(&mut self.workload, step, &self.device).map_err(|(phase, reason)| {
+        self.micro_steps(batches, &mut sums, &mut phases).inspect_err(|_| self.abandon())?;
+        let learners = self.update().map_err(|(phase, reason)| {
             if phase != UPDATE {
                 self.abandon();
             }
@@ -180,7 +195,7 @@ impl<W: Workload> Trainer<W> {
         (self.is_open, self.position.step) = (false, step + 1);
         phases.update = self.monitor.lap();
         let memory = self.monitor.read();
-        let report = StepReport { step, losses: means(sums), learners, memory, phases };
+        let report = StepReport { step, losses: means(&self.group, sums), learners, memory, phases };
         self.count_bad_steps(&report)?;
         Ok(report)
     }
@@ -198,6 +213,49 @@ impl<W: Workload> Trainer<W> {
     fn abandon(&mut self) {
         self.is_open = false;
         self.workload.learners().into_iter().for_each(|learner| learner.abandon());
+    }
+
+    /// The micro-batches of the step that this process takes.
+    fn micro_steps<E>(
+        &mut self,
+        batches: &mut impl Iterator<Item = Result<W::Batch, E>>,
+        sums: &mut LossSums,
+        phases: &mut PhasePeaks,
+    ) -> Result<(), TrainError>
+    where
+        TrainError: From<E>,
+    {
+        if let (Some(limit), None) = (self.config.memory_limit, self.monitor.read()) {
+            return self.join(Err(TrainError::Uncounted { limit }), false);
+        }
+        let (seed, step, end) = (self.config.seed, self.position.step, self.config.accumulation_steps);
+        let BatchOrder { first, stride } = self.batch_order();
+        for micro_batch in (first - self.micro_batches()..end).step_by(stride as usize) {
+            let position = StepPosition { seed, step, micro_batch };
+            let taken = match batches.next() {
+                Some(Ok(batch)) => self.micro_step(&batch, position, sums, phases),
+                Some(Err(error)) => Err(error.into()),
+                None => Err(TrainError::OutOfBatches { step }),
+            };
+            let more_follow = micro_batch + stride < end;
+            if taken.is_err() || !more_follow || self.config.deterministic_ranks {
+                self.join(taken, more_follow)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sums the gradients of all ranks, if each of them has taken its micro-batches so far.
+    fn join(&mut self, taken: Result<(), TrainError>, more_follow: bool) -> Result<(), TrainError> {
+        if self.group.is_alone() {
+            return taken;
+        }
+        let step = self.position.step;
+        // a GPU runs late: what it had no memory for is to show before the ranks agree
+        let settled = || part_of_step(step, "forward or backward", || self.device.sync()).map(drop);
+        agreed(&self.group, step, taken.and_then(|()| settled()))?;
+        self.workload.learners().into_iter().for_each(|learner| learner.join(&self.group, more_follow));
+        Ok(())
     }
 
     fn micro_step(
@@ -255,6 +313,18 @@ impl<W: Workload> Trainer<W> {
         let limit = self.config.memory_limit?;
         let held = self.monitor.excess(limit, lap)?;
         Some(exceeded(held, limit))
+    }
+
+    /// Updates all learners, when the norms of all their gradients are known; the phase and the reason where memory ran out.
+    fn update(&mut self) -> Result<Vec<LearnerReport>, (&'static str, String)> {
+        let Self { workload, device, position, .. } = self;
+        let step = position.step;
+        let learners = workload.learners().into_iter();
+        let prepare = || in_pass(Pass::Update, device, || learners.map(AnyLearner::prepare).collect());
+        let prepared: Vec<PreparedStep<'_>> =
+            or_out_of_memory(prepare).map_err(|reason| ("forward or backward", reason))?;
+        let reports = || prepared.into_iter().filter_map(|prepared| prepared.update(step)).collect();
+        or_out_of_memory(|| in_pass(Pass::Update, device, reports)).map_err(|reason| (UPDATE, reason))
     }
 
     fn count_bad_steps(&mut self, report: &StepReport) -> Result<(), TrainError> {
@@ -335,28 +405,53 @@ fn saved(checkpoint: &Path) -> Result<Saved, TrainError> {
     serde_json::from_slice(&text).map_err(|error| TrainError::reading(&path, error))
 }
 
-/// Updates all learners, when the norms of all their gradients are known; the phase and the reason where memory ran out.
-fn update<W: Workload>(
-    workload: &mut W,
-    step: u64,
-    device: &Device,
-) -> Result<Vec<LearnerReport>, (&'static str, String)> {
-    let learners = workload.learners().into_iter();
-    let prepare = || in_pass(Pass::Update, device, || learners.map(AnyLearner::prepare).collect());
-    let prepared: Vec<PreparedStep<'_>> =
-        or_out_of_memory(prepare).map_err(|reason| ("forward or backward", reason))?;
-    let reports = || prepared.into_iter().filter_map(|prepared| prepared.update(step)).collect();
-    or_out_of_memory(|| in_pass(Pass::Update, device, reports)).map_err(|reason| (UPDATE, reason))
+/// What all ranks have come to: an error if one of them has one.
+fn agreed(group: &Group, step: u64, here: Result<(), TrainError>) -> Result<(), TrainError> {
+    if group.is_alone() {
+        return here;
+    }
+    let said = match &here {
+        Ok(()) => Vec::new(),
+        Err(error) => format!("{}{error}", if error.is_out_of_memory() { OUT_OF_MEMORY } else { "" }).into_bytes(),
+    };
+    let there = group.ranks().gather(&said);
+    here?;
+    let Some((rank, said)) = there.iter().enumerate().find(|(_, said)| !said.is_empty()) else { return Ok(()) };
+    let said = String::from_utf8_lossy(said);
+    Err(match said.strip_prefix(OUT_OF_MEMORY) {
+        Some(reason) => out_of_memory(step, "forward or backward", format!("rank {rank} says: {reason}")),
+        None => TrainError::Rank { step, rank, reason: said.into_owned() },
+    })
 }
+
+/// How a rank's error begins where it had no more memory.
+const OUT_OF_MEMORY: &str = "\0";
 
 /// Parts of losses by name: their sum over micro-batches, and how many those are.
 type LossSums = BTreeMap<&'static str, (Tensor<1>, u64)>;
 
-fn means(sums: LossSums) -> BTreeMap<String, f64> {
-    let mean = |(name, (sum, count)): (&str, (Tensor<1>, u64))| {
-        (name.to_string(), f64::from(value_or(sum, 0.0)) / count as f64)
-    };
-    sums.into_iter().map(mean).collect()
+/// The means over the micro-batches of all ranks.
+fn means(group: &Group, sums: LossSums) -> BTreeMap<String, f64> {
+    let mut all: BTreeMap<String, (f32, u64)> = BTreeMap::new();
+    let here = sums.into_iter().map(|(name, (sum, count))| (name.to_string(), value_or(sum, 0.0), count));
+    let here: Vec<(String, f32, u64)> = here.collect();
+    let there = if group.is_alone() { vec![here] } else { gathered(group, &here) };
+    for (name, sum, count) in there.into_iter().flatten() {
+        let before = all.get(&name).copied();
+        all.insert(name, before.map_or((sum, count), |before| (before.0 + sum, before.1 + count)));
+    }
+    all.into_iter().map(|(name, (sum, count))| (name, f64::from(sum) / count as f64)).collect()
+}
+
+/// The sums of all ranks, in their order.
+fn gathered(group: &Group, here: &[(String, f32, u64)]) -> Vec<Vec<(String, f32, u64)>> {
+    let bits: Vec<(&str, u32, u64)> =
+        here.iter().map(|(name, sum, count)| (name.as_str(), sum.to_bits(), *count)).collect();
+    let said = group.ranks().gather(&serde_json::to_vec(&bits).expect("names and numbers serialise"));
+    let read =
+        |said: &Vec<u8>| -> Vec<(String, u32, u64)> { serde_json::from_slice(said).expect("what another rank wrote") };
+    let values = |(name, bits, count)| (name, f32::from_bits(bits), count);
+    said.iter().map(|said| read(said).into_iter().map(values).collect()).collect()
 }
 
 const UPDATE: &str = "update";

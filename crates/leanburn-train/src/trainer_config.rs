@@ -16,12 +16,15 @@ pub struct TrainerConfig {
     /// The most that the run may hold, if that is less than the device has.
     #[serde(default)]
     pub memory_limit: Option<Bytes>,
+    /// Whether several processes give the bits of one, however many they are: gradients are summed after each micro-batch, not once a step.
+    #[serde(default)]
+    pub deterministic_ranks: bool,
 }
 
 /// Seed 0, one micro-batch a step; the run gives up after 20 bad steps in a row.
 impl Default for TrainerConfig {
     fn default() -> Self {
-        Self { seed: 0, accumulation_steps: 1, max_bad_steps: 20, memory_limit: None }
+        Self { seed: 0, accumulation_steps: 1, max_bad_steps: 20, memory_limit: None, deterministic_ranks: false }
     }
 }
 
@@ -44,6 +47,13 @@ impl TrainerConfig {
     #[must_use]
     pub fn with_max_bad_steps(mut self, max_bad_steps: u64) -> Self {
         self.max_bad_steps = max_bad_steps;
+        self
+    }
+
+    /// With the bits of one process, however many there are.
+    #[must_use]
+    pub fn with_deterministic_ranks(mut self, deterministic_ranks: bool) -> Self {
+        self.deterministic_ranks = deterministic_ranks;
         self
     }
 

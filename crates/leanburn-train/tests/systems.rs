@@ -380,5 +380,6 @@ fn the_planned_peak_is_the_measured_one() {
     is_planned("vqvae", &Discrete::new([32, 32, 24]), Precision::F32);
     let fields = || Recurrent::new(12, [64, 48]);
     is_planned("convlstm", &fields(), Precision::F32);
+    is_planned("convlstm, bf16", &fields(), Precision::Bf16);
     is_planned("3dcnn_lstm", &Convolutional(fields()), Precision::F32);
 }

@@ -12,6 +12,7 @@ mod data;
 mod devices;
 mod files;
 mod fit;
+mod launch;
 mod load;
 mod measure;
 mod observer;
@@ -20,11 +21,14 @@ mod output;
 mod plan;
 mod plan_report;
 mod predict;
+mod ranks;
 mod recipes;
 mod reconstruct;
 mod sample;
+mod sampling;
 mod segment;
 mod signals;
+mod stages;
 mod train;
 mod trained;
 mod window;
@@ -40,6 +44,8 @@ use crate::error::Result;
 pub enum Command {
     /// Train a model from a configuration.
     Train(train::Train),
+    /// Train with several processes: `mpirun` with `leanburn train`.
+    Launch(launch::Launch),
     /// Say what a training step will need, without running it.
     Plan(plan::Plan),
     /// Show what a model will see: the data of a configuration, and its first training samples on a page.
@@ -58,6 +64,8 @@ pub enum Command {
     Encode(codec::Encode),
     /// Decode latents into volumes, in the normalized units that the model was trained in.
     Decode(codec::Decode),
+    /// Sample new volumes with a trained latent diffusion model.
+    Sample(sampling::Sample),
     /// Forecast fields with a trained forecaster.
     Predict(predict::Predict),
     /// Estimate a network's memory by the classic rule of thumb.
@@ -87,6 +95,7 @@ impl Command {
     fn dispatch(self) -> Result<()> {
         match self {
             Self::Train(train) => train.run(),
+            Self::Launch(launch) => launch.run(),
             Self::Plan(plan) => plan.run(),
             Self::Data(data) => data.run(),
             Self::Fit(fit) => fit.run(),
@@ -96,6 +105,7 @@ impl Command {
             Self::Segment(segment) => segment.run(),
             Self::Encode(encode) => encode.run(),
             Self::Decode(decode) => decode.run(),
+            Self::Sample(sample) => sample.run(),
             Self::Predict(predict) => predict.run(),
             Self::Calc(calc) => calc.run(),
             Self::Devices(devices) => devices.run(),

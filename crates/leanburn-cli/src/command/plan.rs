@@ -11,6 +11,7 @@ use super::budget::BudgetArguments;
 use super::load::{inputs, load};
 use super::output::{Force, Output};
 use super::plan_report::PlanReport;
+use super::ranks::RanksArguments;
 use crate::console::{print_line, print_stderr};
 use crate::error::{CommandError, Result, both};
 use crate::report::perfetto_trace;
@@ -25,6 +26,8 @@ pub struct Plan {
     set: Vec<String>,
     #[command(flatten)]
     budget: BudgetArguments,
+    #[command(flatten)]
+    ranks: RanksArguments,
     /// Print a table of a system's sizes side by side: each forecaster, or each radar autoencoder; without CONFIG
     /// both, with data of the guides' sizes.
     #[arg(long)]
@@ -61,13 +64,14 @@ impl Plan {
         let (page, trace) = self.outputs(path, &config)?;
         let planner = available.planner(&config.device.name)?;
         let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
-        let candidate = space.configured();
+        let candidate = self.ranks.share_of(space.configured())?;
         let began = Instant::now();
         let recording = space.record_with(&candidate, candidate.recorded())?;
         let timeline = recording.timeline(planner.memory_model());
         let taken = planner.memory_model().taken(&timeline);
         let took = began.elapsed();
         let seconds = planner.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
+        let exchange = self.ranks.exchange(&timeline, seconds);
         let report = PlanReport {
             config: &config,
             source: &source,
@@ -77,6 +81,7 @@ impl Plan {
             taken,
             planner,
             seconds,
+            exchange,
         };
 
         if let Some(page) = page {

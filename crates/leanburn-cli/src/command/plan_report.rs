@@ -12,6 +12,7 @@ use leanburn_train::planning::Planner;
 use serde_json::{Value, json};
 
 use super::budget::warning;
+use super::ranks::Exchange;
 use crate::console::{print_line, seconds_text};
 use crate::error::Result;
 use crate::report::{Advice, PlanPage, PredictionRow};
@@ -33,6 +34,8 @@ pub(super) struct PlanReport<'a> {
     pub planner: Planner,
     /// Seconds of a step, by the device's rates.
     pub seconds: f64,
+    /// What is exchanged in a step, where it is that of one of several processes.
+    pub exchange: Option<Exchange>,
 }
 
 impl PlanReport<'_> {
@@ -41,8 +44,9 @@ impl PlanReport<'_> {
         let gaps = (self.taken - self.timeline.peak(), "gaps in the pool's pages");
         let margin = (bound(self.taken) - self.taken, "margin of the plan");
         let context = (self.planner.context(), "context of the driver");
+        let sums = self.exchange.as_ref().map_or(Bytes(0), |exchange| exchange.above_peak(&self.timeline));
         let held = self.space.held(&self.candidate).into_iter().map(|held| (held.name, held.bytes));
-        let [device, margin] = [vec![gaps, context], vec![margin]].map(|rows| {
+        let [device, margin] = [vec![gaps, context, (sums, "sums over ranks")], vec![margin]].map(|rows| {
             let rows = rows.into_iter().filter(|(bytes, _)| *bytes > Bytes(0));
             rows.map(|(bytes, name)| (name.to_string(), bytes)).collect::<Vec<_>>()
         });
@@ -158,6 +162,10 @@ impl PlanReport<'_> {
             print_line(self.table("of which by segment", &segments))?;
         }
         print_line(format_args!("step  {}", self.step()))?;
+        if let Some(exchange) = &self.exchange {
+            print_line(exchange.line(accumulation))?;
+            print_line(exchange.table())?;
+        }
         for warning in self.warnings() {
             print_line(warning)?;
         }
@@ -263,6 +271,9 @@ impl PlanReport<'_> {
         if !self.candidate.stream.is_empty() {
             all["stream"] = json!(self.candidate.stream);
             all["stream_settings"] = json!(self.candidate.stream_settings);
+        }
+        if let Some(exchange) = &self.exchange {
+            all["exchange"] = exchange.json();
         }
         for name in self.space.knob_names() {
             all[name] = json!(self.candidate.knob(name));

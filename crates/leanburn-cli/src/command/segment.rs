@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use leanburn_data::{Format, LabelMap, Volume, prepare};
+use leanburn_data::{Blending, Format, LabelMap, Volume, prepare};
 use leanburn_systems::segmentation::Segmenter;
 use leanburn_systems::{SystemError, SystemSection};
 
@@ -25,7 +25,7 @@ pub struct Segment {
 
 impl Segment {
     pub(super) fn run(self) -> Result<()> {
-        let window = self.window.window()?;
+        let window = self.window.window()?.map(|window| window.with_blending(Blending::Gaussian));
         let jobs = self.files.jobs(&self.model, Some(".nii.gz"))?;
         jobs.iter().try_for_each(|job| check_format(&job.out))?;
         let (config, name, device) = self.model.config()?;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// SIGINT (Ctrl-C), SIGTERM (`kill`, a queue's time limit) and SIGUSR1, which Slurm sends ahead of the limit with
 /// `--signal=USR1@300`. On Windows none is listened to, and Ctrl-C ends the process at once.
+///
+/// One of several processes listens to SIGUSR1 alone: with the others a launcher ends those that are left when one has died.
 pub(super) struct Signals {
     /// Number of the first signal, 0 before it.
     first: Arc<AtomicU8>,
@@ -17,10 +19,11 @@ impl Signals {
     /// # Errors
     ///
     /// If the operating system refuses.
-    pub fn listen() -> io::Result<Self> {
+    pub fn listen(is_alone: bool) -> io::Result<Self> {
         let first = Arc::new(AtomicU8::new(0));
         #[cfg(unix)]
-        unix::listen(Arc::clone(&first))?;
+        unix::listen(Arc::clone(&first), is_alone)?;
+        let _ = is_alone;
         Ok(Self { first })
     }
 
@@ -43,8 +46,9 @@ mod unix {
 
     use crate::console::print_stderr;
 
-    pub fn listen(first: Arc<AtomicU8>) -> io::Result<()> {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
+    pub fn listen(first: Arc<AtomicU8>, is_alone: bool) -> io::Result<()> {
+        let all: &[i32] = if is_alone { &[SIGINT, SIGTERM, SIGUSR1] } else { &[SIGUSR1] };
+        let mut signals = Signals::new(all)?;
         thread::Builder::new().name("signals".to_string()).spawn(move || {
             for signal in signals.forever() {
                 let number = u8::try_from(signal).unwrap_or_default();

@@ -1,12 +1,17 @@
 //! `leanburn train`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use leanburn_systems::{Config, OnOutOfMemory, Session};
+use leanburn_train::Group;
 
 use super::observer::Terminal;
 use super::signals::Signals;
+use super::stages::train_first_stage;
+use crate::console::{print_stderr, stderr_has_colours};
+use crate::diagnostic;
 use crate::error::{CommandError, Result};
 
 /// `leanburn train`
@@ -40,6 +45,10 @@ pub struct Train {
     /// Take at most this many steps in all; overrides training.max_steps without changing the learning-rate schedule.
     #[arg(long)]
     max_steps: Option<u64>,
+    /// Train the first stage before, where this one is trained on latents and the weights of `latents.autoencoder` are not there: by the
+    /// configuration of that name beside this one, or else by the recipe of that name.
+    #[arg(long)]
+    with_stages: bool,
     /// What to do when a step does not fit into memory.
     #[arg(long, value_enum, default_value_t = OnOom::StepDown)]
     on_oom: OnOom,
@@ -56,8 +65,21 @@ enum OnOom {
 
 impl Train {
     pub(super) fn run(self) -> Result<()> {
+        let group = leanburn_mpi::join()?;
+        let done = self.train(&group);
+        if let Err(error) = &done {
+            end_together(&group, error);
+        }
+        done
+    }
+
+    fn train(self, group: &Group) -> Result<()> {
         let mut config = Config::load(&self.config, &self.set)?;
         config.device.name = self.device.clone().unwrap_or(config.device.name);
+        let signals = Signals::listen(group.is_alone()).map_err(CommandError::Signals)?;
+        if self.with_stages {
+            train_first_stage(&config, &self.config, &signals, group)?;
+        }
         let on_out_of_memory = match self.on_oom {
             OnOom::StepDown => OnOutOfMemory::StepDown,
             OnOom::Fail => OnOutOfMemory::Fail,
@@ -75,12 +97,25 @@ impl Train {
             None => session,
         };
         let session = session.stop_after(self.max_steps.unwrap_or(u64::MAX)).on_out_of_memory(on_out_of_memory);
-        let signals = Signals::listen().map_err(CommandError::Signals)?;
         let session = session.stop_when(|| signals.first().is_some());
-        let interrupted = session.with_observer(Terminal::default()).run()?.interrupted;
+        let session = session.in_group(group.clone()).with_observer(Terminal::default());
+        let interrupted = session.run()?.interrupted;
         match signals.first().filter(|_| interrupted) {
             Some(signal) => Err(CommandError::Interrupted(signal)),
             None => Ok(()),
         }
     }
+}
+
+/// Prints the error of a rank, and ends all of them: they would wait for it. An error that all ranks make is printed by the leading one.
+fn end_together(group: &Group, error: &CommandError) {
+    if group.is_alone() || error.is_printed() {
+        return;
+    }
+    if !group.leads() {
+        std::thread::sleep(Duration::from_secs(2)); // the leading rank's error ends this one before
+        eprint!("rank {}: ", group.ranks().rank());
+    }
+    print_stderr(diagnostic::render(error, stderr_has_colours()));
+    leanburn_mpi::abort(group, i32::from(error.exit_code()));
 }

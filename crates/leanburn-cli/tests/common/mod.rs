@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+#[cfg(target_os = "linux")]
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -85,6 +87,13 @@ impl Place {
         self.run_under(&format!("trap '' XFSZ; ulimit -f {blocks}"), arguments)
     }
 
+    /// The same in a control group that may have so many bytes; none where no group can be made, as an ordinary user cannot.
+    #[cfg(target_os = "linux")]
+    pub fn run_in_group(&self, bytes: u64, arguments: &[&str]) -> Option<Ended> {
+        let group = Group::new(bytes)?;
+        Some(self.run_under(&format!("echo $$ > '{}/cgroup.procs'", group.0.display()), arguments))
+    }
+
     #[cfg(target_os = "linux")]
     fn run_under(&self, limits: &str, arguments: &[&str]) -> Ended {
         let command = self.command(arguments);
@@ -148,6 +157,31 @@ impl Place {
                 Some(bytes) => fs::write(to, bytes).unwrap(),
             }
         }
+    }
+}
+
+/// A control group with a limit of memory, of version 1 or 2, which goes when it is dropped.
+#[cfg(target_os = "linux")]
+struct Group(PathBuf);
+
+#[cfg(target_os = "linux")]
+impl Group {
+    fn new(bytes: u64) -> Option<Self> {
+        [("memory", "memory.limit_in_bytes"), ("", "memory.max")].into_iter().find_map(|(root, limit)| {
+            let name = format!("leanburn-{}-{bytes}", std::process::id());
+            let group = Self(Path::new("/sys/fs/cgroup").join(root).join(name));
+            fs::create_dir(&group.0).ok()?;
+            let limit = group.0.join(limit); // the system's, or no file at all
+            fs::OpenOptions::new().write(true).open(limit).ok()?.write_all(bytes.to_string().as_bytes()).ok()?;
+            Some(group)
+        })
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Group {
+    fn drop(&mut self) {
+        _ = fs::remove_dir(&self.0);
     }
 }
 

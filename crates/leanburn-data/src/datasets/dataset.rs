@@ -10,7 +10,7 @@ use crate::error::DataError;
 use crate::random::{Stream, generator};
 use crate::sampling::patch::{Cut, Region};
 use crate::sampling::places::{Place, choose};
-use crate::sampling::split::roles;
+use crate::sampling::split::{Role, roles};
 use crate::volumes::affine::subgrid;
 use crate::volumes::{LabelMap, Volume};
 use rand::rngs::ChaCha8Rng;
@@ -113,6 +113,18 @@ impl Dataset {
         let training = (0..total).filter(|index| items[*index].training.is_some()).collect();
         let validation = choose(&places, config.val_patches);
         Ok(Self { config: config.clone(), seed, items, training, validation })
+    }
+
+    /// The volumes to train on and the validation samples that the data of a configuration has, without reading a volume. A single volume is
+    /// taken to be one that can be split.
+    ///
+    /// # Errors
+    /// If the volumes are not there.
+    pub fn expected_len(config: &DataConfig, seed: u64) -> Result<[usize; 2], DataError> {
+        let roles = roles(Source::all(config, seed)?.len(), config.val_fraction, seed);
+        let count = |other: Role| roles.iter().filter(|role| **role != other).count();
+        let places = count(Role::Train).saturating_mul(config.patch_size.map_or(1, |_| config.val_patches));
+        Ok([count(Role::Validate), places.min(config.val_patches)])
     }
 
     /// Number of volumes to train on; one epoch has as many samples.

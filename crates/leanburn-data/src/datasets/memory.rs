@@ -68,6 +68,14 @@ mod tests {
             assert_eq!(found, DataMemory { cached, read });
             assert_eq!(found, Dataset::open(&config, 3).unwrap().memory());
         }
+        for (count, val_fraction, patch_size) in
+            [(5, 0.2, None), (5, 0.4, Some([4; 3])), (1, 0.3, Some([4; 3])), (3, 0.0, None)]
+        {
+            let phantom = Some(PhantomConfig { count, shape: [6, 8, 10], noise: 0.1 });
+            let config = DataConfig { phantom, val_fraction, val_patches: 3, patch_size, ..DataConfig::default() };
+            let opened = Dataset::open(&config, 3).unwrap();
+            assert_eq!(Dataset::expected_len(&config, 3).unwrap(), [opened.len(), opened.val_len()], "{config:?}");
+        }
         let nowhere =
             DataConfig { paths: vec!["nowhere.nii".into()], voxel_size: Some([4; 3]), ..DataConfig::default() };
         assert!(DataMemory::of(&nowhere, 1, 3).unwrap_err().is_not_found());

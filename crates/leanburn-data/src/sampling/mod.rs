@@ -6,4 +6,4 @@ pub(crate) mod places;
 mod sliding;
 pub(crate) mod split;
 
-pub use sliding::SlidingWindow;
+pub use sliding::{Blending, SlidingWindow};

@@ -7,6 +7,7 @@ pub mod norm;
 pub mod pool;
 pub mod random;
 pub mod resample;
+pub mod stored;
 pub mod window;
 
 use leanburn_kernels::Activation;

@@ -55,6 +55,12 @@ pub struct LstmGates {
     pub output: Tensor<5>,
 }
 
+/// The quarters of the channels. The whole goes with the last of them: a step that held it longer would hold more than its plan.
+pub(crate) fn quarters(gates: Tensor<5>) -> [Tensor<5>; 4] {
+    let channels = gates.dims()[1] / 4;
+    [0, 1, 2, 3].map(|index| gates.clone().narrow(1, index * channels, channels))
+}
+
 /// Configuration of [`Lstm`].
 #[derive(Config, Debug)]
 pub struct LstmConfig {
@@ -150,8 +156,8 @@ impl LstmReader {
                 norm_act_conv3d(x.clone().narrow(2, place, 1), None, Activation::None, from_input.clone(), None);
             let hidden = state.hidden.clone();
             let gates = norm_act_conv3d(hidden, None, Activation::None, from_hidden.clone(), Some(frame));
-            let gate = |index| gates.clone().narrow(1, index * hidden_channels, hidden_channels);
-            state.step(LstmGates { input: gate(0), forget: gate(1), update: gate(2), output: gate(3) })
+            let [input, forget, update, output] = quarters(gates);
+            state.step(LstmGates { input, forget, update, output })
         };
         (0..time).fold(start, step).hidden
     }

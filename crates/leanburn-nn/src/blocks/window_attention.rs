@@ -96,8 +96,31 @@ impl WindowAttention {
         norm_act_conv3d(h, None, Activation::None, self.proj.convolution(), Some(residual))
     }
 
-    /// Depth, height and width of a window.
-    pub fn window(&self) -> [usize; 3] {
-        self.window
+    /// Row of the table of biases for each query and each key of a window: `window^2` rows, the keys fastest.
+    ///
+    /// PyTorch's modules have it as a buffer, `relative_position_index`, and their strict loading asks for it.
+    pub(crate) fn relative_positions(&self) -> Vec<i64> {
+        relative_positions(self.window)
+    }
+}
+
+fn relative_positions([depth, height, width]: [usize; 3]) -> Vec<i64> {
+    let code = |index: usize| {
+        let [d, h, w] = [index / (height * width), index / width % height, index % width];
+        (d * (2 * height - 1) + h) * (2 * width - 1) + w
+    };
+    let tokens = depth * height * width;
+    let middle = code(tokens - 1);
+    (0..tokens * tokens).map(|pair| (middle + code(pair / tokens) - code(pair % tokens)) as i64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_positions_begin_in_the_middle() {
+        // Of a window of 2 x 1 x 2: rows 0 to 8 of the table, 4 for a position and itself.
+        assert_eq!(relative_positions([2, 1, 2])[..8], [4, 3, 1, 0, 5, 4, 2, 1]);
     }
 }

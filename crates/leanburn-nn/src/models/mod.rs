@@ -1,5 +1,6 @@
-//! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions; `Vae3d`, `ConvLstm`, `Cnn3dLstm` and
-//! `Fno`, which no package has, to modules that our tests write down in PyTorch (`tests/fixtures/make_fixtures.py`, `make_fno_fixtures.py`).
+//! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions, `SwinTransformer2d` to torchvision's;
+//! `Vae3d`, `ConvLstm`, `Cnn3dLstm` and `Fno`, which no package has, to modules that our tests write down in PyTorch
+//! (`tests/fixtures/make_fixtures.py`, `make_fno_fixtures.py`).
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
@@ -10,10 +11,12 @@ mod autoencoder_kl;
 mod chain;
 mod cnn3d_lstm;
 mod conv_lstm;
+mod decoder_level;
 mod diffusion_unet3d;
 mod fno;
 mod patch_discriminator;
 mod shape_error;
+mod swin_transformer2d;
 mod swin_unetr;
 mod unet3d;
 mod vae3d;
@@ -23,6 +26,7 @@ pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Out};
 pub use chain::Chain;
 pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
 pub use conv_lstm::{ConvLstm, ConvLstmConfig};
+pub use decoder_level::DecoderLevel;
 pub use diffusion_unet3d::{
     ClassEmbedding, CrossAttention, DiffusionAttention, DiffusionConditions, DiffusionDownBlock, DiffusionDownsampler,
     DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig, DiffusionUpBlock,
@@ -34,10 +38,8 @@ pub use patch_discriminator::{
     PatchDiscriminatorConfig, PatchLayer,
 };
 pub use shape_error::ShapeError;
-pub use swin_unetr::{
-    Merging, Mlp, PatchMerging, Reduction, SwinBlock, SwinStage, SwinTransformer, SwinUnetr, SwinUnetrConfig,
-    UnetrResBlock, UnetrUpBlock,
-};
+pub use swin_transformer2d::{SwinStage2d, SwinTransformer2d, SwinTransformer2dConfig};
+pub use swin_unetr::{Merging, SwinEncoder, SwinEncoderStage, SwinUnetr, SwinUnetrConfig, UnetrResBlock, UnetrUpBlock};
 pub use unet3d::{
     UNet3d, UNet3dConfig, UNetBottom, UNetDecoder, UNetLayer, UNetLevel, UNetResidual, UNetResidualDecoder, UNetSides,
     UNetUnit, UNetUpsample,

@@ -400,7 +400,12 @@ fn outcome<M: MonaiWeights>(
 }
 
 /// What a step gives of a model, its input, its outputs and their loss.
-fn outcome_of<M: MonaiWeights>(model: &M, x: Tensor<5>, outputs: Vec<(String, Tensor<5>)>, loss: Tensor<1>) -> Outcome {
+fn outcome_of<M: MonaiWeights, const D: usize>(
+    model: &M,
+    x: Tensor<D>,
+    outputs: Vec<(String, Tensor<D>)>,
+    loss: Tensor<1>,
+) -> Outcome {
     let gradients = loss.clone().backward();
     let mut by_name = visit(model, Some(&gradients));
     by_name.insert("x".to_string(), values(x.grad(&gradients).expect("the loss depends on the input")));

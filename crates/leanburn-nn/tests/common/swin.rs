@@ -1,10 +1,12 @@
-//! Swin UNETR with weights made by a formula, as `make_swin_unetr_fixtures.py` makes them.
+//! Swin UNETR and the Swin transformer with weights made by a formula, as `make_swin_{unetr,transformer2d}_fixtures.py` make them.
 
 use std::collections::HashMap;
 
 use burn::prelude::*;
 use burn::tensor::TensorData;
-use leanburn_nn::models::{Merging, SwinUnetr, SwinUnetrConfig, UnetrUpBlock};
+use leanburn_nn::models::{
+    Merging, SwinTransformer2d, SwinTransformer2dConfig, SwinUnetr, SwinUnetrConfig, UnetrUpBlock,
+};
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
@@ -65,14 +67,14 @@ fn with_weights<M: MonaiWeights>(mut model: M, parameters: &Parameters) -> M {
 }
 
 /// A tensor of the formula's numbers.
-fn tensor(stream: u64, shape: &[usize], device: &Device) -> Tensor<5> {
+fn tensor<const D: usize>(stream: u64, shape: &[usize], device: &Device) -> Tensor<D> {
     let values = numbers(stream, shape.iter().product());
     Tensor::from_data(TensorData::new(values, shape.to_vec()), device)
 }
 
 /// The sum of a tensor times the formula's numbers.
-fn linear(output: &Tensor<5>, stream: u64) -> Tensor<1> {
-    (output.clone() * tensor(stream, &output.dims(), &output.device())).sum()
+fn linear<const D: usize>(output: &Tensor<D>, stream: u64) -> Tensor<1> {
+    (output.clone() * tensor::<D>(stream, &output.dims(), &output.device())).sum()
 }
 
 fn about(name: &str) -> Value {
@@ -103,7 +105,7 @@ pub fn up_block() -> Pairs {
     let shapes: Vec<Vec<usize>> = serde_json::from_value(about["shapes"].clone()).unwrap();
     let parameters: Parameters = serde_json::from_value(about["parameters"].clone()).unwrap();
     let model = with_weights(UnetrUpBlock::new([shapes[0][1], shapes[1][1]], &device), &parameters);
-    let [below, skip] = [0, 1].map(|at: usize| tensor(1000 + at as u64, &shapes[at], &device).require_grad());
+    let [below, skip] = [0, 1].map(|at: usize| tensor::<5>(1000 + at as u64, &shapes[at], &device).require_grad());
     let output = model.forward(below.clone(), skip.clone());
     let of_inputs = linear(&output, 1002).backward();
     let mut gradients = visit(&model, Some(&of_inputs));
@@ -166,7 +168,7 @@ impl SwinFixture {
     pub fn run(&self, policy: ResidencyPolicy) -> Outcome {
         let device = Device::flex().autodiff();
         let model = self.model(&device).with_residency(policy);
-        let x = tensor(1000, &self.shape, &device).require_grad();
+        let x = tensor::<5>(1000, &self.shape, &device).require_grad();
         let logits = model.forward(x.clone());
         let loss = (logits.clone() * logits.clone()).sum();
         outcome_of(&model, x, vec![("logits".to_string(), logits)], loss)
@@ -176,7 +178,7 @@ impl SwinFixture {
     pub fn run_transformer(&self) -> Outcome {
         let device = Device::flex().autodiff();
         let model = self.model(&device);
-        let x = tensor(1000, &self.shape, &device).require_grad();
+        let x = tensor::<5>(1000, &self.shape, &device).require_grad();
         let stages = model.encode(x.clone());
         let losses = stages.iter().enumerate().map(|(at, stage)| linear(stage, 1001 + at as u64));
         let loss = losses.reduce(|sum, loss| sum + loss).unwrap();
@@ -187,5 +189,60 @@ impl SwinFixture {
     /// What a step gives beside what MONAI's gives: of the model, or of its transformer.
     pub fn compared(&self, outcome: &Outcome, of_transformer: bool) -> Pairs {
         pairs(outcome, &self.expected, if of_transformer { "transformer." } else { "" })
+    }
+}
+
+/// Arguments, names and shapes of a fixture of the Swin transformer, and what torchvision computes.
+pub struct Swin2dFixture {
+    pub config: SwinTransformer2dConfig,
+    shape: Vec<usize>,
+    parameters: Parameters,
+    expected: Tensors,
+}
+
+impl Swin2dFixture {
+    pub fn read(name: &str) -> Self {
+        let about = about(name);
+        let list = |key: &str| serde_json::from_value::<Vec<usize>>(about["args"][key].clone()).unwrap();
+        let config = SwinTransformer2dConfig::new()
+            .with_embed_dim(about["args"]["embed_dim"].as_u64().unwrap() as usize)
+            .with_depths(list("depths"))
+            .with_num_heads(list("num_heads"))
+            .with_window_size(list("window_size").try_into().unwrap());
+        Self {
+            config,
+            shape: serde_json::from_value(about["shape"].clone()).unwrap(),
+            parameters: serde_json::from_value(about["parameters"].clone()).unwrap(),
+            expected: read_tensors(name),
+        }
+    }
+
+    /// Names of the parameters in torchvision.
+    pub fn names(&self) -> Vec<String> {
+        self.parameters.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    pub fn num_parameters(&self) -> usize {
+        self.parameters.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
+    }
+
+    /// The model with the weights of the formula.
+    pub fn model(&self, device: &Device) -> SwinTransformer2d {
+        with_weights(self.config.init(device), &self.parameters)
+    }
+
+    /// One step: the loss is linear in the features.
+    pub fn run(&self, policy: ResidencyPolicy) -> Outcome {
+        let device = Device::flex().autodiff();
+        let model = self.model(&device).with_residency(policy);
+        let x = tensor::<4>(1000, &self.shape, &device).require_grad();
+        let features = model.forward(x.clone());
+        let loss = linear(&features, 1001);
+        outcome_of(&model, x, vec![("features".to_string(), features)], loss)
+    }
+
+    /// What a step gives beside what torchvision's gives.
+    pub fn compared(&self, outcome: &Outcome) -> Pairs {
+        pairs(outcome, &self.expected, "")
     }
 }

@@ -5,6 +5,7 @@
 //! ([`operation::Operation`]).
 
 pub(crate) mod attention3d;
+pub(crate) mod bev_pool;
 pub(crate) mod check;
 pub(crate) mod conv3d;
 pub(crate) mod conv_transpose3d;

@@ -4,6 +4,7 @@
 //! must give the same: float32, float64, half precision, recomputed, on views, with any number of threads.
 
 mod attention;
+mod bev_pool;
 mod case;
 mod conv;
 mod conv_transpose;

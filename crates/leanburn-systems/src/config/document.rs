@@ -15,7 +15,9 @@ use crate::data::DataSize;
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
 use crate::preview::DataPreview;
-use crate::shared::{Context, DeviceSection, Source, TrainingSection, read_data, read_sequence, reject};
+use crate::shared::{
+    Context, DeviceSection, FirstStage, LatentsSection, Source, TrainingSection, read_data, read_sequence, reject,
+};
 use crate::system::NamedSize;
 use crate::table::{NAMES, SYSTEMS, SystemSection};
 use crate::yaml::{ConfigError, ConfigErrorKind, ConfigErrors, MAX_BYTES, Node, Place, Reader, apply, too_large};
@@ -46,6 +48,9 @@ pub struct Config {
     /// What a forecaster is trained on, in place of `data`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<SequenceConfig>,
+    /// Of which autoencoder the latents are that a diffusion model is trained on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latents: Option<LatentsSection>,
     /// The model and how it is trained.
     #[serde(flatten)]
     pub system: SystemSection,
@@ -72,7 +77,8 @@ impl Config {
     pub fn new(system: impl Into<SystemSection>) -> Self {
         let (system, data) = (system.into(), DataConfig::default());
         let sequence = (system.any().source() == Source::Fields).then(SequenceConfig::default);
-        Self { seed: SEED, data, sequence, system, device: DeviceSection::default() }
+        let latents = (system.any().source() == Source::Latents).then(|| LatentsSection::new(""));
+        Self { seed: SEED, data, sequence, latents, system, device: DeviceSection::default() }
     }
 
     /// The same on other volumes.
@@ -85,6 +91,12 @@ impl Config {
     #[must_use]
     pub fn with_sequence(self, sequence: SequenceConfig) -> Self {
         Self { sequence: Some(sequence), ..self }
+    }
+
+    /// The same on the latents of another autoencoder, for systems that are trained on latents.
+    #[must_use]
+    pub fn with_latents(self, latents: LatentsSection) -> Self {
+        Self { latents: Some(latents), ..self }
     }
 
     /// The same on another device, or in another precision.
@@ -145,12 +157,15 @@ impl Config {
         let mut section = reader.root(root);
         let seed = section.get("seed", SEED);
         let entry = SYSTEMS.iter().find(|entry| section.has(entry.name)).unwrap_or(&SYSTEMS[0]);
-        let (data, sequence) = match entry.source {
-            Source::Volumes => (section.section("data", read_data), None),
-            Source::Fields => (DataConfig::default(), Some(section.section("sequence", read_sequence))),
+        let data = match entry.source {
+            Source::Volumes | Source::Latents => section.section("data", read_data),
+            Source::Fields => DataConfig::default(),
         };
+        let sequence = (entry.source == Source::Fields).then(|| section.section("sequence", read_sequence));
+        let latents = (entry.source == Source::Latents).then(|| section.section("latents", LatentsSection::read));
         let system = section.section(entry.name, |section| (entry.read)(section, sequence.as_ref()));
-        let config = Self { seed, data, sequence, system, device: section.section("device", DeviceSection::read) };
+        let config =
+            Self { seed, data, sequence, latents, system, device: section.section("device", DeviceSection::read) };
         section.close();
         config
     }
@@ -169,8 +184,9 @@ impl Config {
             None => below("data", self.data.validate()),
             Some(sequence) => below("sequence", sequence.validate()),
         };
+        let latents = self.latents.iter().flat_map(|latents| below("latents", latents.validate())).collect();
         let training = below(&format!("{}.training", system.name()), system.training().validate());
-        [data, system.validate(&context), training, below("device", self.device.validate())].concat()
+        [data, latents, system.validate(&context), training, below("device", self.device.validate())].concat()
     }
 
     /// Rejects a configuration that is not [valid](Self::validate); messages call it `name`.
@@ -199,8 +215,16 @@ impl Config {
 
     /// All but the system; messages call the configuration `name`.
     pub fn context<'a>(&'a self, name: &'a str) -> Context<'a> {
-        let Self { seed, data, sequence, device, .. } = self;
-        Context { name, seed: *seed, data, sequence: sequence.as_ref(), device }
+        let Self { seed, data, sequence, latents, device, .. } = self;
+        Context {
+            name,
+            seed: *seed,
+            data,
+            sequence: sequence.as_ref(),
+            latents: latents.as_ref(),
+            first_stage: open_first_stage,
+            device,
+        }
     }
 
     /// Names the device that is the best of this machine, where the configuration leaves that open.
@@ -286,18 +310,29 @@ impl Config {
         }
     }
 
-    /// Extent of a training sample where the configuration names it: depth, height and width; of fields the days that are seen, height
-    /// and width.
+    /// Extent of a training sample where the configuration names it: depth, height and width, of latents in their places; of fields the
+    /// days that are seen, height and width.
     pub fn extent(&self) -> Option<[usize; 3]> {
         let Some(sequence) = &self.sequence else {
-            return self.data.patch_size.or(self.data.voxel_size);
+            let volume = self.data.patch_size.or(self.data.voxel_size)?;
+            return Some(self.latents.as_ref().map_or(volume, |latents| latents.extent_of(volume)));
         };
         let [height, width] = sequence.advection.as_ref()?.shape.map(|length| length.div_ceil(sequence.downsample));
         Some([sequence.input_days, height, width])
     }
 
-    /// Batches that wait for their step, beside the one of the step, and samples that they are made of.
+    /// By how much a model divides the voxels that the configuration names: sizes of volumes must be multiples of it.
+    pub(crate) fn multiples(&self) -> [usize; 3] {
+        let (model, below) = (self.system.any().multiples(), self.latents.as_ref());
+        [0, 1, 2].map(|axis| model[axis] * below.map_or(1, |latents| latents.downsampling[axis]))
+    }
+
+    /// Batches that wait for their step, beside the one of the step, and samples that they are made of. Latents are in memory, and do not
+    /// wait.
     pub(crate) fn waiting(&self, micro_batch: Bytes) -> Bytes {
+        if self.latents.is_some() {
+            return Bytes(0);
+        }
         let training = self.training();
         let data = (self.data.num_workers, self.data.prefetch);
         let (workers, prefetch) = self.sequence.as_ref().map_or(data, |fields| (fields.num_workers, fields.prefetch));
@@ -308,7 +343,8 @@ impl Config {
 
     /// What the threads of the loader hold besides samples of an extent while they augment them.
     pub(crate) fn augmenting(&self, extent: [usize; 3]) -> Bytes {
-        let of_sample = self.data.augmentation.as_ref().map_or(0, |augmentation| augmentation.scratch_bytes(extent));
+        let augmentation = self.data.augmentation.as_ref().filter(|_| self.latents.is_none());
+        let of_sample = augmentation.map_or(0, |augmentation| augmentation.scratch_bytes(extent));
         Bytes(of_sample * self.data.num_workers as u64)
     }
 
@@ -353,6 +389,14 @@ impl Config {
         // Writing plain structs to a string has nothing to fail at.
         serde_saphyr::to_string(self).unwrap_or_else(|error| format!("# {error}\n"))
     }
+}
+
+/// Opens a first stage by the configuration beside its weights.
+fn open_first_stage(weights: &Path, device: &Device) -> Result<FirstStage> {
+    let path = weights.with_file_name("config.yaml");
+    let config = Config::load(&path, &[])?;
+    let codec = config.codec(&path.display().to_string(), weights, device)?;
+    Ok(FirstStage { codec, data: config.data })
 }
 
 /// Whether nothing is said of volumes, as for a system of other data.

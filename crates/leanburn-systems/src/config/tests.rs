@@ -411,6 +411,63 @@ fn other_systems() -> [Config; 4] {
         .map(|text| parse(&text).unwrap_or_else(|errors| panic!("{errors:#}\n{text}")))
 }
 
+/// Every key of a diffusion model away from its default, with each scheduler.
+fn diffusion_systems() -> [Config; 3] {
+    [
+        "name: ddpm, num_train_timesteps: 500, schedule: cosine, beta_start: 0.001, beta_end: 0.01, prediction_type: sample",
+        "name: rflow, num_train_timesteps: 500, use_discrete_timesteps: false, sample_method: logit-normal, loc: 0.5, scale: 2, \
+         use_timestep_transform: true, base_img_size_numel: 4096",
+        "name: edm, sigma_min: 0.01, sigma_max: 40, sigma_data: 0.5, rho: 5, p_mean: -1, p_std: 1",
+    ]
+    .map(|scheduler| {
+        let text = format!(
+            "data: {{phantom: {{count: 3}}, patch_size: 32}}\n\
+             latents: {{autoencoder: runs/a, downsampling: [4, 4, 2], samples_per_volume: 9, scale_factor: 0.5}}\n\
+             diffusion:\n  in_channels: 4\n  num_channels: [8, 16]\n  num_res_blocks: [1, 2]\n  attention_levels: true\n  \
+             num_head_channels: [4, 8]\n  norm_num_groups: 4\n  norm_eps: 1.0e-5\n  resblock_updown: true\n  \
+             training: {{loss: l1, num_inference_steps: 7, ema_decay: null}}\nscheduler: {{{scheduler}}}\n"
+        );
+        parse(&text).unwrap_or_else(|errors| panic!("{errors:#}\n{text}"))
+    })
+}
+
+#[test]
+fn a_diffusion_model_is_trained_on_latents_of_the_volumes_that_are_named() {
+    let [config, flow, _] = diffusion_systems();
+    assert_eq!((config.system_name(), config.extent()), ("diffusion", Some([8, 8, 16])));
+    assert_eq!(config.training().ema_decay, None);
+    let (sigmas, SystemSection::Diffusion(section)) = (flow.to_yaml(), &flow.system) else { panic!("{flow:?}") };
+    assert!(sigmas.contains("sample_method: logit-normal") && !sigmas.contains("beta_start"), "{sigmas}");
+    assert_eq!(section.scheduler.most_steps(), Some(500));
+    let text = "data: {phantom: {count: 3}, patch_size: 32}\nlatents: {autoencoder: runs/a}\n";
+    let with = |diffusion: &str| parse(&format!("{text}diffusion: {{{diffusion}}}\n"));
+    let config = with("num_channels: [16, 32, 64], num_head_channels: 64").unwrap();
+    let SystemSection::Diffusion(section) = &config.system else { panic!("{config:?}") };
+    assert_eq!((section.norm_num_groups, config.training().ema_decay), (16, Some(0.995)));
+    for (diffusion, key, help) in [
+        ("num_channels: [8], out_channels: 6", "diffusion.out_channels", "leave `out_channels` out"),
+        ("num_channels: [8, 8, 8, 8, 8]", "data.patch_size", "use [64, 64, 64]"),
+        ("num_channels: [8], norm_num_groups: 3", "diffusion.norm_num_groups", "8 or a divisor of it"),
+        ("num_channels: [8], num_head_channels: 3", "diffusion.num_head_channels", "set it to 2"),
+        ("num_channels: [8], scheduler: {clip_sample: true}", "diffusion.scheduler.clip_sample", "remove"),
+        ("num_channels: [8], scheduler: {beta_end: 2}", "diffusion.scheduler.beta_end", "0.0195"),
+        ("num_channels: [8], scheduler: {name: edm, sigma_min: 99}", "diffusion.scheduler.sigma_min", "0.002"),
+        ("num_channels: [8], scheduler: {name: edm, beta_end: 0.02}", "diffusion.scheduler.beta_end", ""),
+        ("num_channels: [8], spatial_dims: 3", "diffusion.spatial_dims", "three spatial dimensions"),
+        (
+            "num_channels: [8], training: {num_inference_steps: 60}, scheduler: {num_train_timesteps: 50}",
+            "diffusion.training.num_inference_steps",
+            "use 50",
+        ),
+    ] {
+        let errors = with(diffusion).expect_err(diffusion);
+        let found: Vec<_> = errors.errors().iter().map(|error| (error.key.as_str(), error.help.as_str())).collect();
+        assert!(found.len() == 1 && found[0].0 == key && found[0].1.contains(help), "{diffusion}: {found:?}");
+    }
+    let errors = parse("data: {phantom: {count: 3}}\ndiffusion: {num_channels: [8]}\n").unwrap_err();
+    assert_eq!(errors.errors()[0].key, "latents.autoencoder", "{errors:#}");
+}
+
 #[test]
 fn a_configuration_chooses_its_system_by_its_section() {
     let systems = other_systems().map(|config| (config.system_name(), config.training().max_steps));
@@ -482,7 +539,7 @@ fn the_guides_flat_keys_are_read() {
 #[test]
 fn yaml_that_is_written_reads_back_as_the_same() {
     let recipes = recipes().into_iter().map(|recipe| parse(recipe.text).unwrap());
-    for config in recipes.chain(other_systems()).chain([
+    for config in recipes.chain(other_systems()).chain(diffusion_systems()).chain([
         all_keys_set("voxel_size: [64, 64, 32]"),
         all_keys_set("spacing: [1.5, 2, 2.5]"),
         parse(MINIMAL).unwrap(),
@@ -619,7 +676,8 @@ proptest::proptest! {
 fn every_key_is_documented() {
     let documentation = include_str!("../../docs/configuration.md");
     let everything = "data: {phantom: {count: 1}, augmentation: nnunet}\nautoencoder: {num_channels: [32], training: {discriminator: {}}}\n";
-    let yaml = parse(everything).unwrap().to_yaml() + &other_systems().map(|config| config.to_yaml()).concat();
+    let others = other_systems().into_iter().chain(diffusion_systems()).map(|config| config.to_yaml());
+    let yaml = parse(everything).unwrap().to_yaml() + &others.collect::<String>();
     let keys = yaml.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").split_once(':'));
     let missing: Vec<&str> =
         keys.map(|(key, _)| key).filter(|key| !documentation.contains(&format!("`{key}`"))).collect();

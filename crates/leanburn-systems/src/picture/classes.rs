@@ -29,7 +29,7 @@ pub fn classes(
         check(name, found, shape)?;
     }
     let below = |voxel: usize| grey(volume[voxel], range);
-    Ok(draw(["volume", "labels", "prediction"], shape, |column, voxel| match column {
+    Ok(draw(&["volume", "labels", "prediction"], shape, |column, voxel| match column {
         0 => below(voxel),
         1 => tinted(below(voxel), labels[voxel]),
         _ => tinted(below(voxel), prediction[voxel]),

@@ -33,7 +33,7 @@ pub fn comparison(
     let difference = |voxel: usize| (original[voxel] - reconstruction[voxel]).abs();
     let largest = largest_of(mid_planes(shape).iter().flat_map(Plane::voxels).map(difference));
     let captions = ["original", "reconstruction", &difference_caption(largest)];
-    Ok(draw(captions, shape, |column, voxel| match column {
+    Ok(draw(&captions, shape, |column, voxel| match column {
         0 => grey(original[voxel], range),
         1 => grey(reconstruction[voxel], range),
         _ => heat(difference(voxel), largest),

@@ -8,6 +8,7 @@ mod fields;
 mod planes;
 mod png;
 mod seen;
+mod side_by_side;
 
 pub use classes::classes;
 pub use comparison::comparison;
@@ -15,5 +16,6 @@ pub use error::PictureError;
 pub use fields::fields;
 pub use png::encode_png;
 pub use seen::seen;
+pub use side_by_side::side_by_side;
 
 pub(crate) use canvas::range_of;

@@ -1,19 +1,19 @@
-//! The three mid-planes of a volume, in three columns of tiles.
+//! The three mid-planes of a volume, in columns of tiles.
 
 use image::{Rgb, RgbImage};
 
 use super::canvas::{BACKGROUND, CAPTION_HEIGHT, GLYPH, SEPARATOR, SMALLEST_TILE, write_text};
 
-/// Draws the mid-planes of a volume of `shape` in three columns with captions; `colour` is that of a voxel in a column.
-pub(super) fn draw(captions: [&str; 3], shape: [usize; 3], colour: impl Fn(usize, usize) -> Rgb<u8>) -> RgbImage {
+/// Draws the mid-planes of a volume of `shape` in columns with captions; `colour` is that of a voxel in a column.
+pub(super) fn draw(captions: &[&str], shape: [usize; 3], colour: impl Fn(usize, usize) -> Rgb<u8>) -> RgbImage {
     let planes = mid_planes(shape);
     let layout = Layout::new(&planes, shape);
-    let mut picture = RgbImage::from_pixel(layout.width(), layout.height(), BACKGROUND);
-    for (column, caption) in captions.into_iter().enumerate() {
+    let mut picture = RgbImage::from_pixel(layout.width(captions.len()), layout.height(), BACKGROUND);
+    for (column, caption) in captions.iter().enumerate() {
         write_text(&mut picture, layout.left(column) + 4, 4, caption);
     }
     for (row, plane) in planes.iter().enumerate() {
-        for column in 0..3 {
+        for column in 0..captions.len() {
             layout.paint(&mut picture, row, column, plane, |voxel| colour(column, voxel));
         }
         layout.write_directions(&mut picture, row, plane.directions);
@@ -56,7 +56,7 @@ pub(super) fn mid_planes([x, y, z]: [usize; 3]) -> [Plane; 3] {
     ]
 }
 
-/// Where the tiles lie: three rows and columns with separators, captions above.
+/// Where the tiles lie: three rows, and columns, with separators, captions above.
 pub(super) struct Layout {
     pub factor: usize,
     pub column_width: usize,
@@ -76,8 +76,8 @@ impl Layout {
         }
     }
 
-    fn width(&self) -> u32 {
-        (3 * self.column_width + 2 * SEPARATOR) as u32
+    fn width(&self, columns: usize) -> u32 {
+        (columns * self.column_width + (columns - 1) * SEPARATOR) as u32
     }
 
     fn height(&self) -> u32 {

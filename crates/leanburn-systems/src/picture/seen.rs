@@ -29,7 +29,7 @@ pub fn seen(before: &[f32], after: &[f32], labels: Option<&[u8]>, shape: [usize;
     let difference = |voxel: usize| (before[voxel] - after[voxel]).abs();
     let largest = largest_of((0..before.len()).map(difference));
     let third = labels.map_or_else(|| difference_caption(largest), |_| "labels".into());
-    Ok(draw(["in the volume", "as seen", &third], shape, |column, voxel| match (column, labels) {
+    Ok(draw(&["in the volume", "as seen", &third], shape, |column, voxel| match (column, labels) {
         (0, _) => grey(before[voxel], range),
         (1, _) => grey(after[voxel], range),
         (_, Some(labels)) => tinted(grey(after[voxel], range), labels[voxel]),

@@ -106,7 +106,11 @@ impl ConfigSpace {
         }
         let (base, config) = (&self.variants[0].1, &self.variants[candidate.variant].1);
         let voxels = |config: &Config| config.data.voxel_size.map_or(1, |size| size.iter().product::<usize>() as u64);
-        let scaled = |bytes: Bytes| Bytes(bytes.get() / voxels(base) * voxels(config)); // a variant may resize the volumes
+        // a variant may resize the volumes
+        let scaled = |bytes: Bytes| match (voxels(base), voxels(config)) {
+            (one, other) if one == other => bytes,
+            (one, other) => Bytes(bytes.get() / one * other),
+        };
         let (section, noun) = (config.source().section(), config.source().noun());
         let mut waiting = config.clone();
         waiting.training_mut().batch_size = candidate.micro_batch;

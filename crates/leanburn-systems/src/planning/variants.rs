@@ -68,7 +68,7 @@ fn model_changes(config: &Config, base: &Config) -> Vec<(Variant, Config)> {
 }
 
 fn halved_resolution(config: &Config, base: &Config) -> Option<(Variant, Config)> {
-    let multiples = config.system.any().multiples();
+    let multiples = config.multiples();
     let (key, size) = match (config.data.patch_size, config.data.voxel_size) {
         (Some(size), _) => ("data.patch_size", size),
         (None, Some(size)) => ("data.voxel_size", size),
@@ -80,9 +80,8 @@ fn halved_resolution(config: &Config, base: &Config) -> Option<(Variant, Config)
         .all(|(length, multiple)| length.is_multiple_of(2 * multiple) && *length >= 4 * multiple);
     let halved = size.map(|length| length / 2);
     // losses on slices of the volume have a smallest size of their own
-    let [depth, height, width] = halved;
     let is_taken = |config: &Config| {
-        let system = config.system.any();
+        let (system, [depth, height, width]) = (config.system.any(), config.extent().unwrap_or(halved));
         system.check_sample(key, [system.in_channels(), depth, height, width]).is_ok()
     };
     let halve = || {

@@ -1,14 +1,14 @@
-//! From a volume to its classes: a U-Net that slides over it.
+//! From a volume to its classes: a model that slides over it.
 
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use leanburn_data::{DataConfig, SlidingWindow, Volume};
-use leanburn_nn::models::UNet3d;
+use leanburn_data::{Blending, DataConfig, SlidingWindow, Volume};
 use leanburn_nn::numerics::widen;
 use leanburn_nn::weights;
 use leanburn_train::Precision;
 
+use super::network::Network;
 use super::section::SegmentationSection;
 use crate::error::Result;
 use crate::shared::{Context, reject};
@@ -18,12 +18,13 @@ use crate::volume::{tensor, through};
 /// How much patches overlap, as a share of their size.
 const OVERLAP: f64 = 0.25;
 
-/// Patches of the size that training has, or the whole extent.
+/// Patches of the size that training has, or the whole extent, with Gaussian weights where they overlap.
 pub(super) fn window(data: &DataConfig, extent: [usize; 3]) -> SlidingWindow {
-    SlidingWindow::new(data.patch_size.unwrap_or(extent), OVERLAP).expect("the configuration has been validated")
+    let window = SlidingWindow::new(data.patch_size.unwrap_or(extent), OVERLAP);
+    window.expect("the configuration has been validated").with_blending(Blending::Gaussian)
 }
 
-/// The logits of a prepared volume, on its grid: patch by patch, averaged where patches overlap.
+/// The logits of a prepared volume, on its grid: patch by patch, averaged where patches overlap with the weights of the window.
 ///
 /// A patch is padded to multiples of `multiples` and its logits are cropped again. The classes are
 /// [`LabelMap::argmax`](leanburn_data::LabelMap::argmax) of the result.
@@ -53,17 +54,17 @@ pub fn predict_logits(
     Ok(volume.with_data(logits, num_classes)?)
 }
 
-/// A trained U-Net that segments volumes.
+/// A trained model that segments volumes.
 #[derive(Debug)]
 pub struct Segmenter {
-    model: UNet3d,
+    model: Network,
     section: SegmentationSection,
     precision: Precision,
     device: Device,
 }
 
 impl Segmenter {
-    /// The U-Net of a section with weights from a file, ours or MONAI's, on a device without autodiff.
+    /// The model of a section with weights from a file, ours or MONAI's, on a device without autodiff.
     ///
     /// # Errors
     ///
@@ -82,7 +83,7 @@ impl Segmenter {
     }
 
     /// Patches for a volume of an extent: of the size that the model is trained on, as data of that configuration says, with a
-    /// quarter of overlap.
+    /// quarter of overlap and Gaussian weights.
     ///
     /// # Panics
     ///

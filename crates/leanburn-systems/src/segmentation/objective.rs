@@ -5,7 +5,7 @@ use leanburn_nn::losses::{DiceCeLoss, DiceLoss};
 use serde::Serialize;
 
 use crate::shared::{of_section, with_methods};
-use crate::yaml::{POSITIVE, Section};
+use crate::yaml::{MANY, POSITIVE, Section};
 
 /// Dice loss plus cross-entropy; the keys are those of MONAI's `DiceCELoss`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,6 +23,8 @@ pub struct SegmentationObjectiveSection {
     pub smooth_nr: f64,
     /// Added to its denominator. Default: 1e-5.
     pub smooth_dr: f64,
+    /// Coarser levels of the decoder that have a loss of their own. Default: 0.
+    pub deep_supervision: usize,
 }
 
 impl Default for SegmentationObjectiveSection {
@@ -34,6 +36,7 @@ impl Default for SegmentationObjectiveSection {
             lambda_ce: 1.0,
             smooth_nr: 1e-5,
             smooth_dr: 1e-5,
+            deep_supervision: 0,
         }
     }
 }
@@ -45,6 +48,7 @@ with_methods! { SegmentationObjectiveSection {
     with_lambda_ce => lambda_ce: f64,
     with_smooth_nr => smooth_nr: f64,
     with_smooth_dr => smooth_dr: f64,
+    with_deep_supervision => deep_supervision: usize,
 } }
 
 impl SegmentationObjectiveSection {
@@ -57,6 +61,7 @@ impl SegmentationObjectiveSection {
             lambda_ce: section.number("lambda_ce", default.lambda_ce, 0..),
             smooth_nr: section.number("smooth_nr", default.smooth_nr, 0..),
             smooth_dr: section.number("smooth_dr", default.smooth_dr, POSITIVE),
+            deep_supervision: section.number("deep_supervision", default.deep_supervision, 0..=MANY),
         }
     }
 

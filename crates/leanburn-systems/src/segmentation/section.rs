@@ -1,40 +1,15 @@
 //! The `segmentation` section.
 
-use leanburn_nn::blocks::{ActivationConfig, NormConfig};
-use leanburn_nn::models::UNet3dConfig;
 use serde::{Deserialize, Serialize};
 
+use super::network::NetworkConfig;
 use super::objective::SegmentationObjectiveSection;
+use super::swin_unetr::SwinUnetrSection;
+use super::unet::UnetSection;
 use crate::shared::{Training, TrainingSection, with_methods};
-use crate::yaml::{MANY, PerAxis, Section};
+use crate::yaml::{MANY, Section};
 
-/// The activation behind each convolution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UnetActivation {
-    /// A leaky ReLU whose slope is learned.
-    Prelu,
-    /// `max(x, 0)`.
-    Relu,
-    /// A leaky ReLU of slope 0.01.
-    LeakyRelu,
-    /// `x * sigmoid(x)`.
-    Silu,
-}
-
-/// The norm between a convolution and its activation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UnetNorm {
-    /// Of each channel of each item.
-    Instance,
-    /// Over the batch.
-    Batch,
-    /// No norm.
-    None,
-}
-
-/// A residual U-Net that segments volumes, and its training: MONAI's `UNet` in three dimensions.
+/// A model that segments volumes, and its training.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SegmentationSection {
@@ -42,73 +17,65 @@ pub struct SegmentationSection {
     pub in_channels: usize,
     /// Classes of the labels, the background among them. Required.
     pub num_classes: usize,
-    /// Channels of each level, the finest first. Required.
-    pub channels: Vec<usize>,
-    /// By what each level divides depth, height and width for the next, one entry less than levels. Default: 2.
-    pub strides: Vec<[usize; 3]>,
-    /// Convolutions of the residual unit of a level; with 0 a level is one plain convolution in encoder and
-    /// decoder. Default: 0.
-    pub num_res_units: usize,
-    /// Size of the kernels, an odd number. Default: 3.
-    pub kernel_size: usize,
-    /// Size of the kernels of the transposed convolutions, an odd number. Default: 3.
-    pub up_kernel_size: usize,
-    /// The activation. Default: prelu.
-    pub act: UnetActivation,
-    /// The norm. Default: instance.
-    pub norm: UnetNorm,
-    /// Probability with which an element is dropped between norm and activation. Default: 0.
-    pub dropout: f64,
+    /// The model, by the key `model`, and its keys. Default: unet.
+    #[serde(flatten)]
+    pub network: SegmentationNetwork,
     /// How it is trained.
     pub training: Training<SegmentationObjectiveSection>,
 }
 
+/// The model of a segmentation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "model", rename_all = "snake_case")]
+pub enum SegmentationNetwork {
+    /// A residual U-Net.
+    Unet(UnetSection),
+    /// A transformer in windows with a convolutional decoder.
+    SwinUnetr(SwinUnetrSection),
+}
+
+/// Names of the models.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ModelName {
+    Unet,
+    SwinUnetr,
+}
+
+impl From<UnetSection> for SegmentationNetwork {
+    fn from(section: UnetSection) -> Self {
+        Self::Unet(section)
+    }
+}
+
+impl From<SwinUnetrSection> for SegmentationNetwork {
+    fn from(section: SwinUnetrSection) -> Self {
+        Self::SwinUnetr(section)
+    }
+}
+
 with_methods! { SegmentationSection {
     with_in_channels => in_channels: usize,
-    with_strides => strides: Vec<[usize; 3]>,
-    with_num_res_units => num_res_units: usize,
-    with_kernel_size => kernel_size: usize,
-    with_up_kernel_size => up_kernel_size: usize,
-    with_act => act: UnetActivation,
-    with_norm => norm: UnetNorm,
-    with_dropout => dropout: f64,
     with_training => training.common: TrainingSection,
     with_objective => training.objective: SegmentationObjectiveSection,
 } }
 
 impl SegmentationSection {
-    /// A U-Net of so many classes with these channels a level, the finest first, and every default.
-    pub fn new(num_classes: usize, channels: Vec<usize>) -> Self {
-        Self {
-            in_channels: 1,
-            num_classes,
-            strides: vec![[2; 3]; channels.len().saturating_sub(1)],
-            channels,
-            num_res_units: 0,
-            kernel_size: 3,
-            up_kernel_size: 3,
-            act: UnetActivation::Prelu,
-            norm: UnetNorm::Instance,
-            dropout: 0.0,
-            training: Training::default(),
-        }
+    /// A model of so many classes, and every default.
+    pub fn new(num_classes: usize, network: impl Into<SegmentationNetwork>) -> Self {
+        Self { in_channels: 1, num_classes, network: network.into(), training: Training::default() }
     }
 
     pub(super) fn read_keys(section: &mut Section<'_>) -> Self {
         section.alias("out_channels", "num_classes");
         let num_classes = section.required("num_classes", 2..=256);
-        let default = Self::new(num_classes, section.required("channels", 1..=MANY));
-        let strides = default.strides.iter().copied().map(PerAxis).collect::<Vec<_>>();
-        let strides = section.number("strides", strides, 1..=MANY);
+        let network = match section.variant("model", ModelName::Unet) {
+            ModelName::Unet => SegmentationNetwork::Unet(UnetSection::read(section)),
+            ModelName::SwinUnetr => SegmentationNetwork::SwinUnetr(SwinUnetrSection::read(section)),
+        };
+        let default = Self::new(num_classes, network);
         Self {
             in_channels: section.number("in_channels", default.in_channels, 1..=MANY),
-            strides: strides.into_iter().map(|PerAxis(stride)| stride).collect(),
-            num_res_units: section.number("num_res_units", default.num_res_units, 0..=MANY),
-            kernel_size: section.number("kernel_size", default.kernel_size, 1..=MANY),
-            up_kernel_size: section.number("up_kernel_size", default.up_kernel_size, 1..=MANY),
-            act: section.choice("act", default.act),
-            norm: section.choice("norm", default.norm),
-            dropout: section.number("dropout", default.dropout, 0..1),
             training: section
                 .section("training", |section| Training::read(section, SegmentationObjectiveSection::read)),
             ..default
@@ -116,24 +83,12 @@ impl SegmentationSection {
     }
 
     /// The configuration of the model.
-    pub fn model(&self) -> UNet3dConfig {
-        let activation = match self.act {
-            UnetActivation::Prelu => ActivationConfig::Prelu,
-            UnetActivation::Relu => ActivationConfig::Relu,
-            UnetActivation::LeakyRelu => ActivationConfig::LeakyRelu(0.01),
-            UnetActivation::Silu => ActivationConfig::Silu,
-        };
-        let norm = match self.norm {
-            UnetNorm::Instance => NormConfig::Instance,
-            UnetNorm::Batch => NormConfig::Batch,
-            UnetNorm::None => NormConfig::None,
-        };
-        UNet3dConfig::new(self.in_channels, self.num_classes, self.channels.clone(), self.strides.clone())
-            .with_num_res_units(self.num_res_units)
-            .with_kernel_size(self.kernel_size)
-            .with_up_kernel_size(self.up_kernel_size)
-            .with_activation(activation)
-            .with_norm(norm)
-            .with_dropout(self.dropout)
+    pub fn model(&self) -> NetworkConfig {
+        match &self.network {
+            SegmentationNetwork::Unet(unet) => NetworkConfig::Unet(unet.model(self.in_channels, self.num_classes)),
+            SegmentationNetwork::SwinUnetr(swin) => {
+                NetworkConfig::SwinUnetr(swin.model(self.in_channels, self.num_classes))
+            }
+        }
     }
 }

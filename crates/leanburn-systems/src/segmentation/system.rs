@@ -12,7 +12,9 @@ use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::Learner;
 
 use super::inference::{predict_logits, window};
-use super::section::SegmentationSection;
+use super::section::{SegmentationNetwork, SegmentationSection};
+use super::supervised::SupervisedNetwork;
+use super::unet::UnetSection;
 use super::workload::SegmentationWorkload;
 use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
@@ -40,11 +42,18 @@ impl System for SegmentationSection {
     type Workload = SegmentationWorkload;
 
     const NAME: &'static str = "segmentation";
-    const RECIPES: &'static [Recipe] = &[Recipe {
-        name: "mni152-segmentation",
-        about: "a small residual U-Net learns grey and white matter of a real brain scan: minutes on a CPU",
-        text: include_str!("../../recipes/mni152-segmentation.yaml"),
-    }];
+    const RECIPES: &'static [Recipe] = &[
+        Recipe {
+            name: "mni152-segmentation",
+            about: "a small residual U-Net learns grey and white matter of a real brain scan: minutes on a CPU",
+            text: include_str!("../../recipes/mni152-segmentation.yaml"),
+        },
+        Recipe {
+            name: "mni152-swin-segmentation",
+            about: "a small Swin UNETR learns the same tissues: attention in windows, minutes on a CPU",
+            text: include_str!("../../recipes/mni152-swin-segmentation.yaml"),
+        },
+    ];
     const PICTURE: PictureLabel = PictureLabel {
         name: "segmentation",
         caption: "volume, labels and predicted labels; sagittal, coronal and axial mid-planes",
@@ -61,7 +70,7 @@ impl System for SegmentationSection {
             title: "Loss",
             y_label: "Dice loss + cross-entropy",
             log_y: true,
-            train: &[("training", "dice_ce")],
+            train: &[("training", "dice_ce"), ("deep supervision", "deep_supervision")],
             validation: &[],
         },
     ];
@@ -75,7 +84,7 @@ impl System for SegmentationSection {
         let fields = [("out_channels", "segmentation.num_classes"), ("activation", "segmentation.act")];
         let model = of_section(self.model().validate(), Self::NAME, &fields);
         let objective = self.training.objective.validate("segmentation.training");
-        [model, objective, self.validate_labels(context)].concat()
+        [model, objective, self.validate_supervision(), self.validate_labels(context)].concat()
     }
 
     fn training(&self) -> &TrainingSection {
@@ -94,22 +103,28 @@ impl System for SegmentationSection {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
         let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, Vec::new)?;
-        let model = model.init(device).with_residency(policy);
-        let unet = Learner::new("unet", model, learner(context, training, training.learning_rate))?;
+        let network = model.init(device).with_residency(policy);
+        let supervised = &model.decoder_levels()[..self.training.objective.deep_supervision];
+        let model = SupervisedNetwork::new(network, supervised, self.num_classes, device);
+        let name = match &self.network {
+            SegmentationNetwork::Unet(_) => "unet",
+            SegmentationNetwork::SwinUnetr(_) => "swin_unetr",
+        };
+        let model = Learner::new(name, model, learner(context, training, training.learning_rate))?;
         let precision = context.device.resolved_precision();
-        Ok(SegmentationWorkload::new(unet, self.training.objective.loss(), precision))
+        Ok(SegmentationWorkload::new(model, self.training.objective.loss(), precision))
     }
 
     fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.unet().module())
+        trained_parameters(workload.model().module())
     }
 
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(&workload.unet().trained(), path)
+        save_safetensors(&workload.model().trained().network, path)
     }
 
     fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.unet_mut(), load_matching)?])
+        Ok(vec![source.initialize(workload.model_mut(), load_matching)?])
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
@@ -156,11 +171,38 @@ impl System for SegmentationSection {
 
     /// Half of the channels.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
-        ModelChange::half_of(Self::NAME, &self.channels, |channels| Self { channels, ..self.clone() })
+        let with = |network: SegmentationNetwork| Self { network, ..self.clone() };
+        match &self.network {
+            SegmentationNetwork::Unet(unet) => ModelChange::half_of(Self::NAME, &unet.channels, |channels| {
+                with(UnetSection { channels, ..unet.clone() }.into())
+            }),
+            SegmentationNetwork::SwinUnetr(swin) => {
+                let smaller = with(swin.clone().with_feature_size(swin.feature_size / 2).into());
+                let is_sound = swin.feature_size >= 24 && smaller.model().validate().is_empty();
+                let text = format!("{}.feature_size = {}", Self::NAME, swin.feature_size / 2);
+                let change = ModelChange { text, cost: "a smaller model: a quarter of the weights", section: smaller };
+                is_sound.then_some(change).into_iter().collect()
+            }
+        }
     }
 }
 
 impl SegmentationSection {
+    /// Whether the decoder has as many levels as are to have a loss.
+    fn validate_supervision(&self) -> Vec<ValidationError> {
+        let (asked, levels) = (self.training.objective.deep_supervision, self.model().decoder_levels().len());
+        let mut validation = Validation::default();
+        validation.check_together(
+            asked <= levels,
+            &["segmentation.channels", "segmentation.strides"],
+            "segmentation.training.deep_supervision",
+            &format!("at most {levels}, the coarser levels of this decoder"),
+            asked,
+            "write fewer; 0 has a loss at the finest level alone",
+        );
+        validation.errors()
+    }
+
     /// Whether the data has labels, and of as many classes.
     fn validate_labels(&self, context: &Context<'_>) -> Vec<ValidationError> {
         let mut validation = Validation::default();

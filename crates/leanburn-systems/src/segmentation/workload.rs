@@ -1,34 +1,35 @@
-//! Training of the U-Net.
+//! Training of the model.
 
 use burn::tensor::{Int, Tensor};
-use leanburn_nn::losses::DiceCeLoss;
-use leanburn_nn::models::UNet3d;
+use leanburn_nn::losses::{DiceCeLoss, deep_supervision_loss};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 use leanburn_train::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
 
-/// A U-Net and its optimizer; its loss is Dice loss plus cross-entropy.
+use super::supervised::SupervisedNetwork;
+
+/// A model and its optimizer; its loss is Dice loss plus cross-entropy, at each level of the decoder that is supervised.
 #[derive(Debug)]
 pub struct SegmentationWorkload {
-    unet: Learner<UNet3d>,
+    model: Learner<SupervisedNetwork>,
     loss: DiceCeLoss,
     precision: Precision,
 }
 
 impl SegmentationWorkload {
     /// Puts the parts together.
-    pub fn new(unet: Learner<UNet3d>, loss: DiceCeLoss, precision: Precision) -> Self {
-        Self { unet, loss, precision }
+    pub fn new(model: Learner<SupervisedNetwork>, loss: DiceCeLoss, precision: Precision) -> Self {
+        Self { model, loss, precision }
     }
 
-    /// The U-Net's learner.
-    pub fn unet(&self) -> &Learner<UNet3d> {
-        &self.unet
+    /// The model's learner.
+    pub fn model(&self) -> &Learner<SupervisedNetwork> {
+        &self.model
     }
 
-    /// The U-Net's learner, to change.
-    pub fn unet_mut(&mut self) -> &mut Learner<UNet3d> {
-        &mut self.unet
+    /// The model's learner, to change.
+    pub fn model_mut(&mut self) -> &mut Learner<SupervisedNetwork> {
+        &mut self.model
     }
 
     /// The logits of volumes by the trained weights, deterministic, in f32.
@@ -38,7 +39,7 @@ impl SegmentationWorkload {
     /// - input: `[batch_size, in_channels, depth, height, width]`
     /// - output: `[batch_size, num_classes, depth, height, width]`
     pub fn logits(&self, volumes: Tensor<5>) -> Tensor<5> {
-        widen(self.unet.trained().forward(self.precision.cast(without_autodiff(volumes))))
+        widen(self.model.trained().network.forward(self.precision.cast(without_autodiff(volumes))))
     }
 }
 
@@ -48,12 +49,18 @@ impl Workload for SegmentationWorkload {
     type Batch = (Tensor<5>, Tensor<4, Int>);
 
     fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
-        vec![&mut self.unet]
+        vec![&mut self.model]
     }
 
     fn loss(&mut self, _learner: usize, (volumes, labels): &Self::Batch, _position: StepPosition) -> Option<Losses> {
-        let logits = self.unet.module().forward(self.precision.cast(volumes.clone()));
-        let loss = self.loss.forward(logits, labels.clone());
-        Some(Losses::of(loss.clone(), vec![("dice_ce", loss)]))
+        let levels = self.model.module().forward(self.precision.cast(volumes.clone()));
+        let losses = self.loss.forward_levels(levels, labels);
+        let mut reported = vec![("dice_ce", losses[0].clone())];
+        if losses.len() == 1 {
+            return Some(Losses::of(losses[0].clone(), reported));
+        }
+        let loss = deep_supervision_loss(losses);
+        reported.push(("deep_supervision", loss.clone()));
+        Some(Losses::of(loss, reported))
     }
 }

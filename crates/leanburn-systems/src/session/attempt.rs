@@ -5,7 +5,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use leanburn_common::{Bytes, atomic};
 use leanburn_ops::is_gpu;
-use leanburn_train::{CheckpointStore, StepReport, TrainError};
+use leanburn_train::{CheckpointStore, Group, StepReport, TrainError};
 
 use super::account::MemoryAccount;
 use super::best::{Best, Watch, weights_alone};
@@ -110,8 +110,8 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Trains up to the last step, or until `stop` says so between two steps.
-    pub fn run(mut self, stop: &dyn Fn() -> bool) -> Result<Finished> {
+    /// Trains up to the last step, or until `stop` says so on any rank between two steps.
+    pub fn run(mut self, group: &Group, stop: &dyn Fn() -> bool) -> Result<Finished> {
         let training = self.config.training();
         self.write_plan()?;
         if self.run.steps() == 0 {
@@ -119,9 +119,10 @@ impl<'a> Attempt<'a> {
             self.draw()?;
         }
         let mut interrupted = false;
-        while self.run.steps() < self.last_step && !self.is_over() {
-            interrupted = stop();
-            if interrupted {
+        while self.run.steps() < self.last_step {
+            let next = Next::of(group, stop(), self.is_over());
+            interrupted = next == Next::Interrupted;
+            if next != Next::Step {
                 break;
             }
             self.step()?;
@@ -285,6 +286,49 @@ impl<'a> Attempt<'a> {
         let path = self.folder.plan();
         atomic::write(&path, format!("{plan:#}\n").as_bytes()).map_err(SystemError::writing(&path))
     }
+}
+
+/// What all ranks do next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A step.
+    Step,
+    /// The run was asked to stop.
+    Interrupted,
+    /// The run does not get better.
+    Over,
+}
+
+impl Next {
+    /// What this rank and the others come to.
+    pub fn of(group: &Group, is_stopped: bool, is_over: bool) -> Self {
+        match (group.any(is_over), group.any(is_stopped)) {
+            (true, _) => Self::Over,
+            (false, true) => Self::Interrupted,
+            (false, false) => Self::Step,
+        }
+    }
+}
+
+/// The steps of a rank that does not lead: it writes nothing, and evaluates nothing.
+pub(super) fn follow(
+    run: &mut dyn AnyRun,
+    group: &Group,
+    last_step: u64,
+    memory: MemoryAccount,
+    stop: &dyn Fn() -> bool,
+) -> Result<Finished> {
+    let (began, mut next) = (Instant::now(), Next::Step);
+    while run.steps() < last_step {
+        next = Next::of(group, stop(), false);
+        if next != Next::Step {
+            break;
+        }
+        run.step()?;
+    }
+    let (interrupted, seconds) = (next == Next::Interrupted, began.elapsed().as_secs_f64());
+    let memory = MemoryAccount { learners: run.memory(), ..memory };
+    Ok(Finished { steps: run.steps(), seconds, memory, interrupted, best: None })
 }
 
 /// Saves the weights of a run into a folder, with what its data was normalized by.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use burn::tensor::Device;
 use leanburn_common::Bytes;
 use leanburn_ops::is_gpu;
-use leanburn_train::{CountingAllocator, TrainError};
+use leanburn_train::{CountingAllocator, Group, TrainError};
 
 use super::account::MemoryAccount;
-use super::attempt::{Attempt, Finished};
+use super::attempt::{Attempt, Finished, at_rest, follow};
 use super::best::Best;
 use super::machine_check::{check_before_reading, check_machine};
 use super::observer::{Observer, Resumed};
@@ -16,7 +16,7 @@ use super::planned::Planned;
 use super::step_down::{FIRST, StepDown};
 use crate::config::Config;
 use crate::data::DataSize;
-use crate::device::device_of;
+use crate::device::{device_of, is_cpu};
 use crate::error::{Result, SystemError};
 use crate::machine::heap_limit;
 use crate::metrics::{Record, read_metrics};
@@ -48,8 +48,17 @@ pub struct Session<'a> {
     stop: Box<dyn Fn() -> bool + 'a>,
     on_out_of_memory: OnOutOfMemory,
     observer: Box<dyn Observer + 'a>,
+    group: Group,
     /// Size of the data, once it has been opened.
     data: DataSize,
+}
+
+impl Finished {
+    fn outcome(self, config: &Config, folder: &RunFolder, records: Vec<Record>) -> Outcome {
+        let Self { steps, seconds, memory, interrupted, best } = self;
+        let (config, folder) = (config.clone(), folder.clone());
+        Outcome { config, folder, steps, interrupted, best, seconds, memory, records }
+    }
 }
 
 /// What to do when a step does not fit into memory.
@@ -105,6 +114,7 @@ impl<'a> Session<'a> {
             stop: Box::new(|| false),
             on_out_of_memory: OnOutOfMemory::default(),
             observer: Box::new(()),
+            group: Group::default(),
             data: DataSize::default(),
         })
     }
@@ -175,6 +185,14 @@ impl<'a> Session<'a> {
         Self { observer: Box::new(observer), ..self }
     }
 
+    /// As one of the processes of a group, which all run this session on files that all of them see. The leading one writes, evaluates and
+    /// is observed; `gradient_accumulation_steps` are those of all together. A session that ends with an error leaves the others waiting:
+    /// end the process, and the group ends with it.
+    #[must_use]
+    pub fn in_group(self, group: Group) -> Self {
+        Self { group, ..self }
+    }
+
     /// Trains to the end.
     ///
     /// # Errors
@@ -185,6 +203,9 @@ impl<'a> Session<'a> {
     /// [`SystemError::OutOfMemory`], [`SystemError::Train`], [`SystemError::Write`], [`SystemError::Observer`].
     pub fn run(mut self) -> Result<Outcome> {
         self.config.resolve_device();
+        if !self.group.leads() {
+            self.observer = Box::new(());
+        }
         for restarts_left in (0..=FIRST).rev() {
             let error = match self.attempt() {
                 Err(SystemError::Train(error)) if error.is_out_of_memory() => error,
@@ -198,27 +219,34 @@ impl<'a> Session<'a> {
 
     /// Trains, from the beginning or from the newest checkpoint, until the end or until a step does not fit.
     fn attempt(&mut self) -> Result<Outcome> {
-        let Self { config, name, folder, observer, .. } = self;
-        let device = device_of(&config.device)?;
-        let changes = folder.check(config, self.resume)?;
-        let checkpoint = match &self.resume_from {
-            Some(path) => Some(folder.checkpoint(path)?),
-            None if self.resume => folder.newest_checkpoint(self.skip_damaged)?,
-            None => None,
-        };
+        let Self { config, name, folder, observer, group, .. } = self;
+        let device = device_of_rank(&config.device, group)?;
+        let (mut changes, mut checkpoint) = (Vec::new(), None);
+        if group.leads() {
+            changes = folder.check(config, self.resume)?;
+            checkpoint = match &self.resume_from {
+                Some(path) => Some(folder.checkpoint(path)?),
+                None if self.resume => folder.newest_checkpoint(self.skip_damaged)?,
+                None => None,
+            };
+        }
+        let checkpoint = from_leader(group, checkpoint);
         let from = match (&self.from, &checkpoint) {
             (Some(path), None) => Some(WeightSource::open(path)?),
             _ => None,
         };
         let training_device = device.clone().autodiff();
-        let limit = limit(config, &device);
+        let limit = limit(config, &device, group);
         let foreseen = check_before_reading(config, name, &device, limit)?;
         let section = DeviceSection { memory_limit: limit, ..config.device.clone() };
         let context = Context { device: &section, ..config.context(name) };
         let mut run =
             config.system.any().open(&context, &training_device, &mut |progress| observer.reading(progress))?;
+        run.join_group(group)?;
         let names = run.data_names();
-        folder.check_data(&names)?;
+        if group.leads() {
+            folder.check_data(&names)?;
+        }
         let data = run.data_size()?;
         self.data = data.clone();
         let planned = match foreseen {
@@ -230,6 +258,13 @@ impl<'a> Session<'a> {
             run.resume(path).map_err(|error| folder.not_resumed(*step, error))?;
         }
         let initialized = from.map_or(Ok(Vec::new()), |source| run.initialize(&source))?;
+        let last_step = self.stop_after.unwrap_or(u64::MAX).min(config.training().max_steps);
+        if !group.leads() {
+            let memory = at_rest(config, &data, &device, &planned);
+            let finished = follow(&mut *run, group, last_step, memory, &self.stop);
+            training_device.memory_cleanup();
+            return Ok(finished?.outcome(config, folder, Vec::new()));
+        }
         let _lock = folder.begin(config)?;
         folder.write_data(&names)?;
         let aside = match self.resume_from.take().and(checkpoint.as_ref()) {
@@ -241,42 +276,47 @@ impl<'a> Session<'a> {
             observer.resumed(&start).map_err(SystemError::Observer)?;
         }
         observer.initialized(&initialized).map_err(SystemError::Observer)?;
-        let last_step = self.stop_after.unwrap_or(u64::MAX).min(config.training().max_steps);
         let mut attempt = Attempt::open(config, folder, run, &device, planned, observer.as_mut(), last_step)?;
         if !initialized.is_empty() {
             attempt.save()?; // who goes on from here need not name the weights again
         }
-        let finished = attempt.run(&self.stop);
+        let finished = attempt.run(group, &self.stop);
         // what the step has left in the pool is of no use to the next attempt
         training_device.memory_cleanup();
-        let Finished { steps, seconds, memory, interrupted, best } = finished?;
+        let finished = finished?;
         let records = read_metrics(&folder.metrics())?;
-        Ok(Outcome {
-            config: config.clone(),
-            folder: folder.clone(),
-            steps,
-            interrupted,
-            best,
-            seconds,
-            memory,
-            records,
-        })
+        Ok(finished.outcome(config, folder, records))
     }
 
     /// Goes to a smaller plan, if there is one and it is asked for.
     fn step_down(&mut self, error: &TrainError, restarts_left: usize) -> Result<()> {
-        let limit = limit(&self.config, &device_of(&self.config.device)?);
+        if !self.group.leads() {
+            self.config = self.lower_of_leader(error)?;
+            return Ok(());
+        }
+        let limit = limit(&self.config, &device_of_rank(&self.config.device, &self.group)?, &self.group);
         let step_down = StepDown::of(&self.config, &self.name, self.data.clone(), limit, restarts_left)?;
         let continues = self.on_out_of_memory == OnOutOfMemory::StepDown && step_down.config.is_some();
         self.observer.stepped_down(&error.to_string(), &step_down, continues).map_err(SystemError::Observer)?;
         match step_down.config {
             Some((lower, _)) if continues => {
+                self.group.from_leader(lower.to_yaml().as_bytes());
                 self.config = lower;
                 Ok(())
             }
             lower => {
+                self.group.from_leader(&[]);
                 Err(SystemError::OutOfMemory { reason: error.to_string(), remedy: advice(lower.map(|(_, what)| what)) })
             }
+        }
+    }
+
+    /// The smaller plan that the leading rank goes on with.
+    fn lower_of_leader(&self, error: &TrainError) -> Result<Config> {
+        let text = self.group.from_leader(&[]);
+        match text.is_empty() {
+            true => Err(SystemError::OutOfMemory { reason: error.to_string(), remedy: advice(None) }),
+            false => Ok(Config::parse(&String::from_utf8_lossy(&text), &self.name, &[])?),
         }
     }
 }
@@ -298,11 +338,31 @@ impl std::fmt::Debug for Session<'_> {
     }
 }
 
-/// The most that a run may hold: as configured, on the CPU no more than [the heap may take](heap_limit), where something counts it.
-fn limit(config: &Config, device: &Device) -> Option<Bytes> {
+/// The most that a run may hold: as configured, on the CPU no more than its share of what [the heap may take](heap_limit), where something
+/// counts it.
+fn limit(config: &Config, device: &Device, group: &Group) -> Option<Bytes> {
     let is_counted = !is_gpu(device) && CountingAllocator.current_usage() > 0;
-    let heap = heap_limit().filter(|_| is_counted);
+    let (_, ranks) = group.ranks().on_this_machine();
+    let heap = heap_limit().filter(|_| is_counted).map(|heap| Bytes(heap.get() / ranks as u64));
     config.device.memory_limit.into_iter().chain(heap).min()
+}
+
+/// The device of a configuration for this rank: of several cards of a kind, to which no number is given, each rank of a machine takes one.
+fn device_of_rank(section: &DeviceSection, group: &Group) -> Result<Device> {
+    let (rank, ranks) = group.ranks().on_this_machine();
+    if ranks == 1 || section.name.contains(':') || is_cpu(&section.name)? {
+        return device_of(section);
+    }
+    device_of(&DeviceSection { name: format!("{}:{rank}", section.name), ..section.clone() })
+}
+
+/// The checkpoint that the leading rank goes on from.
+fn from_leader(group: &Group, checkpoint: Option<(u64, PathBuf)>) -> Option<(u64, PathBuf)> {
+    if group.is_alone() {
+        return checkpoint;
+    }
+    let said = group.from_leader(&serde_json::to_vec(&checkpoint).expect("a number and a path serialise"));
+    serde_json::from_slice(&said).expect("what the leading rank wrote")
 }
 
 fn advice(lower: Option<String>) -> String {

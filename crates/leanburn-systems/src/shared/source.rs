@@ -1,9 +1,15 @@
 //! What a system finds around its own section: the data, the device, the seed.
 
+use std::path::Path;
+
+use burn::tensor::Device;
 use leanburn_data::{DataConfig, SequenceConfig};
 
 use super::device_section::DeviceSection;
+use super::latents_section::LatentsSection;
 use super::sequence_section::first_channel;
+use crate::codec::Codec;
+use crate::error::Result;
 
 /// What a system is trained on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +18,8 @@ pub enum Source {
     Volumes,
     /// A sequence of fields, the section `sequence`.
     Fields,
+    /// Latents of volumes, the sections `latents` and `data`.
+    Latents,
 }
 
 impl Source {
@@ -20,6 +28,7 @@ impl Source {
         match self {
             Self::Volumes => "data",
             Self::Fields => "sequence",
+            Self::Latents => "latents",
         }
     }
 
@@ -28,6 +37,7 @@ impl Source {
         match self {
             Self::Volumes => "volumes",
             Self::Fields => "fields",
+            Self::Latents => "latents",
         }
     }
 
@@ -36,9 +46,22 @@ impl Source {
         match self {
             Self::Volumes => "data.cache_rate",
             Self::Fields => "sequence.downsample",
+            Self::Latents => "latents.samples_per_volume",
         }
     }
 }
+
+/// A trained autoencoder whose latents a second stage is trained on.
+#[derive(Debug)]
+pub struct FirstStage {
+    /// The autoencoder; none if the model of the run is not one.
+    pub codec: Option<Codec>,
+    /// The volumes that it was trained on.
+    pub data: DataConfig,
+}
+
+/// Opens the first stage of these weights, by the configuration in the same folder, on a device without autodiff.
+pub type OpenFirstStage = fn(&Path, &Device) -> Result<FirstStage>;
 
 /// The parts of a configuration other than its system.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +74,10 @@ pub struct Context<'a> {
     pub data: &'a DataConfig,
     /// The fields to train on, for systems of fields.
     pub sequence: Option<&'a SequenceConfig>,
+    /// The latents to train on, for systems of latents.
+    pub latents: Option<&'a LatentsSection>,
+    /// What opens a first stage by its weights.
+    pub first_stage: OpenFirstStage,
     /// What computes, and in which precision.
     pub device: &'a DeviceSection,
 }

@@ -23,7 +23,16 @@ pub struct Training<O> {
 
 impl<O> Training<O> {
     pub(crate) fn read(section: &mut Section<'_>, objective: impl FnOnce(&mut Section<'_>) -> O) -> Self {
-        Self { common: TrainingSection::read(section), objective: objective(section) }
+        Self::read_from(section, TrainingSection::default(), objective)
+    }
+
+    /// The same with other defaults.
+    pub(crate) fn read_from(
+        section: &mut Section<'_>,
+        default: TrainingSection,
+        objective: impl FnOnce(&mut Section<'_>) -> O,
+    ) -> Self {
+        Self { common: TrainingSection::read(section, default), objective: objective(section) }
     }
 }
 
@@ -96,6 +105,10 @@ pub struct TrainingSection {
     /// Steps between copies of the weights alone, in folders of their own; 0 makes none. Default: 0.
     #[serde(skip_serializing_if = "is_none")]
     pub weights_interval: u64,
+    /// Of several processes: gradients are summed after each micro-batch instead of once a step, so that any number of processes gives the
+    /// bits of one. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deterministic_ranks: bool,
 }
 
 fn is_zero(value: &f64) -> bool {
@@ -136,6 +149,7 @@ impl Default for TrainingSection {
             early_stopping_patience: None,
             early_stopping_min_delta: 0.0,
             weights_interval: 0,
+            deterministic_ranks: false,
         }
     }
 }
@@ -166,6 +180,7 @@ with_methods! { TrainingSection {
     with_early_stopping_patience => early_stopping_patience: Option<u64>,
     with_early_stopping_min_delta => early_stopping_min_delta: f64,
     with_weights_interval => weights_interval: u64,
+    with_deterministic_ranks => deterministic_ranks: bool,
 } }
 
 impl TrainingSection {
@@ -185,8 +200,7 @@ impl TrainingSection {
             .with_constants(self.constants)
     }
 
-    fn read(section: &mut Section<'_>) -> Self {
-        let default = Self::default();
+    fn read(section: &mut Section<'_>, default: Self) -> Self {
         let kind = section.choice("optimizer", default.optimizer);
         let default = default.with_optimizer(kind);
         Self {
@@ -220,6 +234,7 @@ impl TrainingSection {
             early_stopping_patience: section.number("early_stopping_patience", default.early_stopping_patience, 1..),
             early_stopping_min_delta: section.number("early_stopping_min_delta", default.early_stopping_min_delta, 0..),
             weights_interval: section.number("weights_interval", default.weights_interval, 0..),
+            deterministic_ranks: section.get("deterministic_ranks", default.deterministic_ranks),
         }
     }
 

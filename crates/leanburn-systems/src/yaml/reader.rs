@@ -126,6 +126,8 @@ pub struct Section<'a> {
     aliases: Vec<(&'static str, &'static str)>,
     /// Whether missing keys are errors: not in an optional section that is absent.
     wanted: bool,
+    /// Whether it is known which keys there are: not after a wrong [variant](Self::variant).
+    is_certain: bool,
 }
 
 impl<'a> Section<'a> {
@@ -141,7 +143,7 @@ impl<'a> Section<'a> {
                 &[]
             }
         };
-        Self { reader, path, place, entries, asked: BTreeSet::new(), aliases: Vec::new(), wanted }
+        Self { reader, path, place, entries, asked: BTreeSet::new(), aliases: Vec::new(), wanted, is_certain: true }
     }
 
     /// Whether a key is there, regardless of its value.
@@ -164,6 +166,15 @@ impl<'a> Section<'a> {
         self.read(key, &Limits::new(range)).unwrap_or(default)
     }
 
+    /// A key of other programs, one value of which has no place here: where it is written, `expected` and `help` say why not.
+    pub fn reject_if(&mut self, key: &'static str, value: bool, expected: &str, help: &str) {
+        let is_written = self.get(key, !value) == value;
+        if let Some(entry) = self.find(key).filter(|_| is_written) {
+            let (path, place, found) = (join(&self.path, key), entry.place.clone(), entry.node.value.to_string());
+            self.reader.report(ConfigErrorKind::Contradiction, &path, place, found, expected, help);
+        }
+    }
+
     /// The name a key chooses, or its default.
     pub fn choice<T>(&mut self, key: &'static str, default: T) -> T
     where
@@ -172,9 +183,25 @@ impl<'a> Section<'a> {
         self.get(key, Choice(default)).0
     }
 
+    /// The name a key chooses, or its default, where it decides which other keys there are: after a wrong name no key of the section is
+    /// missing or unknown.
+    pub fn variant<T>(&mut self, key: &'static str, default: T) -> T
+    where
+        Choice<T>: Read,
+    {
+        let chosen = self.choice(key, default);
+        if self.reader.unsound.contains(&join(&self.path, key)) {
+            (self.wanted, self.is_certain) = (false, false);
+        }
+        chosen
+    }
+
     /// The value of a key that must be there.
     pub fn required<T: Read + Default>(&mut self, key: &'static str, range: impl RangeBounds<i32>) -> T {
         let limits = Limits::new(range);
+        if !self.is_certain {
+            self.reader.unsound.insert(join(&self.path, key)); // its default says nothing
+        }
         if self.find(key).is_none() && self.wanted {
             let path = join(&self.path, key);
             let help = format!("add `{key}:` to this section");
@@ -239,6 +266,9 @@ impl<'a> Section<'a> {
 
     /// Ends the reading: whatever was not asked for is unknown.
     pub fn close(self) {
+        if !self.is_certain {
+            return;
+        }
         for entry in self.entries.iter().filter(|entry| !self.asked.contains(entry.key.as_str())) {
             let found = format!("`{}`", entry.key.escape_debug());
             self.reader.unknown.push((self.path.clone(), entry.key.clone(), entry.place.clone(), found));

@@ -68,6 +68,7 @@ pub struct Setup {
     pub accumulation_steps: u64,
     pub max_bad_steps: u64,
     pub memory_limit: Option<Bytes>,
+    pub deterministic_ranks: bool,
     pub seed: u64,
 }
 
@@ -88,6 +89,7 @@ impl Default for Setup {
             accumulation_steps: 1,
             max_bad_steps: 1000,
             memory_limit: None,
+            deterministic_ranks: false,
             seed: 42,
         }
     }
@@ -146,6 +148,7 @@ impl Setup {
             .with_accumulation_steps(self.accumulation_steps)
             .with_max_bad_steps(self.max_bad_steps)
             .with_memory_limit(self.memory_limit)
+            .with_deterministic_ranks(self.deterministic_ranks)
     }
 }
 

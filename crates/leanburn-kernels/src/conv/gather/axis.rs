@@ -46,9 +46,10 @@ impl Axis {
     /// gather is the output's gradient.
     ///
     /// Element `k` of the kernel led from input `i` to output `(i + padding - k * dilation) / stride`, where that is
-    /// whole: for the inputs of one phase, which may be beyond the last.
+    /// whole: for the inputs of one phase, which may be beyond the last. Of an empty gradient nothing is read, so that a kernel
+    /// which fits nowhere has no reach: along several axes it would be more than can be counted.
     pub(crate) fn data_gradient(shape: &ConvShape, axis: usize) -> Self {
-        let (stride, output) = (shape.stride[axis], shape.input[axis]);
+        let (stride, input, output) = (shape.stride[axis], shape.output()[axis], shape.input[axis]);
         // Two at least, where the stride is longer than one: with a single phase, all elements of the kernel are in it.
         let phases = stride.min(output.max(2));
         let reads: Vec<(usize, isize)> = (0..shape.kernel[axis])
@@ -62,9 +63,10 @@ impl Axis {
         let first = inside().map(|(_, (_, read))| *read).min().unwrap_or(0);
         let mut taps = vec![Vec::new(); phases];
         for (element, (phase, read)) in inside() {
-            taps[*phase].push(AxisTap { element, read: (read - first) as usize });
+            let read = if input == 0 { 0 } else { (read - first) as usize };
+            taps[*phase].push(AxisTap { element, read });
         }
-        Self { input: shape.output()[axis], output, kernel: shape.kernel[axis], step: 1, first, taps }
+        Self { input, output, kernel: shape.kernel[axis], step: 1, first, taps }
     }
 
     /// Whether each output reads the input of the same index, alone.

@@ -6,7 +6,7 @@ use leanburn_common::panic_if_invalid;
 use leanburn_ops::{Convolution, ResidencyPolicy, conv3d};
 
 use super::config::ConvLstmConfig;
-use crate::blocks::{Conv2d, Conv2dConfig, LstmGates, LstmState};
+use crate::blocks::{Conv2d, Conv2dConfig, LstmGates, LstmState, quarters};
 use crate::segmented::segmented;
 use crate::weights::MonaiWeights;
 
@@ -169,8 +169,8 @@ impl Gates {
             options: self.options.clone(),
         };
         let gates = conv3d(Tensor::cat(vec![frame, state.hidden.clone()], 1), convolution);
-        let gate = |index| gates.clone().narrow(1, index * hidden_channels, hidden_channels);
-        state.step(LstmGates { input: gate(0), forget: gate(1), output: gate(2), update: gate(3) })
+        let [input, forget, output, update] = quarters(gates);
+        state.step(LstmGates { input, forget, output, update })
     }
 }
 

@@ -4,6 +4,8 @@ use burn::config::Config;
 use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 
+use crate::blocks::{PatchMerging, SwinBlockConfig, WindowAttentionConfig};
+use crate::models::decoder_level::DecoderLevel;
 use crate::models::shape_error::ShapeError;
 use crate::validation::Rules;
 
@@ -22,6 +24,16 @@ pub enum Merging {
     Merging,
     /// Depth, height and width, the last fastest.
     MergingV2,
+}
+
+impl Merging {
+    /// Where parameters in this order have the voxels 000, 001, 010, .. 111 of depth, height and width; empty if in that order.
+    pub(super) fn places(self) -> &'static [i64] {
+        match self {
+            Self::Merging => &[0, 3, 2, 6, 1, 5, 4, 7],
+            Self::MergingV2 => &[],
+        }
+    }
 }
 
 /// Configuration of [`SwinUnetr`](super::SwinUnetr), the options of MONAI's `SwinUNETR` in three dimensions, without dropout.
@@ -102,22 +114,16 @@ impl SwinUnetrConfig {
 
     /// Number of parameters, without making them.
     pub fn num_parameters(&self) -> usize {
-        let (size, rows) = (self.feature_size, self.window_size.iter().map(|length| 2 * length - 1).product::<usize>());
+        let size = self.feature_size;
         let residual = |[channels_in, channels_out]: [usize; 2]| {
             let change = if channels_in == channels_out { 0 } else { channels_in * channels_out };
             27 * (channels_in + channels_out) * channels_out + change
         };
         let stage = |stage: usize| {
             let channels = size << stage;
-            // norms; queries, keys, values and projection; two linear layers; biases
-            let block = 4 * channels
-                + 4 * channels * (channels + 1)
-                + 2 * self.mlp_ratio * channels * channels
-                + (self.mlp_ratio + 1) * channels
-                + rows * self.num_heads[stage];
-            let merging = 16 * channels + 16 * channels * channels;
             let entry = if self.use_v2 { residual([channels; 2]) } else { 0 };
-            self.depths[stage] * block + merging + entry
+            let merging = PatchMerging::num_parameters(channels, PATCH.pow(3));
+            self.depths[stage] * self.block(stage, 0).num_parameters() + merging + entry
         };
         let up = |[channels_in, channels_out]: [usize; 2]| {
             8 * channels_in * channels_out + residual([2 * channels_out, channels_out])
@@ -129,9 +135,23 @@ impl SwinUnetrConfig {
         patches + (0..STAGES).map(stage).sum::<usize>() + encoders + residual([16 * size; 2]) + decoders + out
     }
 
+    /// The block of a number in a stage: those of odd numbers have shifted windows.
+    pub(super) fn block(&self, stage: usize, number: usize) -> SwinBlockConfig {
+        let channels = self.feature_size << stage;
+        let attention = WindowAttentionConfig::new(channels, self.num_heads[stage], self.window_size);
+        SwinBlockConfig::new(attention.with_is_shifted(number % 2 == 1)).with_mlp_ratio(self.mlp_ratio)
+    }
+
     /// By how much depth, height and width of the coarsest level are smaller than those of the volume.
     pub fn downsampling(&self) -> [usize; 3] {
         [PATCH.pow(STAGES as u32 + 1); 3]
+    }
+
+    /// The levels of the decoder below the one that gives the logits, the finest first.
+    pub fn decoder_levels(&self) -> Vec<DecoderLevel> {
+        let channels = decoders(self).into_iter().rev().skip(1).map(|[_, channels_out]| channels_out);
+        let level = |(level, channels)| DecoderLevel { channels, downsampling: [PATCH.pow(level as u32 + 1); 3] };
+        channels.enumerate().map(level).collect()
     }
 
     /// Whether patches and stages divide an input `[batch_size, channels, depth, height, width]`.

@@ -5,17 +5,13 @@
 //! blocks, each of which halves the volume, and the decoder of [UNETR](https://arxiv.org/abs/2103.10504) with skip connections
 //! from the volume and from each stage.
 
-mod block;
 mod config;
-mod merging;
 mod model;
 mod names;
 mod transformer;
 mod unetr;
 
-pub use block::{Mlp, SwinBlock};
 pub use config::{Merging, SwinUnetrConfig};
-pub use merging::{PatchMerging, Reduction};
 pub use model::SwinUnetr;
-pub use transformer::{SwinStage, SwinTransformer};
+pub use transformer::{SwinEncoder, SwinEncoderStage};
 pub use unetr::{UnetrResBlock, UnetrUpBlock};

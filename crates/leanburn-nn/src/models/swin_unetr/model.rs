@@ -6,7 +6,7 @@ use leanburn_common::panic_if_invalid;
 use leanburn_ops::ResidencyPolicy;
 
 use super::config::{SwinUnetrConfig, decoders, encoders};
-use super::transformer::SwinTransformer;
+use super::transformer::SwinEncoder;
 use super::unetr::{UnetrResBlock, UnetrUpBlock};
 use crate::blocks::{Conv3d, Conv3dConfig};
 use crate::segmented::segmented;
@@ -23,7 +23,7 @@ use crate::segmented::segmented;
 /// .., `bottom`, `decoder.level_4`, .., `decoder.level_0`.
 #[derive(Module, Debug)]
 pub struct SwinUnetr {
-    swin_vit: SwinTransformer,
+    swin_vit: SwinEncoder,
     encoders: Vec<UnetrResBlock>,
     bottom: UnetrResBlock,
     decoders: Vec<UnetrUpBlock>,
@@ -44,7 +44,7 @@ impl SwinUnetrConfig {
         panic_if_invalid("SwinUnetr", &self.validate());
         let size = self.feature_size;
         SwinUnetr {
-            swin_vit: SwinTransformer::new(self, device),
+            swin_vit: SwinEncoder::new(self, device),
             encoders: encoders(self).into_iter().map(|channels| UnetrResBlock::new(channels, device)).collect(),
             bottom: UnetrResBlock::new([16 * size; 2], device),
             decoders: decoders(self).into_iter().map(|channels| UnetrUpBlock::new(channels, device)).collect(),
@@ -78,6 +78,21 @@ impl SwinUnetr {
     /// Panics if the input has other than `in_channels` channels, or an axis that is no multiple of 32;
     /// [`check_input`](SwinUnetrConfig::check_input) says which are.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.forward_levels(x, 0).swap_remove(0)
+    }
+
+    /// The logits, and what the decoder gives at the `coarser` levels below them, for losses at several levels.
+    ///
+    /// # Shapes
+    ///
+    /// - input: as [`forward`](Self::forward)
+    /// - outputs: the logits, and of each of the [levels](SwinUnetrConfig::decoder_levels), the finest first,
+    ///   `[batch_size, channels, ..]`, each axis divided by its `downsampling`
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_levels(&self, x: Tensor<5>, coarser: usize) -> Vec<Tensor<5>> {
         self.check(&x);
         let mut skips = vec![x.clone()];
         skips.extend(self.swin_vit.forward(x, &self.residency));
@@ -88,12 +103,18 @@ impl SwinUnetr {
             skips[level] = self.residency.run(&encoder_name(level), encoder, skip, UnetrResBlock::forward);
         }
         let mut h = self.residency.run(BOTTOM, &self.bottom, coarsest, UnetrResBlock::forward);
+        let mut outputs = Vec::new();
         for decoder in &self.decoders {
             let skip = skips.pop().expect("a skip connection for each decoder");
             let up = |decoder: &UnetrUpBlock, (below, skip)| decoder.forward(below, skip);
             h = self.residency.run(&decoder_name(skips.len()), decoder, (h, skip), up);
+            if (1..=coarser).contains(&skips.len()) {
+                outputs.push(h.clone());
+            }
         }
-        self.out.forward(h)
+        outputs.push(self.out.forward(h));
+        outputs.reverse();
+        outputs
     }
 
     /// What the transformer gives, from the patches to the last stage.
@@ -119,7 +140,7 @@ impl SwinUnetr {
         }
     }
 
-    pub(super) fn transformer(&self) -> &SwinTransformer {
+    pub(super) fn transformer(&self) -> &SwinEncoder {
         &self.swin_vit
     }
 }
@@ -147,6 +168,19 @@ mod tests {
         assert_eq!(segments[13..16], ["encoder.level_0", "encoder.level_1", "encoder.level_2"]);
         assert_eq!(segments[16..19], ["encoder.level_3", "bottom", "decoder.level_4"]);
         assert_eq!(segments.last().unwrap(), "decoder.level_0");
+    }
+
+    #[test]
+    fn levels_of_the_decoder_are_as_the_configuration_says() {
+        let config = SwinUnetrConfig::new(1, 2).with_feature_size(12).with_depths([1; 4]).with_window_size([2; 3]);
+        let levels = config.init(&Device::flex()).forward_levels(Tensor::zeros([1, 1, 32, 32, 64], &Device::flex()), 9);
+        let found: Vec<_> = levels.iter().map(Tensor::dims).collect();
+        assert_eq!(found[..2], [[1, 2, 32, 32, 64], [1, 12, 16, 16, 32]]);
+        let of_config = |level: &crate::models::DecoderLevel| {
+            let [depth, height, width] = level.downsampling;
+            [1, level.channels, 32 / depth, 32 / height, 64 / width]
+        };
+        assert_eq!(config.decoder_levels().iter().map(of_config).collect::<Vec<_>>(), found[1..]);
     }
 
     #[test]

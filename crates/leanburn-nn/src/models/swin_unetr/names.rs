@@ -2,6 +2,7 @@
 
 use super::model::SwinUnetr;
 use super::unetr::UnetrUpBlock;
+use crate::blocks::SwinBlock;
 use crate::weights::{IntegerBuffer, MonaiWeights};
 
 /// MONAI's names of the encoders and decoders, in our order.
@@ -34,14 +35,11 @@ impl MonaiWeights for SwinUnetr {
 
     /// Where each pair of positions of a window has its bias; MONAI's strict loading asks for it.
     fn integer_buffers(&self) -> Vec<IntegerBuffer> {
-        let buffer = |(path, block): (String, &super::SwinBlock)| {
-            let window = block.attention().window();
-            let tokens = window.iter().product();
-            IntegerBuffer {
-                name: format!("swinViT.{}.attn{INDEX}", of_transformer(&path)),
-                shape: vec![tokens, tokens],
-                values: relative_positions(window),
-            }
+        let buffer = |(path, block): (String, &SwinBlock)| {
+            let values = block.attention().relative_positions();
+            let tokens = values.len().isqrt();
+            let name = format!("swinViT.{}.attn{INDEX}", of_transformer(&path));
+            IntegerBuffer { name, shape: vec![tokens, tokens], values }
         };
         self.transformer().blocks().map(buffer).collect()
     }
@@ -69,17 +67,6 @@ fn of_transformer(path: &str) -> String {
     }
 }
 
-/// Row of the table of biases for each query and key of a window.
-fn relative_positions([depth, height, width]: [usize; 3]) -> Vec<i64> {
-    let code = |index: usize| {
-        let [d, h, w] = [index / (height * width), index / width % height, index % width];
-        (d * (2 * height - 1) + h) * (2 * width - 1) + w
-    };
-    let tokens = depth * height * width;
-    let middle = code(tokens - 1);
-    (0..tokens * tokens).map(|pair| (middle + code(pair / tokens) - code(pair % tokens)) as i64).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,11 +86,5 @@ mod tests {
         ] {
             assert_eq!(SwinUnetr::monai_name(path), expected);
         }
-    }
-
-    #[test]
-    fn relative_positions_begin_in_the_middle() {
-        // Of a window of 2 x 1 x 2: rows 0 to 8 of the table, 4 for a position and itself.
-        assert_eq!(relative_positions([2, 1, 2])[..8], [4, 3, 1, 0, 5, 4, 2, 1]);
     }
 }

@@ -4,40 +4,38 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_ops::{ResidencyPolicy, layer_norm3d};
 
-use super::block::SwinBlock;
 use super::config::{PATCH, STAGES, SwinUnetrConfig};
-use super::merging::PatchMerging;
 use super::unetr::UnetrResBlock;
-use crate::blocks::{Conv3d, Conv3dConfig};
+use crate::blocks::{Conv3d, Conv3dConfig, PatchMerging, SwinBlock};
 
 /// Added to the variance where what a stage gives is normalised.
 const EPSILON: f64 = 1e-5;
 
 /// Patches, and stages of blocks that attend inside windows, each followed by a merging of patches.
 #[derive(Module, Debug)]
-pub struct SwinTransformer {
+pub struct SwinEncoder {
     patch_embed: Conv3d,
-    stages: Vec<SwinStage>,
+    stages: Vec<SwinEncoderStage>,
     normalize: bool,
 }
 
 /// One stage.
 #[derive(Module, Debug)]
-pub struct SwinStage {
+pub struct SwinEncoderStage {
     entry: Option<UnetrResBlock>,
     blocks: Vec<SwinBlock>,
     downsample: PatchMerging,
 }
 
-impl SwinTransformer {
+impl SwinEncoder {
     pub(super) fn new(config: &SwinUnetrConfig, device: &Device) -> Self {
         let patches = Conv3dConfig::new([config.in_channels, config.feature_size], PATCH).with_stride(PATCH);
         let stage = |stage: usize| {
             let channels = config.feature_size << stage;
-            SwinStage {
+            SwinEncoderStage {
                 entry: config.use_v2.then(|| UnetrResBlock::new([channels; 2], device)),
-                blocks: (0..config.depths[stage]).map(|block| SwinBlock::new(stage, block, config, device)).collect(),
-                downsample: PatchMerging::new(channels, config.downsample, device),
+                blocks: (0..config.depths[stage]).map(|block| config.block(stage, block).init(device)).collect(),
+                downsample: PatchMerging::new(channels, [PATCH; 3], config.downsample.places(), device),
             }
         };
         Self {
@@ -49,7 +47,7 @@ impl SwinTransformer {
 
     /// Names of the segments in order of execution.
     pub(super) fn segments(&self) -> Vec<String> {
-        let of_stage = |(index, stage): (usize, &SwinStage)| {
+        let of_stage = |(index, stage): (usize, &SwinEncoderStage)| {
             let blocks = (0..stage.blocks.len()).map(move |block| block_name(index, block));
             let entry = stage.entry.is_some().then(|| entry_name(index));
             entry.into_iter().chain(blocks).chain([merging_name(index)]).collect::<Vec<_>>()

@@ -4,6 +4,7 @@ use burn::config::Config;
 use leanburn_common::{Validation, ValidationError};
 
 use crate::blocks::{ActivationConfig, NormConfig};
+use crate::models::decoder_level::DecoderLevel;
 use crate::models::shape_error::ShapeError;
 use crate::validation::Rules;
 
@@ -108,6 +109,16 @@ impl UNet3dConfig {
             Some([product[0].checked_mul(*depth)?, product[1].checked_mul(*height)?, product[2].checked_mul(*width)?])
         };
         self.strides.iter().try_fold([1; 3], divide)
+    }
+
+    /// The levels of the decoder below the one that gives the logits, the finest first.
+    pub fn decoder_levels(&self) -> Vec<DecoderLevel> {
+        let level = |(level, channels): (usize, &usize)| {
+            let finer = Self { strides: self.strides[..=level].to_vec(), ..self.clone() };
+            Some(DecoderLevel { channels: *channels, downsampling: finer.downsampling()? })
+        };
+        let decoders = self.strides.len().min(self.channels.len().saturating_sub(1));
+        self.channels[..decoders.saturating_sub(1)].iter().enumerate().filter_map(level).collect()
     }
 
     /// Whether the levels of an input `[batch_size, channels, depth, height, width]` fit together.

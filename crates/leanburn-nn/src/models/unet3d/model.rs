@@ -101,6 +101,21 @@ impl UNet3d {
     /// Panics if the input has other than `in_channels` channels, or an axis that is no multiple of its
     /// [downsampling](UNet3dConfig::downsampling); [`check_input`](UNet3dConfig::check_input) says which are.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.forward_levels(x, 0).swap_remove(0)
+    }
+
+    /// The logits, and what the decoder gives at the `coarser` levels below them, for losses at several levels.
+    ///
+    /// # Shapes
+    ///
+    /// - input: as [`forward`](Self::forward)
+    /// - outputs: the logits, and of each of the [levels](UNet3dConfig::decoder_levels), the finest first,
+    ///   `[batch_size, channels, ..]`, each axis divided by its `downsampling`
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_levels(&self, x: Tensor<5>, coarser: usize) -> Vec<Tensor<5>> {
         let in_channels = self.config.in_channels;
         assert_shape!(x, [_, in_channels, ..]);
         if let Err(error) = self.config.check_input(x.dims()) {
@@ -118,11 +133,17 @@ impl UNet3d {
                 }
             }
         }
+        let mut outputs = Vec::new();
         while let Some((decoder, skip)) = skips.pop() {
             let up = |decoder: &UNetDecoder, (skip, below)| decoder.forward(skip, below);
             h = self.residency.run(&decoder_name(skips.len()), decoder, (skip, h), up);
+            if (1..=coarser).contains(&skips.len()) {
+                outputs.push(h.clone());
+            }
         }
-        h
+        outputs.push(h);
+        outputs.reverse();
+        outputs
     }
 }
 
@@ -145,6 +166,19 @@ mod tests {
         let model = UNet3dConfig::new(1, 2, vec![2, 4, 4], vec![[2; 3]; 2]).init(&Device::flex());
         let expected = ["encoder.level_0", "encoder.level_1", "bottom", "decoder.level_1", "decoder.level_0"];
         assert_eq!(model.segments(), expected);
+    }
+
+    #[test]
+    fn levels_of_the_decoder_are_as_the_configuration_says() {
+        let config = UNet3dConfig::new(1, 2, vec![2, 4, 6, 8], vec![[2; 3], [1, 2, 2], [2; 3]]).with_num_res_units(1);
+        let levels = config.init(&Device::flex()).forward_levels(Tensor::zeros([1, 1, 4, 8, 16], &Device::flex()), 9);
+        let found: Vec<_> = levels.iter().map(Tensor::dims).collect();
+        assert_eq!(found, [[1, 2, 4, 8, 16], [1, 2, 2, 4, 8], [1, 4, 2, 2, 4]]);
+        let of_config = |level: &crate::models::DecoderLevel| {
+            let [depth, height, width] = level.downsampling;
+            [1, level.channels, 4 / depth, 8 / height, 16 / width]
+        };
+        assert_eq!(config.decoder_levels().iter().map(of_config).collect::<Vec<_>>(), found[1..]);
     }
 
     #[test]

@@ -1,0 +1,158 @@
+//! What several processes hold and exchange, by their plan.
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use leanburn_common::Bytes;
+use leanburn_plan::{Candidate, Cause, Phase, Timeline};
+use serde_json::{Value, json};
+
+use crate::console::seconds_text;
+use crate::error::{CommandError, Result};
+
+/// How many processes train together, and what is between them.
+#[derive(Debug, Clone, Args)]
+pub(super) struct RanksArguments {
+    /// Plan for one of so many processes that train together (`mpirun -n N leanburn train`).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    ranks: Option<u64>,
+    /// What a process sends in a second while all do, such as 1.25GB (10 Gbit/s Ethernet, the default) or 25GB.
+    #[arg(long, value_name = "BYTES", default_value = "1.25GB", requires = "ranks")]
+    interconnect: Bytes,
+}
+
+impl RanksArguments {
+    /// The part of a step that one of the processes takes.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::Arguments`] if micro-batches cannot be dealt out.
+    pub fn share_of(&self, candidate: Candidate) -> Result<Candidate> {
+        let ranks = self.ranks.unwrap_or(1);
+        if candidate.accumulation.is_multiple_of(ranks) {
+            return Ok(Candidate { accumulation: candidate.accumulation / ranks, ..candidate });
+        }
+        let found =
+            format!("is {ranks}, and a step has {} micro-batches, of all processes together", candidate.accumulation);
+        let remedy = "set gradient_accumulation_steps to a multiple of the processes";
+        Err(CommandError::Arguments { errors: vec![("--ranks".into(), found)], remedy })
+    }
+
+    /// What is exchanged in a step of this timeline, of so many seconds; none without `--ranks`.
+    pub fn exchange(&self, timeline: &Timeline, seconds: f64) -> Option<Exchange> {
+        let gradients = timeline.most(Cause::Gradients);
+        self.ranks.map(|ranks| Exchange { ranks, gradients, seconds, bytes_per_second: self.interconnect.get() as f64 })
+    }
+}
+
+/// The sums of a step's gradients over several processes: each sends every other one a part, adds what it gets, and sends the sums.
+#[derive(Debug, Clone)]
+pub(super) struct Exchange {
+    ranks: u64,
+    gradients: Bytes,
+    /// Of a step without it.
+    seconds: f64,
+    bytes_per_second: f64,
+}
+
+/// What is summed at once, and what a message takes beside its bytes.
+const WINDOW: Bytes = Bytes(16 << 20);
+const MESSAGE_SECONDS: f64 = 20e-6;
+
+impl Exchange {
+    /// Buffers of a process while gradients are summed: small gradients together, what is sent, what is received.
+    fn buffers(&self) -> Bytes {
+        let window = self.gradients.min(WINDOW);
+        match self.ranks {
+            1 => Bytes(0),
+            _ => window + window + window.min(Bytes(8 << 20)),
+        }
+    }
+
+    /// What the buffers add to the peak of a step.
+    pub fn above_peak(&self, timeline: &Timeline) -> Bytes {
+        let update = timeline.events.iter().find(|event| event.phase == Phase::Update);
+        let held = update.map_or(Bytes(0), |event| event.during);
+        (held + self.buffers()).saturating_sub(timeline.peak())
+    }
+
+    /// What a process sends in a step.
+    fn sent(&self, ranks: u64) -> Bytes {
+        Bytes(2 * self.gradients.get() * (ranks - 1) / ranks)
+    }
+
+    fn exchange_seconds(&self, ranks: u64) -> f64 {
+        let windows = self.gradients.get().div_ceil(WINDOW.get());
+        let messages = 2 * windows * (ranks - 1);
+        self.sent(ranks).get() as f64 / self.bytes_per_second + messages as f64 * MESSAGE_SECONDS
+    }
+
+    /// One line for this many processes.
+    pub fn line(&self, accumulation: u64) -> String {
+        let Self { ranks, gradients, .. } = self;
+        let (sent, seconds) = (self.sent(*ranks), seconds_text(self.exchange_seconds(*ranks)));
+        format!(
+            "of {ranks} ranks, each with {accumulation} of a step's micro-batches: a step sends {sent} from each rank (2 x {} / {ranks} of {gradients} of \
+             gradients), about {seconds}",
+            ranks - 1
+        )
+    }
+
+    /// Steps of more and more processes, each with as many micro-batches as here.
+    pub fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED).set_header(["simulated: ranks", "step", "exchange", "work against one"]);
+        for ranks in (0..=10).map(|power| 1 << power) {
+            let exchange = self.exchange_seconds(ranks);
+            let speedup = ranks as f64 * self.seconds / (self.seconds + exchange);
+            table.add_row([
+                ranks.to_string(),
+                seconds_text(self.seconds + exchange),
+                seconds_text(exchange),
+                format!("{speedup:.1} x"),
+            ]);
+        }
+        for column in 0..4 {
+            table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        }
+        table
+    }
+
+    /// Everything for machines.
+    pub fn json(&self) -> Value {
+        json!({
+            "ranks": self.ranks,
+            "gradient_bytes": self.gradients,
+            "sent_bytes": self.sent(self.ranks),
+            "exchange_seconds": self.exchange_seconds(self.ranks),
+            "buffer_bytes": self.buffers(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(ranks: u64) -> Exchange {
+        Exchange { ranks, gradients: Bytes::mib(40), seconds: 2.0, bytes_per_second: 1e9 }
+    }
+
+    #[test]
+    fn a_rank_sends_what_a_ring_sends() {
+        assert_eq!(exchange(1).sent(1), Bytes(0));
+        assert_eq!(exchange(4).sent(4), Bytes::mib(60));
+        assert_eq!(exchange(4).sent(1024), Bytes(2 * (40 << 20) * 1023 / 1024));
+        let messages = 2.0 * 3.0 * 3.0 * MESSAGE_SECONDS; // three windows, three other ranks
+        assert!((exchange(4).exchange_seconds(4) - (60.0 * 1048576.0 / 1e9 + messages)).abs() < 1e-9);
+        assert_eq!((exchange(1).buffers(), exchange(4).buffers()), (Bytes(0), Bytes::mib(40)));
+    }
+
+    #[test]
+    fn micro_batches_are_dealt_out_or_rejected() {
+        let arguments = |ranks| RanksArguments { ranks: Some(ranks), interconnect: Bytes(1) };
+        let candidate = Candidate::new(2, 8);
+        assert_eq!(arguments(4).share_of(candidate.clone()).unwrap().accumulation, 2);
+        let error = arguments(3).share_of(candidate).unwrap_err();
+        assert!(error.to_string().contains("--ranks") && error.to_string().contains("8 micro-batches"), "{error}");
+    }
+}

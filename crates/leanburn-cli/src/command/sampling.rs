@@ -1,0 +1,165 @@
+//! `leanburn sample`.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use clap::{Args, ValueEnum};
+use leanburn_common::Bytes;
+use leanburn_data::Volume;
+use leanburn_ops::random::derive;
+use leanburn_systems::diffusion::{LatentSampler, SamplingMethod, SamplingPlan};
+use leanburn_systems::picture::{encode_png, side_by_side};
+use leanburn_systems::{CodecTask, Config, SystemError, SystemSection};
+
+use super::output::{Force, Output};
+use super::trained::{ModelArguments, other_system};
+use crate::console::print_line;
+use crate::error::Result;
+
+/// `leanburn sample`: new volumes by a latent diffusion model and the autoencoder that it was trained with, in the normalized units of
+/// training, each with a picture of its mid-planes.
+#[derive(Debug, Args)]
+pub struct Sample {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// Folder for the samples, made if need be: sample-0000.nii.gz and so on.
+    #[arg(long)]
+    out: PathBuf,
+    /// How many.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    count: u64,
+    /// Steps from noise to sample.
+    #[arg(long, default_value_t = 50)]
+    steps: usize,
+    /// The sampler: ddim, pndm or ddpm for a model of the scheduler ddpm, rflow for rflow, heun, euler or euler_ancestral for edm. By
+    /// default the first of these.
+    #[arg(long, value_enum)]
+    method: Option<Method>,
+    /// The seed of all randomness: the same seed gives the same samples, however many there are.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Voxels of a sample along x, y and z: --size 64,64,64. By default those of a training sample.
+    #[arg(long, value_delimiter = ',')]
+    size: Option<Vec<usize>>,
+    /// The run or the weights of the autoencoder, where they are not where the configuration says.
+    #[arg(long)]
+    autoencoder: Option<PathBuf>,
+    /// Write latents as well: sample-0000.latent.safetensors and so on, which `leanburn decode` takes.
+    #[arg(long)]
+    latents: bool,
+    /// Memory that a sample may take while it is decoded, such as 2GiB: where it needs more, what can be is done in slabs, without seams.
+    #[arg(long, value_name = "BYTES")]
+    budget: Option<Bytes>,
+    #[command(flatten)]
+    force: Force,
+}
+
+/// The samplers, as they are named on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Method {
+    Ddim,
+    Pndm,
+    Ddpm,
+    Rflow,
+    Heun,
+    Euler,
+    EulerAncestral,
+}
+
+impl From<Method> for SamplingMethod {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Ddim => Self::Ddim,
+            Method::Pndm => Self::Pndm,
+            Method::Ddpm => Self::Ddpm,
+            Method::Rflow => Self::Rflow,
+            Method::Heun => Self::Heun,
+            Method::Euler => Self::Euler,
+            Method::EulerAncestral => Self::EulerAncestral,
+        }
+    }
+}
+
+/// What is written of a sample.
+struct Outputs {
+    volume: Output,
+    picture: Output,
+    latent: Option<Output>,
+}
+
+impl Sample {
+    pub(super) fn run(self) -> Result<()> {
+        let outputs = (0..self.count).map(|number| self.outputs(number)).collect::<Result<Vec<_>>>()?;
+        let (mut config, name, device) = self.model.config()?;
+        if let (Some(latents), Some(autoencoder)) = (&mut config.latents, &self.autoencoder) {
+            latents.autoencoder = autoencoder.clone();
+        }
+        let SystemSection::Diffusion(section) = &config.system else {
+            return Err(other_system(&config, name, "diffusion", "only diffusion models make samples"));
+        };
+        let extent = self.extent(&config, &name)?;
+        let sampler = LatentSampler::load(section, &config.context(&name), &self.model.weights, &device)?;
+        let within = self.budget.map(|budget| sampler.codec().within(budget, CodecTask::Decode, extent)).transpose()?;
+        let codec = within.as_ref().unwrap_or(sampler.codec());
+        for (number, outputs) in outputs.into_iter().enumerate() {
+            let seed = derive(self.seed, &[number as u64]);
+            let plan = SamplingPlan { method: self.method.map(Into::into), steps: self.steps, seed };
+            let latent = sampler.latent(extent, &plan)?;
+            let volume = codec.decode(&latent, None, |_| {})?;
+            outputs.write(&latent, &volume)?;
+        }
+        Ok(())
+    }
+
+    fn outputs(&self, number: u64) -> Result<Outputs> {
+        let inputs: Rc<[PathBuf]> = self.model.files().into();
+        let output = |ending: &str| {
+            let path = self.out.join(format!("sample-{number:04}{ending}"));
+            Output::in_new_folder(&path, &inputs, self.force)
+        };
+        let latent = self.latents.then(|| output(".latent.safetensors")).transpose()?;
+        Ok(Outputs { volume: output(".nii.gz")?, picture: output(".png")?, latent })
+    }
+
+    /// Extent of the latents.
+    fn extent(&self, config: &Config, name: &str) -> Result<[usize; 3]> {
+        let reject = |subject: &str, expected: &str, found: String| -> Result<[usize; 3]> {
+            let remedy = "give voxels along x, y and z, such as --size 64,64,64".to_string();
+            Err(SystemError::Input { subject: subject.into(), expected: expected.into(), found, remedy }.into())
+        };
+        let size = match self.size.as_deref() {
+            None => None,
+            Some([side]) => Some([*side; 3]),
+            Some([x, y, z]) => Some([*x, *y, *z]),
+            Some(size) => return reject("--size", "one size for all axes, or one for each", format!("{size:?}")),
+        };
+        let given = size.and_then(|size| Some(config.latents.as_ref()?.extent_of(size)));
+        match given.or_else(|| config.extent()) {
+            Some(extent) if extent.contains(&0) => reject("--size", "sizes of at least 1", format!("{size:?}")),
+            Some(extent) => Ok(extent),
+            None => reject(name, "a size of samples", "neither data.patch_size nor data.voxel_size".into()),
+        }
+    }
+}
+
+impl Outputs {
+    fn write(&self, latent: &Volume, volume: &Volume) -> Result<()> {
+        if let Some(output) = &self.latent {
+            output.write_with(|path| latent.write(path))?;
+        }
+        self.volume.write_with(|path| volume.write(path))?;
+        self.picture.write_bytes(&picture(volume)?)?;
+        let [channels, x, y, z] = volume.shape();
+        print_line(format_args!("{}: {channels} x {x} x {y} x {z}", self.volume.path().display()))
+    }
+}
+
+/// The mid-planes of the first channel, as PNG; grey runs over the values.
+fn picture(volume: &Volume) -> Result<Vec<u8>> {
+    let extent = volume.extent();
+    let first = &volume.data()[..extent.iter().product()];
+    let range = first.iter().fold((f32::MAX, f32::MIN), |(low, high), value| (low.min(*value), high.max(*value)));
+    let picture = side_by_side(&[("sample", first)], extent, range).map_err(SystemError::from)?;
+    Ok(encode_png(&picture).map_err(SystemError::from)?)
+}

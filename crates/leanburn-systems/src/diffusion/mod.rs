@@ -1,0 +1,25 @@
+//! Latent diffusion: a U-Net learns to take noise away from the latents of a trained autoencoder, and makes new ones out of noise.
+//!
+//! Rombach et al., [High-Resolution Image Synthesis with Latent Diffusion Models](https://arxiv.org/abs/2112.10752).
+//!
+//! - `section.rs`, `objective.rs`, `scheduler.rs`: the section of a configuration; `noise.rs`: what the scheduler comes to.
+//! - `latents.rs`, `batch.rs`: the latents, encoded once; `workload.rs`: training; `evaluation.rs`: the loss at each noise level.
+//! - `sampling.rs`: new latents, and volumes of them; `system.rs`: all of it together.
+
+mod batch;
+mod evaluation;
+mod latents;
+mod noise;
+mod objective;
+mod sampling;
+mod scheduler;
+mod section;
+mod system;
+mod workload;
+
+pub use latents::LatentDataset;
+pub use objective::DiffusionObjectiveSection;
+pub use sampling::{LatentSampler, SamplingPlan};
+pub use scheduler::{Betas, DdpmSection, EdmSection, RflowSection, SamplingMethod, SchedulerSection, TimeSampling};
+pub use section::DiffusionSection;
+pub use workload::{DiffusionWorkload, LatentBatch};

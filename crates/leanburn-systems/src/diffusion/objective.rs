@@ -1,0 +1,46 @@
+//! What a diffusion model is trained for: keys of `diffusion.training`.
+
+use leanburn_nn::losses::Difference;
+use serde::Serialize;
+
+use crate::shared::{TrainingSection, with_methods};
+use crate::yaml::{MANY, Section};
+
+/// The loss of a diffusion model, and how its pictures are sampled.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DiffusionObjectiveSection {
+    /// The loss between what the network gives and what it should. Default: l2.
+    pub loss: Difference,
+    /// Steps in which the samples of pictures are made. Default: 50.
+    pub num_inference_steps: usize,
+}
+
+impl Default for DiffusionObjectiveSection {
+    fn default() -> Self {
+        Self { loss: Difference::L2, num_inference_steps: 50 }
+    }
+}
+
+with_methods! { DiffusionObjectiveSection {
+    with_loss => loss: Difference,
+    with_num_inference_steps => num_inference_steps: usize,
+} }
+
+impl DiffusionObjectiveSection {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let default = Self::default();
+        Self {
+            loss: section.choice("loss", default.loss),
+            num_inference_steps: section.number("num_inference_steps", default.num_inference_steps, 1..=MANY),
+        }
+    }
+}
+
+/// Decay of the average of weights where nothing is said.
+const EMA_DECAY: f64 = 0.995;
+
+/// How a diffusion model is trained where nothing is said: samples are made by averaged weights.
+pub(super) fn training() -> TrainingSection {
+    TrainingSection::default().with_ema_decay(Some(EMA_DECAY))
+}

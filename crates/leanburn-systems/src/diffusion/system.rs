@@ -1,0 +1,222 @@
+//! Latent diffusion as a system.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use image::RgbImage;
+use leanburn_common::{Validation, ValidationError};
+use leanburn_data::{SequenceConfig, Volume};
+use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
+use leanburn_train::Learner;
+
+use super::evaluation::{LEVEL_NAMES, LOSS, evaluate};
+use super::latents::LatentDataset;
+use super::noise::Noise;
+use super::sampling::{SamplingPlan, sample, unscaled};
+use super::section::{DiffusionSection, most_groups};
+use super::workload::{DiffusionWorkload, LatentBatch};
+use crate::codec_memory::CodecTask;
+use crate::data::Data;
+use crate::error::{Result, SystemError};
+use crate::evaluation::{Curves, Metrics, PictureLabel};
+use crate::picture::{range_of, side_by_side};
+use crate::recipe::Recipe;
+use crate::shared::{
+    Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed, trained_parameters,
+};
+use crate::system::{FlatKey, ModelChange, System};
+use crate::volume::{grid, values};
+use crate::weight_source::{Initialized, WeightSource};
+use crate::yaml::Section;
+
+impl System for DiffusionSection {
+    type Batch = LatentBatch;
+    type Workload = DiffusionWorkload;
+
+    const NAME: &'static str = "diffusion";
+    const SOURCE: Source = Source::Latents;
+    const FLAT_KEYS: &'static [FlatKey] = &[FlatKey { key: "scheduler", section: "diffusion", is_telling: false }];
+    const RECIPES: &'static [Recipe] = &[Recipe {
+        name: "mni152-latent-diffusion",
+        about: "new patches of a brain: diffusion on the latents of mni152-autoencoder, minutes on a CPU",
+        text: include_str!("../../recipes/mni152-latent-diffusion.yaml"),
+    }];
+    const PICTURE: PictureLabel = PictureLabel {
+        name: "samples",
+        caption: "a reconstructed volume and two samples; sagittal, coronal and axial mid-planes",
+    };
+    const CURVES: &'static [Curves] = &[
+        Curves {
+            title: "Denoising",
+            y_label: "loss",
+            log_y: true,
+            train: &[("training", "denoising")],
+            validation: &[LOSS],
+        },
+        Curves {
+            title: "Denoising by noise, from little (1) to much (4)",
+            y_label: "loss",
+            log_y: true,
+            train: &[],
+            validation: LEVEL_NAMES,
+        },
+    ];
+    const ERRORS: &'static [&'static str] = &[LOSS, LEVEL_NAMES[0], LEVEL_NAMES[1], LEVEL_NAMES[2], LEVEL_NAMES[3]];
+    const SMALLER_EVALUATION: &'static str =
+        "a smaller data.patch_size, since pictures decode a latent of it, or visualize_interval: 0";
+
+    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+        Self::read_keys(section)
+    }
+
+    fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
+        let model = of_section(self.model().validate(), Self::NAME, &[("channels", "diffusion.num_channels")]);
+        let scheduler = self.scheduler.validate("diffusion.scheduler");
+        let mut validation = Validation::default();
+        validation.check_together(
+            self.in_channels == self.out_channels,
+            &["diffusion.in_channels"],
+            "diffusion.out_channels",
+            "as many channels as the latents have",
+            format!("{}, where in_channels is {}", self.out_channels, self.in_channels),
+            "leave `out_channels` out",
+        );
+        let (steps, most) = (self.training.objective.num_inference_steps, self.scheduler.most_steps());
+        validation.check_together(
+            most.is_none_or(|most| steps <= most),
+            &["diffusion.scheduler.num_train_timesteps"],
+            "diffusion.training.num_inference_steps",
+            "no more steps than `num_train_timesteps`",
+            steps,
+            "use 50",
+        );
+        self.check_grid(context, &mut validation);
+        [model, scheduler, validation.errors()].concat()
+    }
+
+    fn training(&self) -> &TrainingSection {
+        &self.training.common
+    }
+
+    fn training_mut(&mut self) -> &mut TrainingSection {
+        &mut self.training.common
+    }
+
+    fn in_channels(&self) -> usize {
+        self.in_channels
+    }
+
+    fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
+        let (model, training) = (self.model(), &self.training.common);
+        let segments = || Ok(model.init(&Device::flex()).segments());
+        let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, Vec::new)?;
+        let model = model.init(device).with_residency(policy);
+        let unet = Learner::new("unet", model, learner(context, training, training.learning_rate))?;
+        let (noise, precision) = (Noise::of(&self.scheduler), context.device.resolved_precision());
+        Ok(DiffusionWorkload::new(unet, noise, self.training.objective.loss, precision))
+    }
+
+    fn parameters(workload: &Self::Workload) -> usize {
+        trained_parameters(workload.unet().module())
+    }
+
+    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
+        save_safetensors(&workload.unet().trained(), path)
+    }
+
+    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
+        Ok(vec![source.initialize(workload.unet_mut(), load_matching)?])
+    }
+
+    fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
+        if shape[0] != self.in_channels {
+            return Err(SystemError::Input {
+                subject: "diffusion.in_channels".into(),
+                expected: format!("{}, the channels of {name}", shape[0]),
+                found: self.in_channels.to_string(),
+                remedy: format!("write `in_channels: {}`, the `latent_channels` of the first stage", shape[0]),
+            });
+        }
+        check_shape(name, shape, |input| self.model().check_input(input))
+    }
+
+    fn multiples(&self) -> [usize; 3] {
+        [self.model().downsampling(); 3]
+    }
+
+    /// The loss at four levels of noise, and its mean.
+    fn evaluate(&self, workload: &Self::Workload, data: &Arc<LatentDataset>, device: &Device) -> Result<Metrics> {
+        Ok(evaluate(workload, data, device))
+    }
+
+    /// A latent of the data and two that are sampled, decoded.
+    fn picture(&self, workload: &Self::Workload, data: &Arc<LatentDataset>, device: &Device) -> Result<RgbImage> {
+        let real = &data.training()[0];
+        let [_, extent @ ..] = real.shape;
+        let unet = workload.unet().trained();
+        let sampled = |number: u64| {
+            let seed = leanburn_ops::random::derive(data.seed(), &[number]);
+            let plan = SamplingPlan { method: None, steps: self.training.objective.num_inference_steps, seed };
+            values(sample(&unet, workload.noise(), workload.precision(), (extent, &plan, self), device))
+        };
+        let codec = data.first_stage().open_for(CodecTask::Decode, extent, device)?;
+        let decode = |latent: Vec<f32>| -> Result<Volume> {
+            let latent = Volume::new(unscaled(latent, data.normalization()), real.shape, grid([1.0; 3]))?;
+            codec.decode(&latent, None, |_| {})
+        };
+        let volume = decode(real.mean.clone())?;
+        let voxels = volume.extent().iter().product::<usize>();
+        // a sample of a network that has not learned much may be out of all bounds, and is drawn as such
+        let shown = |number| match decode(sampled(number)) {
+            Ok(sample) => sample.data()[..voxels].to_vec(),
+            Err(_) => vec![f32::NAN; voxels],
+        };
+        let (one, two) = (shown(0), shown(1));
+        let columns = [("data", &volume.data()[..voxels]), ("sample", &one[..]), ("sample", &two[..])];
+        Ok(side_by_side(&columns, volume.extent(), range_of(columns[0].1))?)
+    }
+
+    /// Half of the channels.
+    fn smaller(&self) -> Vec<ModelChange<Self>> {
+        let changes = ModelChange::half_of(Self::NAME, &self.num_channels, |num_channels| Self {
+            norm_num_groups: most_groups(&num_channels).min(self.norm_num_groups),
+            num_channels,
+            ..self.clone()
+        });
+        // channels of a head must divide the channels
+        changes.into_iter().filter(|change| change.section.model().validate().is_empty()).collect()
+    }
+}
+
+impl DiffusionSection {
+    /// Sizes that the configuration names must give latents that the levels can halve.
+    fn check_grid(&self, context: &Context<'_>, validation: &mut Validation) {
+        let (Some(latents), Some(factor)) = (context.latents, self.factor()) else { return };
+        let (key, size) = match (context.data.patch_size, context.data.voxel_size) {
+            (Some(patch), _) => ("data.patch_size", patch),
+            (None, Some(volume)) => ("data.voxel_size", volume),
+            (None, None) => return,
+        };
+        let found = latents.extent_of(size);
+        let nearest = found.map(|length| length.next_multiple_of(factor));
+        let voxels = [0, 1, 2].map(|axis| nearest[axis].saturating_mul(latents.downsampling[axis]));
+        validation.check_together(
+            found == nearest,
+            &["diffusion.num_channels", "latents.downsampling"],
+            key,
+            &format!(
+                "latents whose sizes are multiples of {factor}, since {} levels halve them",
+                self.num_channels.len()
+            ),
+            format!("{size:?}, which become latents of {found:?}"),
+            format!("use {voxels:?}, or fewer levels in `num_channels`"),
+        );
+    }
+
+    /// By how much the levels divide latents, if there are not absurdly many.
+    fn factor(&self) -> Option<usize> {
+        let halvings = u32::try_from(self.num_channels.len()).ok()?.checked_sub(1)?;
+        1_usize.checked_shl(halvings)
+    }
+}

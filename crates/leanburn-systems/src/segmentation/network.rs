@@ -1,0 +1,145 @@
+//! The models of a segmentation as one.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use leanburn_common::ValidationError;
+use leanburn_nn::models::{DecoderLevel, ShapeError, SwinUnetr, SwinUnetrConfig, UNet3d, UNet3dConfig};
+use leanburn_nn::weights::{IntegerBuffer, MonaiWeights};
+use leanburn_ops::ResidencyPolicy;
+
+/// The configuration of one of the models.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NetworkConfig {
+    /// Of a U-Net.
+    Unet(UNet3dConfig),
+    /// Of a Swin UNETR.
+    SwinUnetr(SwinUnetrConfig),
+}
+
+/// One of the models.
+#[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
+pub enum Network {
+    /// A U-Net.
+    Unet(UNet3d),
+    /// A Swin UNETR.
+    SwinUnetr(SwinUnetr),
+}
+
+impl NetworkConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        match self {
+            Self::Unet(config) => config.validate(),
+            Self::SwinUnetr(config) => config.validate(),
+        }
+    }
+
+    /// Makes the model.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
+    pub fn init(&self, device: &Device) -> Network {
+        match self {
+            Self::Unet(config) => Network::Unet(config.init(device)),
+            Self::SwinUnetr(config) => Network::SwinUnetr(config.init(device)),
+        }
+    }
+
+    /// By how much depth, height and width of the coarsest level are smaller than those of the volume; `None` if that is no
+    /// number.
+    pub fn downsampling(&self) -> Option<[usize; 3]> {
+        match self {
+            Self::Unet(config) => config.downsampling(),
+            Self::SwinUnetr(config) => Some(config.downsampling()),
+        }
+    }
+
+    /// The levels of the decoder below the one that gives the logits, the finest first.
+    pub fn decoder_levels(&self) -> Vec<DecoderLevel> {
+        match self {
+            Self::Unet(config) => config.decoder_levels(),
+            Self::SwinUnetr(config) => config.decoder_levels(),
+        }
+    }
+
+    /// Whether the levels of an input `[batch_size, channels, depth, height, width]` fit together.
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeError`] says what is wrong and which volumes fit.
+    pub fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
+        match self {
+            Self::Unet(config) => config.check_input(shape),
+            Self::SwinUnetr(config) => config.check_input(shape),
+        }
+    }
+}
+
+impl Network {
+    /// Names of the segments in order of execution.
+    pub fn segments(&self) -> Vec<String> {
+        match self {
+            Self::Unet(model) => model.segments(),
+            Self::SwinUnetr(model) => model.segments(),
+        }
+    }
+
+    /// Sets which segments keep their saved activations; results and gradients do not depend on it.
+    #[must_use]
+    pub fn with_residency(self, residency: ResidencyPolicy) -> Self {
+        match self {
+            Self::Unet(model) => Self::Unet(model.with_residency(residency)),
+            Self::SwinUnetr(model) => Self::SwinUnetr(model.with_residency(residency)),
+        }
+    }
+
+    /// The logits of each class at each voxel.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch_size, in_channels, depth, height, width]`
+    /// - output: `[batch_size, num_classes, depth, height, width]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`check_input`](NetworkConfig::check_input) rejects the input.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        match self {
+            Self::Unet(model) => model.forward(x),
+            Self::SwinUnetr(model) => model.forward(x),
+        }
+    }
+
+    /// The logits, and what the decoder gives at the `coarser` [levels](NetworkConfig::decoder_levels) below them.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_levels(&self, x: Tensor<5>, coarser: usize) -> Vec<Tensor<5>> {
+        match self {
+            Self::Unet(model) => model.forward_levels(x, coarser),
+            Self::SwinUnetr(model) => model.forward_levels(x, coarser),
+        }
+    }
+}
+
+impl MonaiWeights for Network {
+    /// Those of the U-Net begin with its levels.
+    fn monai_name(path: &str) -> String {
+        if path.starts_with("levels.") { UNet3d::monai_name(path) } else { SwinUnetr::monai_name(path) }
+    }
+
+    fn is_spare(name: &str) -> bool {
+        UNet3d::is_spare(name) || SwinUnetr::is_spare(name)
+    }
+
+    fn integer_buffers(&self) -> Vec<IntegerBuffer> {
+        match self {
+            Self::Unet(model) => model.integer_buffers(),
+            Self::SwinUnetr(model) => model.integer_buffers(),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Latent diffusion: that a model learns, goes on where it stopped, and is planned; that samples are the same for the same seed; and
+//! what is said of a first stage that does not fit.
+
+use std::fs;
+use std::path::Path;
+
+use burn::tensor::Device;
+use leanburn_data::{DataConfig, Normalize, PhantomConfig};
+use leanburn_nn::weights::save_safetensors;
+use leanburn_plan::{FlexMemory, Space};
+use leanburn_systems::diffusion::{
+    DdpmSection, EdmSection, LatentSampler, RflowSection, SamplingMethod, SamplingPlan, SchedulerSection,
+};
+use leanburn_systems::measure::measure;
+use leanburn_systems::metrics::Phase;
+use leanburn_systems::planning::ConfigSpace;
+use leanburn_systems::{
+    AutoencoderSection, Config, DataSize, DeviceSection, DiffusionObjectiveSection, DiffusionSection, LatentsSection,
+    Recompute, Session, SystemError, SystemSection, TrainingSection,
+};
+use leanburn_train::Precision;
+use leanburn_train::planning::Planner;
+
+use super::{ALONE, values};
+
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn data() -> DataConfig {
+    DataConfig {
+        phantom: Some(PhantomConfig { count: 4, shape: [16, 16, 16], noise: 0.02 }),
+        patch_size: Some([8, 8, 16]),
+        num_workers: 1,
+        ..DataConfig::default()
+    }
+}
+
+/// A first stage of two levels, trained for a step.
+fn first_stage(folder: &Path) {
+    let training = TrainingSection::default().with_max_steps(1).with_visualize_interval(0);
+    let model = AutoencoderSection::new(vec![4, 8]).with_norm_num_groups(2).with_num_res_blocks(vec![1; 2]);
+    let config = Config::new(model.with_training(training)).with_data(data()).with_device(DeviceSection::new("flex"));
+    Session::new(config).unwrap().in_folder(folder).run().unwrap();
+}
+
+/// A second stage of latents of 4 x 4 x 8.
+fn second_stage(first: &Path) -> Config {
+    let training = TrainingSection::default()
+        .with_batch_size(2)
+        .with_max_steps(16)
+        .with_learning_rate(1e-2)
+        .with_ema_decay(Some(0.5))
+        .with_val_interval(8)
+        .with_visualize_interval(16)
+        .with_checkpoint_interval(8);
+    let model = DiffusionSection::new(3, vec![8, 16])
+        .with_num_res_blocks(vec![1; 2])
+        .with_training(training)
+        .with_objective(DiffusionObjectiveSection::default().with_num_inference_steps(2));
+    let latents = LatentsSection::new(first).with_downsampling([2; 3]).with_samples_per_volume(3);
+    Config::new(model).with_data(data()).with_latents(latents).with_device(DeviceSection::new("flex"))
+}
+
+#[test]
+fn a_model_of_latents_learns_and_goes_on_where_it_stopped() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let first = folder.path().join("first");
+    first_stage(&first);
+    let config = second_stage(&first);
+    let session = |name: &str| Session::new(config.clone()).unwrap().in_folder(folder.path().join(name));
+    let straight = session("straight").run().unwrap();
+    let losses = values(&straight.records, Phase::Train, "denoising");
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    let validation = values(&straight.records, Phase::Validation, "loss");
+    assert!(validation.len() == 3 && validation[2] < 0.9 * validation[0], "{validation:?}");
+    let levels =
+        [1, 2, 3, 4].map(|level| values(&straight.records, Phase::Validation, &format!("loss_noise_{level}"))[2]);
+    assert!((mean(&levels) - validation[2]).abs() < 1e-9 && levels[0] != levels[3], "{levels:?}");
+    assert!(straight.folder.picture(16).is_file());
+    // latents of three volumes, three each, and of the one that is held out, mean and deviation: as planned without reading them
+    let held = |config: &Config| config.data_size("test").unwrap().held;
+    assert_eq!(straight.memory.data, held(&config));
+    assert_eq!(held(&config).get(), 2 * 4 * (3 * 3 + config.data.val_patches as u64) * 3 * 4 * 4 * 8);
+
+    session("stopped").stop_after(8).run().unwrap();
+    let resumed = session("stopped").resume(true).run().unwrap();
+    for file in ["weights.safetensors", "normalization.json", "pictures/step-00000016.png"] {
+        let [one, other] = [&resumed, &straight].map(|run| fs::read(run.folder.path().join(file)).unwrap());
+        assert!(one == other, "{file} differs");
+    }
+    assert_eq!(values(&resumed.records, Phase::Train, "denoising"), losses);
+
+    samples_depend_on_their_seed_alone(&config, &straight.folder.weights());
+
+    // another first stage is noticed
+    session("other").stop_after(8).run().unwrap();
+    let model = leanburn_nn::models::AutoencoderKlConfig::new(vec![4, 8], vec![1; 2], vec![false; 2]);
+    let model = model.with_norm_num_groups(2).with_encoder_nonlocal_attn(false).with_decoder_nonlocal_attn(false);
+    save_safetensors(&model.init(&Device::flex()), &first.join("weights.safetensors")).unwrap();
+    let error = session("other").resume(true).run().unwrap_err().to_string();
+    assert!(error.contains("other files") && error.contains("crc32c"), "{error}");
+}
+
+fn samples_depend_on_their_seed_alone(config: &Config, weights: &Path) {
+    let SystemSection::Diffusion(section) = &config.system else { panic!("{config:?}") };
+    let load = || LatentSampler::load(section, &config.context("test"), weights, &Device::flex()).unwrap();
+    let (sampler, plan) = (load(), SamplingPlan { method: None, steps: 3, seed: 7 });
+    let latent = |sampler: &LatentSampler, plan| sampler.latent([4, 8, 6], &plan).unwrap();
+    let one = latent(&sampler, plan);
+    assert_eq!((one.shape(), one.spacing()), ([3, 4, 8, 6], [2.0; 3]));
+    let volume = sampler.codec().decode(&one, None, |_| {}).unwrap();
+    assert_eq!((volume.shape(), volume.spacing()), ([1, 8, 16, 12], [1.0; 3]));
+    let _ = leanburn_ops::random::next_key(&Device::flex()); // what else is drawn changes nothing
+    for method in [None, Some(SamplingMethod::Ddim)] {
+        assert_eq!(latent(&load(), SamplingPlan { method, ..plan }).data(), one.data());
+    }
+    for plan in [
+        SamplingPlan { seed: 8, ..plan },
+        SamplingPlan { steps: 4, ..plan },
+        SamplingPlan { method: Some(SamplingMethod::Ddpm), ..plan },
+    ] {
+        assert_ne!(latent(&sampler, plan).data(), one.data(), "{plan:?}");
+    }
+    let errors = [
+        (SamplingPlan { method: Some(SamplingMethod::Heun), ..plan }, [4; 3], "ddim, pndm, ddpm"),
+        (SamplingPlan { steps: 1001, ..plan }, [4; 3], "1 to 1000"),
+        (SamplingPlan { steps: 0, ..plan }, [4; 3], "1 to 1000"),
+        (plan, [4, 5, 4], "[4, 6, 4]"),
+    ];
+    for (plan, extent, expected) in errors {
+        let error = sampler.latent(extent, &plan).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_first_stage_that_does_not_fit_is_rejected_with_what_to_write() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let first = folder.path().join("first");
+    let reject = |config: Config, parts: &[&str]| {
+        let run = folder.path().join("run");
+        let error = Session::new(config).unwrap().in_folder(&run).run().unwrap_err();
+        let said = format!("{error} {}", error.help().unwrap_or_default());
+        assert!(matches!(error, SystemError::Input { .. }), "{error:?}");
+        parts.iter().for_each(|part| assert!(said.contains(part), "{part} in {said}"));
+        assert!(!run.exists());
+    };
+    let second = || second_stage(&first);
+    reject(second(), &["latents.autoencoder", "weights.safetensors", "leanburn train first.yaml", "--with-stages"]);
+    first_stage(&first);
+    let latents =
+        |change: fn(LatentsSection) -> LatentsSection| second().with_latents(change(second().latents.unwrap()));
+    reject(
+        latents(|latents| latents.with_downsampling([2, 2, 4])),
+        &["latents.downsampling", "found [2, 2, 4]", "write `downsampling: [2, 2, 2]`"],
+    );
+    let SystemSection::Diffusion(mut section) = second().system else { panic!() };
+    (section.in_channels, section.out_channels) = (16, 16);
+    let mut wide = second();
+    wide.system = section.into();
+    reject(wide, &["diffusion.in_channels: expected 3", "found 16", "write `in_channels: 3`"]);
+    let data = DataConfig { normalize: Normalize::ZScore, ..data() };
+    reject(second().with_data(data), &["data.normalize", "ZScore", "Percentile"]);
+    // a run that is no autoencoder, and a configuration that is not there
+    fs::write(first.join("config.yaml"), second().to_yaml()).unwrap();
+    reject(second(), &["latents.autoencoder", "a model without latents"]);
+    fs::remove_file(first.join("config.yaml")).unwrap();
+    let error = Session::new(second()).unwrap().in_folder(folder.path().join("run")).run().unwrap_err().to_string();
+    assert!(error.contains("config.yaml"), "{error}");
+}
+
+/// Runs something in a pool of one new thread, and waits for its end: what a thread keeps, such as the scratch memory of matrix products,
+/// is made in it and gone after it.
+fn on_a_new_thread<T: Send>(part: impl FnOnce() -> T + Send) -> T {
+    let mut threads = Vec::new();
+    let spawn = |worker: rayon::ThreadBuilder| {
+        threads.push(std::thread::spawn(|| worker.run()));
+        Ok(())
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).spawn_handler(spawn).build().unwrap();
+    let result = pool.install(part);
+    drop(pool);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    result
+}
+
+#[test]
+fn the_planned_peak_of_each_scheduler_is_the_measured_one() {
+    let _alone = alone();
+    let (voxels, extent) = ([32, 32, 64], [16, 16, 32]);
+    for (scheduler, recompute, precision) in [
+        (SchedulerSection::Ddpm(DdpmSection::default()), Recompute::none(), Precision::F32),
+        (SchedulerSection::Rflow(RflowSection::default()), Recompute::all(), Precision::F32),
+        (SchedulerSection::Edm(EdmSection::default()), Recompute::none(), Precision::Bf16),
+    ] {
+        let mut config = second_stage(Path::new("not there"));
+        let SystemSection::Diffusion(mut section) = config.system.clone() else { panic!() };
+        section.num_channels = vec![16, 32]; // what each thread keeps, a fifth of a MiB, is little of the step
+        config.system = section.with_scheduler(scheduler.clone()).into();
+        config.data.patch_size = Some(voxels);
+        config.device = DeviceSection::new("flex").with_precision(Some(precision));
+        config.training_mut().recompute = recompute;
+        assert_eq!(config.extent(), Some(extent));
+        let planned_and_measured = || {
+            let space = ConfigSpace::new(&config, "test", &Planner::cpu(), || Ok(DataSize::default())).unwrap();
+            let planned = space.record(&space.configured()).unwrap().timeline(&FlexMemory).peak().get();
+            (planned, measure(&config, "test", extent, 1).unwrap().peak.get())
+        };
+        on_a_new_thread(planned_and_measured); // what is allocated once for all
+        let (planned, measured) = on_a_new_thread(planned_and_measured);
+        let error = 100.0 * (planned as f64 / measured as f64 - 1.0);
+        println!("{scheduler:?}: planned {planned}, measured {measured}, {error:+.2} %");
+        assert!(error.abs() <= 3.0, "{scheduler:?} {precision}: planned {planned}, measured {measured}, {error:+.2} %");
+    }
+}

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Several processes under MPI: the same weights as one process, sums of known size, ranks that die, runs that go on.
+
+    scripts/check_ranks.py LEANBURN [--kills 3] [--steps 50]
+
+LEANBURN is the command, built with the feature `mpi`. Loopback alone is used; `mpirun` is Open MPI's. Prints a line for each part and ends
+with an error at the first that fails.
+"""
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CONFIG = """\
+seed: 3
+autoencoder:
+  num_channels: [8, 16]
+  num_res_blocks: 1
+  norm_num_groups: 4
+  attention_levels: [false, false]
+  training:
+    gradient_accumulation_steps: 4
+    max_grad_norm: 1.0
+    ema_decay: 0.9
+    max_steps: {steps}
+    val_interval: 1000
+    visualize_interval: 0
+    checkpoint_interval: 5
+data: {{phantom: {{count: 12, shape: 16}}, patch_size: 16}}
+device: {{name: flex}}
+"""
+
+IN_ORDER = ["--set", "autoencoder.training.deterministic_ranks=true"]
+
+# As root, in a container, without a network or shared memory that processes may read of each other.
+ENVIRONMENT = os.environ | {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_btl": "self,tcp",
+    "OMPI_MCA_btl_tcp_if_include": "lo",
+    "OMPI_MCA_oob_tcp_if_include": "lo",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "RAYON_NUM_THREADS": "1",
+}
+
+
+class Runs:
+    def __init__(self, leanburn, folder, steps):
+        self.leanburn, self.folder = leanburn, folder
+        self.config = folder / "ranks.yaml"
+        self.config.write_text(CONFIG.format(steps=steps))
+
+    def command(self, ranks, name, *arguments):
+        launcher = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+        return [*launcher, self.leanburn, "train", self.config, "--out", self.folder / name, *arguments]
+
+    def start(self, ranks, name, *arguments):
+        command = self.command(ranks, name, *arguments)
+        return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def train(self, ranks, name, *arguments):
+        process = self.start(ranks, name, *arguments)
+        output, _ = process.communicate(timeout=120)
+        if process.returncode != 0:
+            sys.exit(f"{ranks} ranks ended with code {process.returncode}:\n{output}")
+        return self.weights(name)
+
+    def weights(self, name):
+        return (self.folder / name / "weights.safetensors").read_bytes()
+
+    def steps(self, name):
+        metrics = self.folder / name / "metrics.jsonl"
+        return sum('"train"' in line for line in metrics.read_text().splitlines()) if metrics.exists() else 0
+
+
+def expect(what, holds, otherwise=""):
+    if not holds:
+        sys.exit(f"FAILED: {what}. {otherwise}")
+    print(f"{what}", flush=True)
+
+
+def processes_of(leanburn):
+    """The ranks that are running."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if command[:2] == [os.fsencode(leanburn), b"train"]:
+            found.append(int(folder.name))
+    return found
+
+
+def kill_one(runs, straight, ranks, then, round_, draw):
+    """Kills a random rank at a random time; the job must end, and go on with other ranks as if nothing had been."""
+    name = f"killed-{round_}"
+    process = runs.start(ranks, name, *IN_ORDER)
+    at = draw.randrange(2, 30)
+    while runs.steps(name) < at and process.poll() is None:
+        time.sleep(0.01)
+    victims = processes_of(runs.leanburn)
+    if process.poll() is not None or len(victims) < ranks:
+        sys.exit(f"FAILED: {len(victims)} ranks are running:\n{process.stdout.read()}")
+    os.kill(draw.choice(victims), signal.SIGKILL)
+    began = time.monotonic()
+    output, _ = process.communicate(timeout=60)
+    seconds = time.monotonic() - began
+    expect(f"a rank of {ranks} killed after step {at}: the job ends {seconds:.1f} s later with code {process.returncode}",
+           process.returncode != 0 and seconds < 10 and not processes_of(runs.leanburn), output)
+    resumed = runs.train(then, name, "--resume", *IN_ORDER)
+    expect(f"... and {then} ranks go on to the same weights, bit for bit", resumed == straight)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("leanburn", type=lambda path: str(Path(path).resolve()))
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs(arguments.leanburn, Path(folder), arguments.steps)
+        one = runs.train(1, "one")
+        four = runs.train(4, "four")
+        expect(f"4 ranks after {arguments.steps} steps: the weights of one process that accumulates 4, bit for bit", four == one)
+        in_order = runs.train(2, "in-order", *IN_ORDER)
+        expect("2 ranks with deterministic_ranks: the same, bit for bit", in_order == one)
+        process = runs.start(3, "uneven")
+        output, _ = process.communicate(timeout=60)
+        expect("3 ranks for 4 micro-batches are rejected, once", process.returncode == 2 and output.count("multiple of 3") == 1, output)
+        process = runs.start(2, "stopped")
+        while runs.steps("stopped") < 3 and process.poll() is None:
+            time.sleep(0.01)
+        os.kill(processes_of(runs.leanburn)[-1], signal.SIGUSR1)
+        process.communicate(timeout=60)
+        taken = runs.steps("stopped")
+        resumed = runs.train(4, "stopped", "--resume")
+        expect(f"a signal to one rank stops all after {taken} steps, and they go on", taken < arguments.steps and len(resumed) == len(one))
+        draw = random.Random(arguments.seed)
+        for round_ in range(arguments.kills):
+            kill_one(runs, one, 4, [4, 2, 1][round_ % 3], round_, draw)
+
+
+main()
