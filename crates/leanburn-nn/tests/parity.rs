@@ -1,5 +1,5 @@
-//! Equal to MONAI 1.6.1 on fixtures made by `make_fixtures.py` and the other `make_*.py` in `tests/fixtures`, in float32 on the CPU. `Vae3d`, `ConvLstm` and `Cnn3dLstm` are in no package: there the fixtures are of
-//! modules that `make_fixtures.py` itself writes down in PyTorch.
+//! Equal to MONAI 1.6.1 on fixtures made by `make_fixtures.py` and the other `make_*.py` in `tests/fixtures`, in float32 on the CPU. `Vae3d`, `ConvLstm`, `Cnn3dLstm` and `Fno` are in no package: there the fixtures are of
+//! modules that `make_fixtures.py` and `make_fno_fixtures.py` write down in PyTorch.
 
 mod common;
 #[path = "parity/consistency.rs"]
@@ -15,7 +15,7 @@ use common::{
     remove_cancelled, run_fixture, state, trained_parameters, values, worst,
 };
 use leanburn_nn::losses::{DiceCeLoss, DiceLoss, cross_entropy_loss};
-use leanburn_nn::models::{SwinUnetrConfig, Vae3dConfig};
+use leanburn_nn::models::{FnoConfig, SwinUnetrConfig, Vae3dConfig};
 use leanburn_nn::weights;
 use leanburn_ops::ResidencyPolicy;
 
@@ -115,6 +115,30 @@ fn diffusion_unet() {
         let expected: usize = fixture.values("weight.").values().map(Vec::len).sum();
         assert_eq!(model.num_params(), expected, "{name}");
     }
+}
+
+/// On odd grids; with batch norms and without; on another grid than that of the step; and recomputed.
+#[test]
+fn fno() {
+    for name in ["fno_2d", "fno_3d"] {
+        let (fixture, kept) = check(name);
+        let recomputed = run_fixture(name, ResidencyPolicy::recompute_all());
+        assert!(kept.differing(&recomputed).is_empty(), "{name}: {:?}", kept.differing(&recomputed));
+        let device = Device::flex();
+        let model = fixture.loaded(fixture.fno_config().init(&device));
+        let prediction = values(model.forward(fixture.tensor("finer.x", &device)));
+        let error = relative_error(&prediction, &fixture.values("finer.")["prediction"]);
+        assert!(error < 1e-5, "{name} on another grid: {error:e}");
+    }
+}
+
+/// As published for grids of two and three axes with ten steps of the past.
+#[test]
+fn parameters_of_the_fno() {
+    let config = |modes| FnoConfig::new(10, 1, 20, modes).with_batch_norm(true);
+    let device = Device::flex().autodiff();
+    assert_eq!(trained_parameters(&config(vec![8; 2]).init(&device)), 414_517);
+    assert_eq!(trained_parameters(&config(vec![8; 3]).init(&device)), 6_558_537);
 }
 
 const DIFFUSION: [&str; 4] =
