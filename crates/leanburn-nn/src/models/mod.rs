@@ -32,7 +32,10 @@ pub use diffusion_unet3d::{
     DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig, DiffusionUpBlock,
     DiffusionUpsampler, GatedFeedForward, SpatialTransformer, TimeEmbedding, TransformerBlock,
 };
-pub use fno::{Fno, FnoConfig, FnoLayer};
+pub use fno::{
+    Fno, FnoBlock, FnoConfig, FnoDoubling, FnoFrequencies, FnoLayer, FnoLayerMlp, FnoMlp, FnoPositions, FnoUpsample,
+    FnoUpsampling, FnoWeights,
+};
 pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator,
     PatchDiscriminatorConfig, PatchLayer,

@@ -173,11 +173,7 @@ impl Fixture {
     }
 
     pub fn fno_config(&self) -> FnoConfig {
-        let modes = self.list("modes", |value| value.as_u64().unwrap() as usize);
-        FnoConfig::new(self.number("in_channels"), self.number("out_channels"), self.number("width"), modes)
-            .with_num_layers(self.number("num_layers"))
-            .with_projection_channels(self.number("projection_channels"))
-            .with_batch_norm(self.flag("batch_norm", false))
+        serde_json::from_value(self.args.clone()).unwrap()
     }
 
     pub fn diffusion_config(&self) -> DiffusionUNet3dConfig {
@@ -322,7 +318,7 @@ fn run(device: Device, name: &str, policy: ResidencyPolicy, dtype: DType, object
             let loss = l2_loss(prediction.clone(), target);
             outcome(&model, x, vec![("prediction".to_string(), prediction)], loss, objective)
         }
-        "fno_2d" | "fno_3d" => {
+        name if name.contains("fno") => {
             let model = fixture.loaded(fixture.fno_config().init(&device)).with_residency(policy);
             let prediction = model.forward(x.clone().cast(dtype));
             let loss = l2_loss(prediction.clone(), Tensor::zeros_like(&prediction));

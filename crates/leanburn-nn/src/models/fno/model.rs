@@ -1,31 +1,37 @@
 //! The Fourier neural operator itself.
 
 use burn::module::Module;
-use burn::tensor::{DType, Device, Tensor, TensorData, assert_shape};
+use burn::tensor::{Device, Tensor};
 use leanburn_common::panic_if_invalid;
-use leanburn_ops::numerics::cast_to;
-use leanburn_ops::{Activation, ResidencyPolicy, norm_act_conv3d};
+use leanburn_ops::{Activation, ResidencyPolicy};
 
-use super::config::FnoConfig;
+use super::config::{FnoConfig, FnoPositions};
+use super::grid::{cropped, margins, padded, with_channels};
 use super::layer::FnoLayer;
-use crate::blocks::{Conv3d, Conv3dConfig};
+use super::mlp::FnoMlp;
+use super::upsample::FnoUpsample;
 use crate::segmented::segmented;
 
-/// Fourier neural operator in one, two or three dimensions; see [`FnoConfig`] for an example.
+/// Fourier neural operator in one, two or three dimensions; see [`FnoConfig`] for an example and for the networks that it can be.
 ///
-/// Input and coordinates to channels, layers with an activation between them, two pointwise convolutions to the output. Equal to the
-/// networks of the paper's authors: with batch norms (414,517 numbers in two dimensions with 10 input channels, 8 modes and a width of 20) and without.
+/// Input and positions to channels, a layer that refines the grid if there is one, layers with an activation between them, a network of
+/// each position to the output. The same weights work on any grid.
 ///
 /// # Memory
 ///
-/// Saved for backward: of each layer its input and the kept coefficients (with a batch norm another volume), of the projection its input
-/// and `projection_channels`. Recomputing the segment `projection` saves the latter. Segments are `lift`, `layer_0`, .., `projection`.
+/// Saved for backward: of each layer its input and the kept coefficients (with batch norms another volume, with networks one and a half),
+/// and the input of the network behind them. A linear map in front of the first layer is composed with the layer's weights: what it
+/// would give is not made, so that layer saves the model's input. So a network without norms saves one volume a layer. In three
+/// dimensions the networks of each position run in slabs (see [`FnoMlp`]); on planes recompute the segment `projection` where its channels
+/// are many.
+///
+/// Segments are `lift` and `upsample` where there are such, `layer_0`, .., `projection`.
 #[derive(Module, Debug)]
 pub struct Fno {
-    lift: Conv3d,
+    lift: FnoMlp,
+    upsample: Option<FnoUpsample>,
     layers: Vec<FnoLayer>,
-    projection: Conv3d,
-    output: Conv3d,
+    projection: FnoMlp,
     #[module(skip)]
     config: FnoConfig,
     #[module(skip)]
@@ -33,26 +39,31 @@ pub struct Fno {
 }
 
 impl FnoConfig {
-    /// Makes the model, weights distributed as the authors'.
+    /// Makes the model, weights distributed as in the networks that it is modelled on.
     ///
     /// # Panics
     ///
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> Fno {
         panic_if_invalid("Fno", &self.validate());
-        let pointwise = |channels| Conv3dConfig::new(channels, 1).init(device);
+        let positions = match self.positions {
+            FnoPositions::None => 0,
+            _ => self.axes(),
+        };
+        let (first, last) = (self.widths[0], self.widths[self.num_layers()]);
         Fno {
-            lift: pointwise([self.in_channels + self.modes.len(), self.width]),
-            layers: (0..self.num_layers).map(|_| FnoLayer::new(self, device)).collect(),
-            projection: pointwise([self.width, self.projection_channels]),
-            output: pointwise([self.projection_channels, self.out_channels]),
+            lift: FnoMlp::new(self.in_channels + positions, &self.lifting_channels, first, device),
+            upsample: self.upsampling.as_ref().map(|upsampling| FnoUpsample::new(self, upsampling, device)),
+            layers: (0..self.num_layers()).map(|layer| FnoLayer::new(self, layer, device)).collect(),
+            projection: FnoMlp::new(last, &self.projection_channels, self.out_channels, device),
             config: self.clone(),
             residency: ResidencyPolicy::default(),
         }
     }
 
-    fn activation(&self) -> Activation {
-        if self.batch_norm { Activation::Relu } else { Activation::Gelu }
+    /// Whether the first layer takes the model's input, with weights composed with those of the map in front of it.
+    fn composes_lift(&self) -> bool {
+        self.lifting_channels.is_empty() && self.upsampling.is_none() && self.mlp_channels(self.widths[0]) == 0
     }
 }
 
@@ -61,58 +72,94 @@ segmented!(Fno, FnoConfig);
 impl Fno {
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
-        let layers = (0..self.layers.len()).map(layer_name);
-        [LIFT.to_string()].into_iter().chain(layers).chain([PROJECTION.to_string()]).collect()
+        let lift = (!self.config.composes_lift()).then_some(LIFT);
+        let entry = lift.into_iter().chain(self.upsample.as_ref().map(|_| UPSAMPLE)).map(String::from);
+        entry.chain((0..self.layers.len()).map(layer_name)).chain([PROJECTION.to_string()]).collect()
     }
 
-    /// The output function on the grid of the input function.
+    /// The output field on the grid of the input field, or on the one that is finer by the factor of the configuration.
     ///
     /// # Shapes
     ///
-    /// - input: `[batch_size, in_channels, depth, height, width]`; depth, and height, are 1 where there are fewer modes than three
-    /// - output: `[batch_size, out_channels, depth, height, width]`
+    /// - input: `[batch_size, in_channels, depth, height, width]`; depth, and height, are 1 where the model has fewer axes than three
+    /// - output: `[batch_size, out_channels, ..]` with the [size](FnoConfig::output_size) of the configuration
     ///
     /// # Panics
     ///
-    /// Panics if the input has other than `in_channels` channels, or an axis with fewer positions than twice its modes.
+    /// Panics if the input has other than `in_channels` channels, or other axes; [`check_input`](FnoConfig::check_input) says which it may
+    /// have.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let in_channels = self.config.in_channels;
-        assert_shape!(x, [_, in_channels, ..]);
-        let [_, _, size @ ..] = x.dims();
-        self.config.assert_grid(size);
-        let axes = self.config.modes.len();
-        let lift = move |lift: &Conv3d, x: Tensor<5>| lift.forward(with_coordinates(x, axes));
-        let mut h = self.residency.run(LIFT, &self.lift, x, lift);
-        let between = self.config.activation();
-        for (index, layer) in self.layers.iter().enumerate() {
-            let activation = if index == 0 { Activation::None } else { between };
-            let run = move |layer: &FnoLayer, h| layer.forward(h, activation);
-            h = self.residency.run(&layer_name(index), layer, h, run);
+        if let Err(error) = self.config.check_input(x.dims()) {
+            panic!("Fno: {error}");
         }
-        let last = (self.projection.clone(), self.output.clone());
-        self.residency.run(PROJECTION, &last, h, move |(projection, output): &(Conv3d, Conv3d), h| {
-            norm_act_conv3d(projection.forward(h), None, between, output.convolution(), None)
-        })
+        let [_, _, input @ ..] = x.dims();
+        let (size, between) = (self.config.output_size(input), Activation::from(self.config.activation));
+        let margins = margins(size, &self.config.padding);
+        let (mut h, mut entry) = self.enter(x, between);
+        h = padded(h, margins);
+        for (index, layer) in self.layers.iter().enumerate() {
+            h = self.run_layer(index, layer, h, entry);
+            entry = between;
+        }
+        let behind = if self.config.activate_last { between } else { Activation::None };
+        self.projection.forward(cropped(h, margins, size), [behind, between], &self.residency, PROJECTION)
+    }
+
+    /// What the first layer takes, and the activation that is applied to it there.
+    fn enter(&self, x: Tensor<5>, between: Activation) -> (Tensor<5>, Activation) {
+        let composes = self.config.composes_lift();
+        let x = with_channels(x, self.config.axes(), self.config.positions, composes);
+        if composes {
+            return (x, Activation::None);
+        }
+        let h = self.lift.forward(x, [Activation::None, between], &self.residency, LIFT);
+        match &self.upsample {
+            Some(upsample) => (self.residency.run(UPSAMPLE, upsample, h, FnoUpsample::forward), between),
+            None => (h, Activation::None),
+        }
+    }
+
+    fn run_layer(&self, index: usize, layer: &FnoLayer, h: Tensor<5>, entry: Activation) -> Tensor<5> {
+        let name = layer_name(index);
+        let is_last = index + 1 == self.layers.len();
+        let inner = if is_last { Activation::None } else { self.config.activation.into() };
+        match self.lift.linear() {
+            Some(lift) if index == 0 && self.config.composes_lift() => {
+                let both = (lift.clone(), layer.clone());
+                self.residency.run(&name, &both, h, |(lift, layer): &(_, FnoLayer), h| layer.forward_behind(h, lift))
+            }
+            _ => self.residency.run(&name, layer, h, move |layer: &FnoLayer, h| layer.forward(h, entry, inner)),
+        }
     }
 }
 
 const LIFT: &str = "lift";
+const UPSAMPLE: &str = "upsample";
 const PROJECTION: &str = "projection";
 
 fn layer_name(layer: usize) -> String {
     format!("layer_{layer}")
 }
 
-/// The volume with the coordinates of the last axes, from 0 at the first position to 1 at the last, as more channels.
-fn with_coordinates(x: Tensor<5>, axes: usize) -> Tensor<5> {
-    let ([batch_size, _, size @ ..], device, dtype) = (x.dims(), x.device(), x.dtype());
-    let coordinate = |axis: usize| {
-        let last = size[axis].saturating_sub(1).max(1) as f32;
-        let values: Vec<f32> = (0..size[axis]).map(|position| position as f32 / last).collect();
-        let mut dims = [1; 5];
-        dims[axis + 2] = size[axis];
-        let values = Tensor::<5>::from_data(TensorData::new(values, dims), (&device, DType::F32));
-        cast_to(values, dtype).expand([batch_size, 1, size[0], size[1], size[2]])
-    };
-    Tensor::cat([x].into_iter().chain((3 - axes..3).map(coordinate)).collect(), 1)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_named_in_order_of_execution() {
+        let segments = |config: FnoConfig| config.init(&Device::flex()).segments();
+        let classic = FnoConfig::new(1, 1, vec![2; 3], vec![vec![2]; 2]);
+        assert_eq!(segments(classic), ["layer_0", "layer_1", "projection"]);
+        let refining = FnoConfig::diffsr_2d([1, 1], vec![2, 3], vec![vec![2, 2]], 2);
+        assert_eq!(segments(refining), ["lift", "upsample", "layer_0", "projection"]);
+        let gated = FnoConfig::neuraloperator(vec![4, 4], 1, 1, 4, 1);
+        assert_eq!(segments(gated), ["lift", "layer_0", "projection"]);
+    }
+
+    #[test]
+    #[should_panic = "Fno: the grid is [4, 8, 8], but the model's have 2 axes"]
+    fn grids_that_do_not_fit_are_rejected() {
+        let model = FnoConfig::classic(1, 1, 2, vec![2, 2]).init(&Device::flex());
+        model.forward(Tensor::zeros([1, 1, 4, 8, 8], &Device::flex()));
+    }
 }
