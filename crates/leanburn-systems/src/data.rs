@@ -171,8 +171,11 @@ impl Data for Arc<SequenceDataset> {
     }
 
     fn expected(context: &Context<'_>, channels: usize) -> Result<Option<DataSize>> {
-        let shape = context.fields().synthetic_shape();
-        let held = shape.map(|[time, height, width]| Bytes(4 * (time * channels * height * width) as u64));
+        let fields = context.fields();
+        let held = fields
+            .synthetic_frames()
+            .zip(fields.size())
+            .map(|(frames, [height, width])| Bytes(4 * (frames * channels * height * width) as u64));
         Ok(held.map(|held| DataSize { held, ..DataSize::default() }))
     }
 }

@@ -23,6 +23,8 @@ pub struct SequenceConfig {
     /// What the axes of that array are, where they are not in this order: `n` for trajectories, `t` for time, `c` for channels, `h`
     /// and `w`, as in `thwc`. No window reaches from a trajectory into the next.
     pub axes: Option<String>,
+    /// Height and width of the fields in files, before `downsample`, so that a plan needs no file; files of others are rejected.
+    pub shape: Option<[usize; 2]>,
     /// Synthetic fields in place of `paths`.
     pub advection: Option<AdvectionConfig>,
     /// Vorticity of flows in place of `paths`.
@@ -60,6 +62,7 @@ impl Default for SequenceConfig {
             paths: Vec::new(),
             data_key: None,
             axes: None,
+            shape: None,
             advection: None,
             navier_stokes: None,
             input_days: 7,
@@ -104,15 +107,29 @@ impl SequenceConfig {
     /// # Errors
     /// As [`Sequence::read`] and [`prepare`](Self::prepare), and if the file has no array `data_key`.
     pub fn read(&self, path: &Path) -> Result<Sequence, DataError> {
-        self.prepare(Sequence::read_as(path, self.data_key.as_deref(), self.axes.as_deref().and_then(Axes::of))?)
+        let axes = self.axes.as_deref().and_then(Axes::of);
+        let sequence = Sequence::read_as(path, self.data_key.as_deref(), axes)?;
+        let [.., height, width] = sequence.shape();
+        if self.shape.is_some_and(|shape| shape != [height, width]) {
+            let remedy = "Correct `shape`, or leave it out.";
+            let expected = format!("fields of {:?}, as `shape` says", self.shape.unwrap_or_default());
+            return Err(DataError::malformed(expected, format!("{:?}", [height, width]), remedy).at(path));
+        }
+        self.prepare(sequence)
     }
 
-    /// `[time, height, width]` of the prepared fields where the configuration says it; fields of files do.
-    pub fn synthetic_shape(&self) -> Option<[usize; 3]> {
-        let advected = self.advection.as_ref().map(|fields| [fields.steps, fields.shape[0], fields.shape[1]]);
-        let flows = self.navier_stokes.as_ref().map(|flows| [flows.trajectories * flows.steps, flows.size, flows.size]);
-        let [time, height, width] = advected.or(flows)?;
-        Some([time, height.div_ceil(self.downsample), width.div_ceil(self.downsample)])
+    /// Height and width of the prepared fields, where the configuration says them.
+    pub fn size(&self) -> Option<[usize; 2]> {
+        let advected = self.advection.as_ref().map(|fields| fields.shape);
+        let flows = self.navier_stokes.as_ref().map(|flows| [flows.size; 2]);
+        let size = advected.or(flows).or(self.shape)?;
+        Some(size.map(|length| length.div_ceil(self.downsample)))
+    }
+
+    /// How many synthetic fields there are.
+    pub fn synthetic_frames(&self) -> Option<usize> {
+        let flows = self.navier_stokes.as_ref().map(|flows| flows.trajectories * flows.steps);
+        self.advection.as_ref().map(|advection| advection.steps).or(flows)
     }
 
     /// Everything that is wrong with the values.

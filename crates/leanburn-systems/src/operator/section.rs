@@ -20,6 +20,7 @@ pub enum OperatorModel {
     /// That of [neuraloperator](https://github.com/neuraloperator/neuraloperator) 2.0, with networks inside of its layers.
     Neuraloperator,
     /// `FNO2d` of [DiffSR](https://github.com/lizhihao2022/DiffSR), for super-resolution.
+    #[serde(alias = "FNO2d")]
     Diffsr,
 }
 
@@ -33,8 +34,8 @@ pub struct OperatorSection {
     pub in_channels: usize,
     /// Channels in front of the first layer and behind each, one more than layers; one number stands for all. Default: 20.
     pub widths: Vec<usize>,
-    /// Frequencies of each layer along height and width, at most; one pair stands for all. Those below 0 are not counted where
-    /// `model` is not neuraloperator. Default: [12, 12].
+    /// Frequencies of each layer along height and width, at most; one pair stands for all. Along the height `model` neuraloperator
+    /// counts those below 0 too, the others do not. Of diffsr the last entry is that of the layer that refines the grid. Default: [12, 12].
     pub modes: Vec<[usize; 2]>,
     /// Channels inside of the network from the last layer to the output. Default: those of `model`.
     pub projection_channels: Vec<usize>,
@@ -155,28 +156,25 @@ impl OperatorSection {
     pub fn model(&self, fields: &SequenceConfig) -> FnoConfig {
         let (input, output) = (self.in_channels.saturating_mul(fields.input_days), fields.predict_days);
         let modes: Vec<Vec<usize>> = self.modes.iter().map(|modes| modes.to_vec()).collect();
-        let config = match self.model {
-            OperatorModel::Fno if self.batch_norm => FnoConfig::new(input, output, self.widths.clone(), modes.clone())
-                .with_block(FnoBlock::BatchNorm)
-                .with_activation(Activation::Relu),
-            OperatorModel::Fno => FnoConfig::new(input, output, self.widths.clone(), modes.clone()),
-            OperatorModel::Neuraloperator => {
-                let first = self.widths.first().copied().unwrap_or_default();
-                FnoConfig::new(input, output, self.widths.clone(), modes.clone())
-                    .with_frequencies(FnoFrequencies::Centred)
-                    .with_positions(FnoPositions::Periodic)
-                    .with_lifting_channels(vec![first.saturating_mul(2)])
-                    .with_block(FnoBlock::ChannelMlp(0.5))
-            }
-            OperatorModel::Diffsr => {
-                FnoConfig::diffsr_2d([input, output], self.widths.clone(), modes.clone(), fields.sample_factor)
-            }
-        };
+        let plain = || FnoConfig::new(input, output, self.widths.clone(), modes.clone());
         let factor = fields.sample_factor;
         let refining = FnoUpsampling { factor, modes: modes.last().cloned().unwrap_or_default() };
-        config
-            .with_upsampling((factor > 1).then_some(refining))
-            .with_projection_channels(self.projection_channels.clone())
-            .with_rank(self.rank)
+        let config = match self.model {
+            OperatorModel::Diffsr => FnoConfig::diffsr_2d([input, output], self.widths.clone(), modes.clone(), factor),
+            OperatorModel::Fno if self.batch_norm => {
+                plain().with_block(FnoBlock::BatchNorm).with_activation(Activation::Relu)
+            }
+            OperatorModel::Fno => plain(),
+            OperatorModel::Neuraloperator => plain()
+                .with_frequencies(FnoFrequencies::Centred)
+                .with_positions(FnoPositions::Periodic)
+                .with_lifting_channels(self.widths.first().map(|width| width.saturating_mul(2)).into_iter().collect())
+                .with_block(FnoBlock::ChannelMlp(0.5)),
+        };
+        let config = match self.model {
+            OperatorModel::Fno | OperatorModel::Neuraloperator if factor > 1 => config.with_upsampling(Some(refining)),
+            _ => config,
+        };
+        config.with_projection_channels(self.projection_channels.clone()).with_rank(self.rank)
     }
 }

@@ -2,7 +2,7 @@
 
 use leanburn_data::{AdvectionConfig, NavierStokesConfig, SequenceConfig};
 
-use crate::yaml::{MANY, POSITIVE, PerPlane, Section};
+use crate::yaml::{MANY, POSITIVE, PerLevel, PerPlane, Section};
 
 pub(crate) fn read_sequence(section: &mut Section<'_>) -> SequenceConfig {
     let default = SequenceConfig::default();
@@ -12,7 +12,8 @@ pub(crate) fn read_sequence(section: &mut Section<'_>) -> SequenceConfig {
     // Super-resolution is of one field at a time.
     let input_days = if sample_factor > 1 { 1 } else { default.input_days };
     SequenceConfig {
-        paths: section.get("paths", default.paths),
+        paths: section.get("paths", PerLevel::Each(default.paths)).resolve(1),
+        shape: section.number("shape", default.shape.map(PerPlane), 1..=MANY).map(|shape| shape.0),
         data_key: section.get("data_key", default.data_key),
         axes: section.get("axes", default.axes),
         advection: section.optional("advection", read_advection),
