@@ -9,8 +9,8 @@ use crate::sequences::navier_stokes::NavierStokes;
 use crate::sequences::normalization::normalize;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::split::TimeSplit;
-use crate::sequences::window::Window;
-use crate::volumes::{Intensity, copied, zeros};
+use crate::sequences::window::{Window, WindowBatch};
+use crate::volumes::{Intensity, zeros};
 use rand::seq::SliceRandom;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Memory
 /// The whole sequence after `use_channels` and `downsample`, 4 bytes a value; while it is opened,
-/// one file more, and twice the training part of one channel.
+/// one file more, and the training part of one channel.
 #[derive(Debug)]
 pub struct SequenceDataset {
     config: SequenceConfig,
@@ -111,10 +111,27 @@ impl SequenceDataset {
     /// # Errors
     /// If there is no memory.
     pub fn train_window(&self, index: u64) -> Result<Window, DataError> {
+        self.window(self.train_start(index))
+    }
+
+    /// So many training windows, made in place: no window is in memory besides the batch. None may be missing.
+    pub(crate) fn train_batch(
+        &self,
+        batch_size: usize,
+        indices: impl Iterator<Item = u64>,
+    ) -> Result<WindowBatch, DataError> {
+        let mut batch = WindowBatch::zeros(batch_size, self.window_shapes())?;
+        let mut starts = indices.map(|index| self.train_start(index));
+        batch.fill(|input, target| Some(self.write_window(starts.next()?, input, target)))?;
+        Ok(batch)
+    }
+
+    /// The time of the first frame of training window `index`.
+    fn train_start(&self, index: u64) -> usize {
         let count = self.len() as u64;
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
-        self.window(self.split.train_start(order[(index % count) as usize]))
+        self.split.train_start(order[(index % count) as usize])
     }
 
     /// Validation window `index`, in the order of time.
@@ -148,23 +165,36 @@ impl SequenceDataset {
     }
 
     fn window(&self, start: usize) -> Result<Window, DataError> {
+        let [input_shape, target_shape] = self.window_shapes();
+        let (mut input, mut target) = (zeros(&input_shape)?, zeros(&target_shape)?);
+        self.write_window(start, &mut input, &mut target);
+        Ok(Window { input, input_shape, target, target_shape, start })
+    }
+
+    /// `[days, channels, height, width]` of what is seen and of what is predicted.
+    fn window_shapes(&self) -> [[usize; 4]; 2] {
+        let [_, channels, height, width] = self.sequence.shape();
+        let of = |days, channels, [height, width]: [usize; 2]| [days, channels, height, width];
+        let seen = self.degradation.as_ref().map_or([height, width], Resize::size);
+        let predicted = of(self.config.predict_days, self.targets.len(), [height, width]);
+        [of(self.config.input_days, channels, seen), predicted]
+    }
+
+    /// The window that starts at a time, into places of its [shapes](Self::window_shapes).
+    fn write_window(&self, start: usize, input: &mut [f32], target: &mut [f32]) {
         let [_, channels, height, width] = self.sequence.shape();
         let (plane, frame) = (height * width, channels * height * width);
-        let target_shape = [self.config.predict_days, self.targets.len(), height, width];
-        let mut target = zeros(&target_shape)?;
         let seen = &self.sequence.data()[start * frame..(start + self.config.input_days) * frame];
-        let (input, [height, width]) = match &self.degradation {
-            Some(degradation) => (degradation.apply(seen)?, degradation.size()),
-            None => (copied(&[seen.len()], seen)?, [height, width]),
-        };
+        match &self.degradation {
+            Some(degradation) => degradation.write(seen, input),
+            None => input.copy_from_slice(seen),
+        }
         let first = start + self.config.days() - self.config.predict_days;
         for (index, values) in target.chunks_exact_mut(plane).enumerate() {
             let time = first + index / self.targets.len();
             let from = time * frame + self.targets[index % self.targets.len()] * plane;
             values.copy_from_slice(&self.sequence.data()[from..from + plane]);
         }
-        let input_shape = [self.config.input_days, channels, height, width];
-        Ok(Window { input, input_shape, target, target_shape, start })
     }
 }
 

@@ -44,9 +44,15 @@ impl Resize {
     /// If there is no memory.
     pub(super) fn apply(&self, planes: &[f32]) -> Result<Vec<f32>, DataError> {
         let ([height, width], [rows, columns]) = (self.from, self.size());
-        let count = planes.len() / (height * width);
-        let mut resized = zeros(&[count, rows, columns])?;
-        let mut across: Vec<f64> = zeros(&[height, columns])?;
+        let mut resized = zeros(&[planes.len() / (height * width), rows, columns])?;
+        self.write(planes, &mut resized);
+        Ok(resized)
+    }
+
+    /// The same into a place of the size of the results.
+    pub(super) fn write(&self, planes: &[f32], resized: &mut [f32]) {
+        let ([height, width], [rows, columns]) = (self.from, self.size());
+        let mut across = vec![0.0_f64; height * columns];
         let pairs = planes.chunks_exact(height * width).zip(resized.chunks_exact_mut(rows * columns));
         for (plane, result) in pairs {
             for (line, sums) in plane.chunks_exact(width).zip(across.chunks_exact_mut(columns)) {
@@ -61,7 +67,6 @@ impl Resize {
                 }
             }
         }
-        Ok(resized)
     }
 }
 

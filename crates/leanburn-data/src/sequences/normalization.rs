@@ -41,7 +41,7 @@ fn by_channel(sequence: &mut Sequence, border: usize, config: &SequenceConfig) -
         for (time, values) in training.chunks_exact_mut(plane).enumerate() {
             values.copy_from_slice(&sequence.data()[start(time)..start(time) + plane]);
         }
-        let intensity = config.normalize.apply(&mut training, config.percentiles)?;
+        let intensity = config.normalize.apply(&mut training, config.percentiles);
         (0..time).for_each(|time| intensity.apply(&mut sequence.data_mut()[start(time)..start(time) + plane]));
         intensities.push(intensity);
     }

@@ -12,7 +12,7 @@ pub use affine::Affine;
 pub use intensity::{Intensity, Normalize};
 pub use label_map::LabelMap;
 pub(crate) use label_map::MOST_CLASSES;
-pub(crate) use memory::{copied, count, reserved, zeros};
+pub(crate) use memory::{count, reserved, zeros};
 pub use orientation::Orientation;
 pub(crate) use resample::NewGrid;
 pub use volume::Volume;

@@ -1,6 +1,5 @@
 //! Neural operators as a system.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
@@ -8,7 +7,6 @@ use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::metrics::{relative_error, skill, top_octave_error};
 use leanburn_data::{SequenceConfig, SequenceDataset, Window};
-use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::{ForecastBatch, Learner};
 
 use super::section::OperatorSection;
@@ -17,11 +15,8 @@ use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
-use crate::shared::{
-    Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed, trained_parameters,
-};
+use crate::shared::{Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed};
 use crate::system::{ModelChange, System, half};
-use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 impl System for OperatorSection {
@@ -96,18 +91,6 @@ impl System for OperatorSection {
         let learner = Learner::new("operator", model.init(device).with_residency(policy), learner)?;
         let loss = self.training.objective.operator_loss;
         Ok(OperatorWorkload::new(learner, loss, context.device.resolved_precision()))
-    }
-
-    fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.model().module())
-    }
-
-    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(&workload.model().trained(), path)
-    }
-
-    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.model_mut(), load_matching)?])
     }
 
     fn check_sample(&self, name: &str, [channels, _, height, width]: [usize; 4]) -> Result<()> {

@@ -5,7 +5,7 @@ use leanburn_nn::losses::{relative_l2_loss, voxel_loss};
 use leanburn_nn::models::Fno;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
-use leanburn_train::{AnyLearner, ForecastBatch, Learner, Losses, Precision, StepPosition, Workload};
+use leanburn_train::{AnyLearner, ForecastBatch, Learner, Losses, MainModel, Precision, StepPosition, Workload};
 
 use super::section::OperatorLoss;
 
@@ -21,16 +21,6 @@ impl OperatorWorkload {
     /// Puts the parts together.
     pub fn new(model: Learner<Fno>, loss: OperatorLoss, precision: Precision) -> Self {
         Self { model, loss, precision }
-    }
-
-    /// The model's learner.
-    pub fn model(&self) -> &Learner<Fno> {
-        &self.model
-    }
-
-    /// The model's learner, to change.
-    pub fn model_mut(&mut self) -> &mut Learner<Fno> {
-        &mut self.model
     }
 
     /// What the trained weights make of fields, in f32.
@@ -58,6 +48,18 @@ impl Workload for OperatorWorkload {
             Some(difference) => voxel_loss(prediction, target.clone(), difference, None),
         };
         Some(Losses::of(loss.clone(), vec![("prediction", loss)]))
+    }
+}
+
+impl MainModel for OperatorWorkload {
+    type Model = Fno;
+
+    fn model(&self) -> &Learner<Fno> {
+        &self.model
+    }
+
+    fn model_mut(&mut self) -> &mut Learner<Fno> {
+        &mut self.model
     }
 }
 
