@@ -3,7 +3,5 @@
 mod modes;
 mod section;
 mod system;
-mod workload;
 
 pub use section::{OperatorLoss, OperatorModel, OperatorObjectiveSection, OperatorSection};
-pub use workload::OperatorWorkload;

@@ -4,6 +4,7 @@ use leanburn_data::SequenceConfig;
 use leanburn_nn::blocks::Activation;
 use leanburn_nn::losses::Difference;
 use leanburn_nn::models::{FnoBlock, FnoConfig, FnoFrequencies, FnoPositions, FnoUpsampling};
+use leanburn_train::ForecastLoss;
 use serde::{Deserialize, Serialize};
 
 use super::modes::Modes;
@@ -68,13 +69,12 @@ pub enum OperatorLoss {
     L1,
 }
 
-impl OperatorLoss {
-    /// The difference that is taken of each value, where it is one.
-    pub(super) fn difference(self) -> Option<Difference> {
-        match self {
-            Self::RelativeL2 => None,
-            Self::L2 => Some(Difference::L2),
-            Self::L1 => Some(Difference::L1),
+impl From<OperatorLoss> for ForecastLoss {
+    fn from(loss: OperatorLoss) -> Self {
+        match loss {
+            OperatorLoss::RelativeL2 => Self::RelativeL2,
+            OperatorLoss::L2 => Self::Difference(Difference::L2),
+            OperatorLoss::L1 => Self::Difference(Difference::L1),
         }
     }
 }

@@ -7,10 +7,10 @@ use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::metrics::{relative_error, skill, top_octave_error};
 use leanburn_data::{SequenceConfig, SequenceDataset, Window};
-use leanburn_train::{ForecastBatch, Learner};
+use leanburn_nn::models::Fno;
+use leanburn_train::{ForecastBatch, ForecastWorkload, Learner};
 
 use super::section::OperatorSection;
-use super::workload::OperatorWorkload;
 use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
@@ -21,7 +21,7 @@ use crate::yaml::Section;
 
 impl System for OperatorSection {
     type Batch = ForecastBatch;
-    type Workload = OperatorWorkload;
+    type Workload = ForecastWorkload<Fno>;
 
     const NAME: &'static str = "operator";
     const SOURCE: Source = Source::Fields;
@@ -40,7 +40,7 @@ impl System for OperatorSection {
             title: "Prediction",
             y_label: "relative L2 error",
             log_y: true,
-            train: &[("training loss", "prediction")],
+            train: &[("training loss", "forecast")],
             validation: &["relative_l2"],
         },
         Curves {
@@ -90,7 +90,7 @@ impl System for OperatorSection {
         let learner = learner(context, training, training.learning_rate);
         let learner = Learner::new("operator", model.init(device).with_residency(policy), learner)?;
         let loss = self.training.objective.operator_loss;
-        Ok(OperatorWorkload::new(learner, loss, context.device.resolved_precision()))
+        Ok(ForecastWorkload::new(learner, loss, context.device.resolved_precision()))
     }
 
     fn check_sample(&self, name: &str, [channels, _, height, width]: [usize; 4]) -> Result<()> {
@@ -155,10 +155,10 @@ impl System for OperatorSection {
 }
 
 /// The prediction of a window, day by day.
-fn predict(workload: &OperatorWorkload, window: &Window, device: &Device) -> Vec<f32> {
+fn predict(workload: &ForecastWorkload<Fno>, window: &Window, device: &Device) -> Vec<f32> {
     let [days, channels, height, width] = window.input_shape;
     let input = TensorData::new(window.input.clone(), [1, days, channels, height, width]);
-    let prediction = workload.predict(Tensor::from_data(input, device));
+    let prediction = workload.forecast(Tensor::from_data(input, device));
     prediction.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
 }
 
