@@ -77,7 +77,7 @@ def main() -> None:
     parameters = results[0]["checks"]["parameters"]
     rows = []
     for result in results:
-        peak = result["before_bytes"] + result["step_peak_bytes"]
+        peak = result["peak_bytes"]
         row = [result["program"], result["mode"], f"{result['step_seconds']:.2f} s", ratio(result, results)]
         row += [mib(result["kept_bytes"]), mib(peak), mib(peak - WEIGHTS * parameters), mib(result["resident_peak_bytes"])]
         rows.append(row)

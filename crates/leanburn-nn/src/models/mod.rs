@@ -1,6 +1,6 @@
 //! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions, `SwinTransformer2d` to torchvision's;
-//! `Vae3d`, `ConvLstm`, `Cnn3dLstm` and `Fno`, which no package has, to modules that our tests write down in PyTorch
-//! (`tests/fixtures/make_fixtures.py`, `make_fno_fixtures.py`).
+//! `Vae3d`, `ConvLstm` and `Cnn3dLstm`, which no package has, to modules that our tests write down in PyTorch
+//! (`tests/fixtures/make_fixtures.py`), as are most networks that `Fno` can be (`make_fno_fixtures.py`).
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.

@@ -558,7 +558,7 @@ fn an_operator_is_for_the_fields_that_are_named() {
     let SystemSection::Operator(section) = &config.system else { panic!("{config:?}") };
     assert_eq!((&section.widths[..], &section.modes[..]), (&[8; 3][..], &[[9, 8], [4, 3]][..]));
     for (operator, key, said) in [
-        ("model: SwinIR", "operator.model", "one of fno, neuraloperator, diffsr"),
+        ("model: SwinIR", "operator.model", "one of fno, neuraloperator, FNO2d, diffsr"),
         ("widths: [8, 8], num_layers: 2", "operator.widths", "3"),
         ("modes: 12", "operator.modes", "a pair such as [12, 12]"),
         ("modes: [12, 0]", "operator.modes", "at least 1"),
@@ -601,7 +601,7 @@ fn files_of_diffsr_are_read_and_what_is_counted_otherwise_is_named() {
         "{errors:#}"
     );
     assert!(found.iter().any(|(key, _)| *key == "operator.training.lr_schedule"), "{errors:#}");
-    assert!(found.len() == 2 && errors.to_string().contains("constant, linear, cosine"), "{errors:#}");
+    assert!(found.len() == 2 && format!("{errors:#}").contains("constant, linear, cosine"), "{errors:#}");
 
     let steps = ["operator.training.max_steps=9000", "operator.training.lr_schedule=cosine"].map(String::from);
     let config = Config::parse(&ocean, "fno.yaml", &steps).unwrap_or_else(|errors| panic!("{errors:#}"));
@@ -629,7 +629,7 @@ fn files_of_diffsr_are_read_and_what_is_counted_otherwise_is_named() {
     assert_eq!((fields.axes.as_deref(), fields.data_key.as_deref()), (Some("thwn"), Some("u")));
 
     for (from, to, key, said) in [
-        ("'FNO2d'", "'SwinIR'", "operator.model", "one of fno, neuraloperator, diffsr"),
+        ("'FNO2d'", "'SwinIR'", "operator.model", "one of fno, neuraloperator, FNO2d, diffsr"),
         ("subset: False", "subset: True", "data", "a key"),
         ("lr: 0.001", "lr: fast", "operator.training.learning_rate", "a number"),
         ("'PGN'", "'PNG'", "data", "a key"),

@@ -86,7 +86,8 @@ impl System for OperatorSection {
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let (model, training) = (self.model(&context.fields()), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
-        let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, Vec::new)?;
+        let chains = || model.init(&Device::flex()).unstreamable();
+        let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, chains)?;
         let learner = learner(context, training, training.learning_rate);
         let learner = Learner::new("operator", model.init(device).with_residency(policy), learner)?;
         let loss = self.training.objective.operator_loss;

@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(fields(valid().with_padding(vec![[0.1, -0.1]; 2])), ["padding"]);
         let gated = FnoConfig::neuraloperator(vec![4, 4], 1, 1, 8, 2);
         assert!(fields(gated.clone()).is_empty());
-        assert_eq!(fields(gated.clone().with_widths(vec![8, 8, 4])), ["widths"]);
+        assert_eq!(fields(FnoConfig { widths: vec![8, 8, 4], ..gated.clone() }), ["widths"]);
         assert_eq!(fields(gated.with_block(FnoBlock::ChannelMlp(0.0))), ["block"]);
     }
 

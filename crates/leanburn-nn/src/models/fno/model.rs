@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::panic_if_invalid;
-use leanburn_ops::{Activation, ResidencyPolicy};
+use leanburn_ops::{Activation, ResidencyPolicy, Unstreamable};
 
 use super::config::{FnoConfig, FnoPositions};
 use super::grid::{cropped, margins, padded, with_channels};
@@ -75,6 +75,12 @@ impl Fno {
         let lift = (!self.config.composes_lift()).then_some(LIFT);
         let entry = lift.into_iter().chain(self.upsample.as_ref().map(|_| UPSAMPLE)).map(String::from);
         entry.chain((0..self.layers.len()).map(layer_name)).chain([PROJECTION.to_string()]).collect()
+    }
+
+    /// The segments that can run in slabs along the depth: the networks of each position.
+    pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        let in_slabs = |name: &String| [LIFT, PROJECTION].contains(&name.as_str());
+        self.segments().into_iter().filter(in_slabs).map(|name| (name, None)).collect()
     }
 
     /// The output field on the grid of the input field, or on the one that is finer by the factor of the configuration.

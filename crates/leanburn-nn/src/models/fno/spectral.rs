@@ -39,7 +39,8 @@ impl FnoWeights {
             };
             return Self { values: drawn(distribution, with_parts(sizes), device), factors: Vec::new() };
         };
-        let axes: Vec<usize> = FACTORISED.into_iter().filter(|axis| *axis < 2 || axis + config.axes() >= 5).collect();
+        // Input, output, and of depth, height and width those that the model has.
+        let axes: Vec<usize> = (0..5).filter(|axis| *axis < 2 || axis + config.axes() >= 5).collect();
         let shape: Vec<usize> = axes.iter().map(|axis| sizes[*axis]).collect();
         let ranks = tucker_ranks(&shape, rank);
         // So that the product of all has the deviation of dense weights.
@@ -69,9 +70,6 @@ impl FnoWeights {
         })
     }
 }
-
-/// Input, output, depth, height, width.
-const FACTORISED: [usize; 5] = [0, 1, 2, 3, 4];
 
 fn with_parts([channels_in, channels_out, depth, height, width]: [usize; 5]) -> [usize; 6] {
     [2, channels_in, channels_out, depth, height, width]
