@@ -89,7 +89,7 @@ mod tests {
                 letters.chars().map(|letter| lengths.iter().find(|known| known.0 == letter).unwrap().1).collect();
             let values = (0..shape.iter().product()).map(|index: usize| {
                 let mut rest = index;
-                let digits = letters.chars().zip(&shape).rev().map(|(letter, length)| {
+                let digits = letters.chars().rev().zip(shape.iter().rev()).map(|(letter, length)| {
                     let digit = rest % length;
                     rest /= length;
                     digit * 10_usize.pow(4 - LETTERS.iter().position(|known| *known == letter).unwrap() as u32)
