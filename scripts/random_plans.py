@@ -128,7 +128,25 @@ def forecaster(r):
     return {"forecaster": model, "sequence": {"advection": advection, "input_days": days, "use_channels": [0, 1, 2]}}
 
 
-SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster]
+def operator(r):
+    kind, layers = r.choice(["fno", "fno", "neuraloperator", "diffsr"]), r.randint(1, 4)
+    model = {
+        "model": kind,
+        "widths": 4 * r.randint(1, 8),
+        "num_layers": layers,
+        "modes": [r.randint(2, 12), r.randint(2, 12)],
+        "training": training(r),
+    }
+    if kind == "fno":
+        model["batch_norm"] = r.choice([False, True])
+    if r.random() < 0.3:
+        model["rank"] = 0.2
+    sequence = {"advection": {"steps": 60, "shape": [8 * r.randint(2, 12), 8 * r.randint(2, 12)]}, "use_channels": [0]}
+    sequence |= {"sample_factor": r.choice([2, 4])} if kind == "diffsr" else {"input_days": r.randint(1, 4)}
+    return {"operator": model, "sequence": sequence}
+
+
+SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster, operator]
 
 
 def draw(seed, kind, index):

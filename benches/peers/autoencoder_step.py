@@ -115,7 +115,7 @@ def main() -> None:
     results = checked(options, results, {dtype: tolerances(dtype, names) for dtype in options.dtype})
     rows = []
     for result in results:
-        peak = result["before_bytes"] + result["step_peak_bytes"]
+        peak = result["peak_bytes"]
         row = [result["program"], result["mode"], result["dtype"], f"{result['step_seconds']:.2f} s"]
         row += [ratio(result, results), mib(result["kept_bytes"]), mib(peak)]
         rows.append([*row, mib(result["resident_peak_bytes"]), mib(result["resident_before_bytes"])])

@@ -140,7 +140,7 @@ def report(
     versions: dict[str, str] | None = None,
 ) -> None:
     """Runs a step `untimed` times, `count` times against the clock and once under observation; prints the line."""
-    before, resident_before = live_bytes() - live_at_start, resident_peak_bytes()
+    resident_before = resident_peak_bytes()
     checks = [step().checks for _ in range(untimed)]
     steps = [step() for _ in range(count)]
     resident_peak = resident_peak_bytes()
@@ -156,7 +156,7 @@ def report(
         "checks": checks,
         "step_seconds": statistics.median(step.seconds for step in steps),
         "kept_bytes": statistics.median(step.kept_bytes for step in steps),
-        "before_bytes": before,
+        "peak_bytes": peak.before + peak.growth - live_at_start,
         "step_peak_bytes": peak.growth,
         "resident_before_bytes": resident_before,
         "resident_peak_bytes": resident_peak,

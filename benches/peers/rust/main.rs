@@ -8,6 +8,7 @@ mod burn_autoencoder;
 mod burn_block;
 mod conv3d;
 mod diffusion_step;
+mod fno_step;
 mod measure;
 mod residual_chain;
 mod swin_unetr_step;
@@ -28,6 +29,8 @@ enum Program {
     AutoencoderStep(autoencoder_step::Arguments),
     /// Training steps of the U-Net of a latent diffusion model.
     DiffusionStep(diffusion_step::Arguments),
+    /// Training steps of the Fourier neural operator.
+    FnoStep(fno_step::Arguments),
     /// Training steps of Swin UNETR.
     SwinUnetrStep(swin_unetr_step::Arguments),
     /// Self-attention, forward and backward.
@@ -42,6 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Program::ResidualChain(arguments) => residual_chain::run(&arguments),
         Program::AutoencoderStep(arguments) => autoencoder_step::run(&arguments),
         Program::DiffusionStep(arguments) => diffusion_step::run(&arguments),
+        Program::FnoStep(arguments) => fno_step::run(&arguments),
         Program::SwinUnetrStep(arguments) => swin_unetr_step::run(&arguments),
         Program::Attention(arguments) => attention::run(&arguments),
         Program::Conv3d(arguments) => conv3d::run(&arguments),

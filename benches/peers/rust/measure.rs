@@ -79,15 +79,16 @@ pub struct Line<'a> {
 
 /// Runs a step `untimed` times, and then as often as asked with clock and counter; prints the line.
 pub fn report(line: Line<'_>, timing: &Timing, mut step: impl FnMut() -> Step) {
-    let (before, resident_before) = (live_bytes(), resident_peak_bytes());
+    let resident_before = resident_peak_bytes();
     let checks: Vec<Value> = (0..line.untimed).map(|_| step().checks).collect();
-    let mut step_peak = 0;
+    let (mut step_peak, mut peak) = (0, 0);
     let steps: Vec<Step> = (0..timing.steps)
         .map(|_| {
             let live = live_bytes();
             CountingAllocator.reset_peak_usage();
             let taken = step();
-            step_peak = step_peak.max(CountingAllocator.peak_usage() as u64 - live);
+            let of_step = CountingAllocator.peak_usage() as u64;
+            (step_peak, peak) = (step_peak.max(of_step - live), peak.max(of_step));
             taken
         })
         .collect();
@@ -101,7 +102,7 @@ pub fn report(line: Line<'_>, timing: &Timing, mut step: impl FnMut() -> Step) {
         "checks": checks,
         "step_seconds": median(steps.iter().map(|step| step.seconds)),
         "kept_bytes": median(steps.iter().map(|step| step.kept_bytes as f64)),
-        "before_bytes": before,
+        "peak_bytes": peak,
         "step_peak_bytes": step_peak,
         "resident_before_bytes": resident_before,
         "resident_peak_bytes": resident_peak_bytes(),

@@ -133,7 +133,10 @@ fn a_configuration_gives_the_numbers() {
     assert_eq!(answer["gpu_bytes"].as_u64(), Some(24 << 30));
     assert_eq!(answer["configuration"]["kind"], "a Fourier neural operator (`FNO2d`)");
     assert_eq!(answer["configuration"]["figures"]["batch"], "data.train_batchsize");
-    assert!(answer["instead"].as_str().unwrap().contains("cannot build a Fourier neural operator (`FNO2d`) yet"));
+    assert!(answer["instead"].as_str().unwrap().contains("`leanburn plan fno.yaml`"));
+    fs::write(place.path("swin.yaml"), FNO.replace("FNO2d", "SwinIR")).unwrap();
+    let other = ask(&place, &["--config", "swin.yaml", "--num_layers", "4"]).0["instead"].clone();
+    assert!(other.as_str().unwrap().contains("cannot build a transformer (`SwinIR`) yet"), "{other}");
     let (answer, code) = ask(&place, &["--config", "fno.yaml", "--gpu_memory", "2"]);
     assert_eq!((answer["advice"]["batch"]["batch"].as_u64(), code), (Some(358), 1));
     assert_eq!(answer["configuration"]["figures"]["num_layers"], "assumed: the default of an FNO");

@@ -36,6 +36,23 @@ fn systems() -> Vec<(&'static str, String, &'static [&'static str])> {
         ),
         ("convlstm", forecaster("convlstm"), &["rmse", "mae", "skill"]),
         ("3dcnn_lstm_lite", forecaster("3dcnn_lstm_lite"), &["rmse", "mae", "skill"]),
+        (
+            "operator",
+            format!(
+                "operator: {{widths: 4, modes: [3, 3], num_layers: 2, batch_norm: true, training: {{{TRAINING}}}}}\n\
+                 sequence: {{navier_stokes: {{trajectories: 3, steps: 3, size: 12, solver_size: 32}}, num_workers: 1,\n  \
+                 input_days: 1, use_channels: [0]}}\n"
+            ),
+            &["relative_l2", "skill", "top_octave_error"],
+        ),
+        (
+            "super_resolving_operator",
+            format!(
+                "operator: {{model: diffsr, widths: [4, 4, 6], modes: [3, 2], rank: 0.5, training: {{{TRAINING}}}}}\n\
+                 sequence: {{advection: {{steps: 10, shape: [8, 12]}}, use_channels: [0], sample_factor: 2, pointwise: true}}\n"
+            ),
+            &["relative_l2", "skill"],
+        ),
     ]
 }
 

@@ -26,8 +26,8 @@ pub enum DataError {
     },
     /// The file name does not end like a volume.
     #[error(
-        "{}: unknown kind of file. Expected a name that ends in .nii, .nii.gz, .hdr, .nrrd, .nhdr, .mha, .mhd, .npy, .npz or \
-         .safetensors, or the folder of a DICOM series; convert the file, or rename it.", path.display()
+        "{}: unknown kind of file. Expected a name that ends in .nii, .nii.gz, .hdr, .nrrd, .nhdr, .mha, .mhd, .npy, .npz, \
+         .safetensors, .nc, .h5 or .mat, or the folder of a DICOM series; convert the file, or rename it.", path.display()
     )]
     UnknownFormat {
         /// The file.
@@ -36,7 +36,7 @@ pub enum DataError {
     /// A folder holds no volume.
     #[error(
         "{}: no volume in this folder or below it. Expected files that end in .nii, .nii.gz, .hdr, .nrrd, .nhdr, .mha, .mhd, .npy, \
-         .npz or .safetensors, or DICOM slices; point `paths` at the folder that has them.", path.display()
+         .npz, .safetensors, .nc, .h5 or .mat, or DICOM slices; point `paths` at the folder that has them.", path.display()
     )]
     NoVolumes {
         /// The folder.

@@ -1,4 +1,4 @@
-//! Volumes and sequences in, batches out: NIfTI, NRRD, MetaImage, NumPy and safetensors files and DICOM series for training.
+//! Volumes and sequences in, batches out: NIfTI, NRRD, MetaImage, NumPy, safetensors, NetCDF and HDF5 files and DICOM series for training.
 //!
 //! - [`Volume`] holds one scan in RAS order and reads and writes files.
 //! - [`LabelMap`] holds a class for every voxel, for segmentation.
@@ -8,7 +8,7 @@
 //! - [`Dataset`] turns an index into a [`Sample`]; [`Loader`] turns samples into [`Batch`]es.
 //! - [`SequenceDataset`] turns a [`Sequence`] of fields into [`Window`]s for forecasters, by a
 //!   [`SequenceConfig`]; [`Loader::windows`] makes batches of them.
-//! - [`phantom()`], [`radar()`] and [`Advection`] are synthetic stand-ins; [`metrics`] compare results.
+//! - [`phantom()`], [`radar()`], [`Advection`] and [`NavierStokes`] are synthetic stand-ins; [`metrics`] compare results.
 //!
 //! One seed gives one stream of batches, regardless of the number of worker threads.
 //!
@@ -32,6 +32,7 @@ mod checks;
 mod datasets;
 mod error;
 mod formats;
+mod fourier;
 mod loader;
 pub mod metrics;
 mod random;
@@ -48,7 +49,10 @@ pub use error::DataError;
 pub use formats::{Format, find_volumes, matches};
 pub use loader::{BatchOrder, Loader, batches_ahead};
 pub use sampling::{Blending, SlidingWindow};
-pub use sequences::{Advection, AdvectionConfig, Flow, Sequence, SequenceConfig, SequenceDataset, Window, WindowBatch};
+pub use sequences::{
+    Advection, AdvectionConfig, Flow, NavierStokes, NavierStokesConfig, Sequence, SequenceConfig, SequenceDataset,
+    Window, WindowBatch,
+};
 pub use synthetic::{PhantomConfig, RadarConfig, phantom, phantom_labels, radar};
 pub use volumes::{Affine, Intensity, LabelMap, Normalize, Orientation, Volume};
 

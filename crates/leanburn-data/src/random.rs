@@ -18,6 +18,7 @@ pub(crate) enum Stream {
     RadarReturns = 10,
     Advection = 11,
     Augmentation = 12,
+    NavierStokes = 13,
 }
 
 /// A new generator for item `index` of a stream. Nothing else enters, so that no number depends

@@ -37,6 +37,13 @@ fn a_discriminator_is_close() {
 }
 
 #[test]
+fn neural_operators_are_close() {
+    // The input with its positions, two a layer, both results of the network behind them; with networks four a layer and two in front.
+    check("fno_3d", Rounded::smooth(7));
+    check("fno_neuraloperator", Rounded::smooth(13));
+}
+
+#[test]
 fn diffusion_models_are_close() {
     check("diffusion_unet", Rounded::smooth(40));
     check("diffusion_unet_conditioned", Rounded::smooth(40));

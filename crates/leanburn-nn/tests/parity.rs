@@ -1,5 +1,6 @@
-//! Equal to MONAI 1.6.1 on fixtures made by `make_fixtures.py` and the other `make_*.py` in `tests/fixtures`, in float32 on the CPU. `Vae3d`, `ConvLstm` and `Cnn3dLstm` are in no package: there the fixtures are of
-//! modules that `make_fixtures.py` itself writes down in PyTorch.
+//! Equal to MONAI 1.6.1 on fixtures made by `make_fixtures.py` and the other `make_*.py` in `tests/fixtures`, in float32 on the CPU.
+//! `Vae3d`, `ConvLstm`, `Cnn3dLstm` and most networks of `Fno` are in no package: there the fixtures are of modules that these scripts
+//! write down in PyTorch.
 
 mod common;
 #[path = "parity/consistency.rs"]
@@ -15,7 +16,7 @@ use common::{
     remove_cancelled, run_fixture, state, trained_parameters, values, worst,
 };
 use leanburn_nn::losses::{DiceCeLoss, DiceLoss, cross_entropy_loss};
-use leanburn_nn::models::{SwinUnetrConfig, Vae3dConfig};
+use leanburn_nn::models::{FnoBlock, FnoConfig, SwinUnetrConfig, Vae3dConfig};
 use leanburn_nn::weights;
 use leanburn_ops::ResidencyPolicy;
 
@@ -115,6 +116,41 @@ fn diffusion_unet() {
         let expected: usize = fixture.values("weight.").values().map(Vec::len).sum();
         assert_eq!(model.num_params(), expected, "{name}");
     }
+}
+
+const FNO: [&str; 7] =
+    ["fno_2d", "fno_3d", "fno_3d_deep", "fno_diffsr_2d", "fno_diffsr_3d", "fno_neuraloperator", "tfno"];
+
+/// On odd grids; with batch norms, networks and factors, from grid to grid, with zeros around; and on another grid than that of the
+/// step.
+#[test]
+fn fno() {
+    for name in FNO {
+        let (fixture, _) = check(name);
+        let device = Device::flex();
+        let model = fixture.loaded(fixture.fno_config().init(&device));
+        let prediction = values(model.forward(fixture.tensor("finer.x", &device)));
+        let error = relative_error(&prediction, &fixture.values("finer.")["prediction"]);
+        assert!(error < 1e-5, "{name} on another grid: {error:e}");
+    }
+}
+
+/// As published for grids of two and three axes with ten steps of the past; of the configuration for fields of the ocean that DiffSR has;
+/// and of neuraloperator's modules, dense and with Tucker factors of a tenth.
+#[test]
+fn parameters_of_fourier_neural_operators() {
+    let count = |config: FnoConfig| trained_parameters(&config.init(&Device::flex().autodiff()));
+    let classic = |modes| FnoConfig::classic(10, 1, 20, modes).with_block(FnoBlock::BatchNorm);
+    assert_eq!(count(classic(vec![8; 2])), 414_517);
+    assert_eq!(count(classic(vec![8; 3])), 6_558_537);
+    let modes = [15, 12, 9, 9, 9].map(|modes| vec![modes; 2]);
+    let ocean = FnoConfig::diffsr_2d([1, 1], vec![16, 24, 24, 32, 32], modes.to_vec(), 4);
+    assert_eq!(count(ocean), 1_356_849);
+    let packaged = |modes: Vec<usize>, width| FnoConfig::neuraloperator(modes, 1, 1, width, 4);
+    assert_eq!(count(packaged(vec![12; 2], 64)), 2_803_393);
+    assert_eq!(count(packaged(vec![8; 3], 32)), 2_634_657);
+    assert_eq!(count(packaged(vec![12; 2], 64).with_rank(Some(0.1))), 362_017);
+    assert_eq!(count(packaged(vec![8; 3], 32).with_rank(Some(0.1))), 264_217);
 }
 
 const DIFFUSION: [&str; 4] =
@@ -264,6 +300,7 @@ fn residency_changes_no_bit() {
     ]
     .into_iter()
     .chain(DIFFUSION)
+    .chain(FNO)
     {
         let kept = run_fixture(name, ResidencyPolicy::keep());
         let recomputed = run_fixture(name, ResidencyPolicy::recompute_all());

@@ -1,12 +1,12 @@
-//! Heap held and peak of a ConvLSTM and two U-Nets, kept and recomputed. Alone in their binary: they count the whole heap.
+//! Heap held and peak of a ConvLSTM, two U-Nets, a Swin UNETR and a neural operator, kept and recomputed. Alone in their binary: they count the whole heap.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::prelude::*;
 use leanburn_nn::losses::{DiceCeLoss, l2_loss};
 use leanburn_nn::models::{
-    ConvLstm, ConvLstmConfig, DiffusionConditions, DiffusionUNet3d, DiffusionUNet3dConfig, SwinUnetr, SwinUnetrConfig,
-    UNet3d, UNet3dConfig,
+    ConvLstm, ConvLstmConfig, DiffusionConditions, DiffusionUNet3d, DiffusionUNet3dConfig, Fno, FnoConfig, SwinUnetr,
+    SwinUnetrConfig, UNet3d, UNet3dConfig,
 };
 use leanburn_ops::{CountingAllocator, Residency, ResidencyPolicy, backward};
 
@@ -159,4 +159,44 @@ fn a_swin_unetr_holds_no_scores() {
     // heads, would be 20 volumes.
     assert!(kept.0 < 14.0 && kept.1 < 17.1, "{kept:.2?}");
     assert!(recomputed.0 < 3.6 && recomputed.1 < 10.8, "{recomputed:.2?}");
+}
+
+/// Positions along each axis.
+const GRID: usize = 40;
+/// Bytes of 8 channels.
+const FIELD: f64 = (8 * GRID * GRID * GRID * 4) as f64;
+
+/// Volumes of 8 channels held between forward and backward, and at the peak, above what is there before the step.
+fn operator_held_and_peak(model: &Fno, policy: ResidencyPolicy) -> (f64, f64) {
+    let device = Device::flex().autodiff();
+    let model = model.clone().with_residency(policy);
+    let x = Tensor::<5>::zeros([1, 1, GRID, GRID, GRID], &device);
+    let before = HEAP.current_usage() as f64;
+    HEAP.reset_peak_usage();
+    let loss = l2_loss(model.forward(x.clone()), x);
+    let held = HEAP.current_usage() as f64 - before;
+    drop(backward(loss));
+    (held / FIELD, (HEAP.peak_usage() as f64 - before) / FIELD)
+}
+
+#[test]
+fn an_operator_saves_one_volume_a_layer() {
+    let _alone = alone();
+    let device = Device::flex().autodiff();
+    let of = |config: FnoConfig| {
+        let model = config.init(&device);
+        model.forward(Tensor::zeros([1, 1, 4, 4, 4], &device)); // initialises the parameters
+        [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()].map(|policy| operator_held_and_peak(&model, policy))
+    };
+    let [kept, recomputed] = of(FnoConfig::classic(1, 1, 8, vec![4; 3]));
+    println!("volumes held and at the peak: kept {kept:.2?}, recomputed {recomputed:.2?}");
+    // The first layer saves the input with positions and ones, five eighths. The network behind the last one would save 16 more; of these a
+    // slab of 8 planes of 40 is there at a time, and its gradient.
+    assert!(kept.0 < 4.9 && kept.1 < 12.8, "{kept:.2?}");
+    assert!(recomputed.0 < 4.8 && recomputed.1 < 12.7, "{recomputed:.2?}");
+    let [kept, recomputed] = of(FnoConfig::neuraloperator(vec![8; 3], 1, 1, 8, 4));
+    println!("volumes held and at the peak, with networks: kept {kept:.2?}, recomputed {recomputed:.2?}");
+    // Two and a half a layer, the input of the network behind them and the input with positions.
+    assert!(kept.0 < 12.1 && kept.1 < 15.9, "{kept:.2?}");
+    assert!(recomputed.0 < 6.1 && recomputed.1 < 9.9, "{recomputed:.2?}");
 }

@@ -8,8 +8,8 @@ use burn::backend::ir::OperationIr;
 use burn::prelude::*;
 use leanburn_nn::losses::{DiceCeLoss, PatchAdversarialLoss, l1_loss, l2_loss};
 use leanburn_nn::models::{
-    AutoencoderKlConfig, DiffusionConditions, DiffusionUNet3dConfig, PatchDiscriminatorConfig, SwinUnetrConfig,
-    UNet3dConfig,
+    AutoencoderKlConfig, DiffusionConditions, DiffusionUNet3dConfig, FnoConfig, PatchDiscriminatorConfig,
+    SwinUnetrConfig, UNet3dConfig,
 };
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
@@ -145,18 +145,13 @@ fn a_recomputed_swin_unetr_runs_its_attentions_once_more() {
     assert_eq!(swin_unetr(one), (10, gradients));
 }
 
-/// Mebibytes that a step of a Swin UNETR of 24 features and 14 classes at 96 x 96 x 96 voxels holds between forward and backward,
-/// without its weights.
-fn swin_unetr_held(policy: &ResidencyPolicy) -> f64 {
-    let config = SwinUnetrConfig::new(1, 14);
+/// Mebibytes that a step holds between forward and backward, without so many weights.
+fn held(num_parameters: usize, forward: impl Fn(&Device) -> Tensor<1>) -> f64 {
     let record = |with_backward: bool| {
         let device = Device::capture();
         let captured = device.capture_scope(|scope| {
             as_on_cpu(|| {
-                let device = device.clone().autodiff();
-                let model = config.init(&device).with_residency(policy.clone());
-                let logits = model.forward(Tensor::zeros([1, 1, 96, 96, 96], &device));
-                let loss = DiceCeLoss::new().forward(logits, Tensor::zeros([1, 96, 96, 96], &device));
+                let loss = forward(&device.clone().autodiff());
                 if with_backward {
                     drop(backward(loss));
                 }
@@ -173,7 +168,17 @@ fn swin_unetr_held(policy: &ResidencyPolicy) -> f64 {
     let mut made: HashMap<_, _> = whole[..forward].iter().flat_map(bytes).collect();
     let read = whole[forward..].iter().flat_map(OperationIr::inputs);
     let held: usize = read.filter_map(|tensor| made.remove(&tensor.id)).sum();
-    held.saturating_sub(4 * config.num_parameters()) as f64 / (1 << 20) as f64
+    held.saturating_sub(4 * num_parameters) as f64 / (1 << 20) as f64
+}
+
+/// Of a Swin UNETR of 24 features and 14 classes at 96 x 96 x 96 voxels.
+fn swin_unetr_held(policy: &ResidencyPolicy) -> f64 {
+    let config = SwinUnetrConfig::new(1, 14);
+    held(config.num_parameters(), |device| {
+        let model = config.init(device).with_residency(policy.clone());
+        let logits = model.forward(Tensor::zeros([1, 1, 96, 96, 96], device));
+        DiceCeLoss::new().forward(logits, Tensor::zeros([1, 96, 96, 96], device))
+    })
 }
 
 /// MONAI's keeps 3,040 MiB, and peaks at 2,220 MiB with its checkpointing (PyTorch 2.15, Intel Xeon).
@@ -184,4 +189,55 @@ fn a_swin_unetr_holds_less_than_half_of_monais() {
     println!("held at 96 x 96 x 96: {kept:.0} MiB, recomputed {recomputed:.0} MiB");
     assert!(kept < 0.4 * 3040.0, "{kept:.0} MiB");
     assert!(recomputed < 0.45 * 2220.0, "{recomputed:.0} MiB");
+}
+
+/// Transforms, and gradients, of one forward and backward of a Fourier neural operator with networks in its layers.
+fn operator(policy: ResidencyPolicy) -> (usize, usize) {
+    let (device, mut gradients) = (Device::capture(), 0);
+    let captured = device.capture_scope(|scope| {
+        as_on_cpu(|| {
+            let device = device.clone().autodiff();
+            let config = FnoConfig::neuraloperator(vec![4, 4, 4], 1, 1, 4, 3).with_rank(Some(0.5));
+            let model = config.init(&device).with_residency(policy);
+            let y = model.forward(Tensor::zeros([1, 1, 12, 10, 9], &device));
+            gradients = backward(y.sum()).take_module(&model).len();
+        });
+        scope.complete([], [])
+    });
+    let operations = captured.expect("a complete recording").graph.operations;
+    let is_transform = |operation: &&OperationIr| format!("{operation:?}").contains("fourier_transform\"");
+    (operations.iter().filter(is_transform).count(), gradients)
+}
+
+#[test]
+fn a_recomputed_operator_transforms_once_more() {
+    // Forward one a layer, and one of the gradient of its output.
+    let (kept, gradients) = operator(ResidencyPolicy::keep());
+    assert_eq!(kept, 6);
+    assert_eq!(operator(ResidencyPolicy::recompute_all()), (9, gradients));
+    assert_eq!(operator(ResidencyPolicy::keep().with_rule("layer_1", Residency::Recompute)), (7, gradients));
+}
+
+/// A step of an operator of the paper's kind at its full size holds 1.1 volumes a layer and less. PyTorch 2.15 holds 4,376 MiB on volumes
+/// and 2,862 MiB on planes.
+#[test]
+fn an_operator_holds_one_volume_a_layer() {
+    for (size, batch_size, width, modes, layers) in [(vec![128; 3], 1, 32, 16, 4), (vec![128; 2], 8, 256, 12, 10)] {
+        let config = FnoConfig::new(1, 1, vec![width; layers + 1], vec![vec![modes; size.len()]; layers]);
+        let mut field = [batch_size, 1, 1, 1, 1];
+        field[5 - size.len()..].copy_from_slice(&size);
+        let spectral = layers * width * width * modes.pow(size.len() as u32) << size.len();
+        let [kept, recomputed] = [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()].map(|policy| {
+            held(spectral, |device| {
+                let model = config.init(device).with_residency(policy.clone());
+                let x = Tensor::zeros(field, device);
+                l2_loss(model.forward(x.clone()), x)
+            })
+        });
+        let volume = (4 * batch_size * width * size.iter().product::<usize>()) as f64 / (1 << 20) as f64;
+        println!("{size:?}: {kept:.0} MiB, recomputed {recomputed:.0} MiB; a volume has {volume:.0} MiB");
+        assert!(kept > 0.9 * volume * layers as f64, "{size:?}: {kept:.0} MiB, not all is counted");
+        assert!(kept < 1.1 * volume * layers as f64, "{size:?}: {kept:.0} MiB");
+        assert!(recomputed < 1.05 * volume * layers as f64, "{size:?}: {recomputed:.0} MiB");
+    }
 }

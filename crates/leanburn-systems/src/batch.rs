@@ -83,8 +83,8 @@ impl Batch for (Tensor<5>, Tensor<4>) {
 
     fn shape_of(context: &Context<'_>, micro_batch: usize, channels: usize, extent: [usize; 3]) -> Self::Shape {
         let [days, height, width] = extent;
-        let predicted = context.sequence.map_or(1, |sequence| sequence.predict_days);
-        ([micro_batch, days, channels, height, width], [micro_batch, predicted, height, width])
+        let (predicted, finer) = context.sequence.map_or((1, 1), |fields| (fields.predict_days, fields.sample_factor));
+        ([micro_batch, days, channels, height, width], [micro_batch, predicted, height * finer, width * finer])
     }
 
     fn zeros((input, target): &Self::Shape, device: &Device) -> Self {

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use image::RgbImage;
 use leanburn_common::Bytes;
-use leanburn_data::{
-    DataMemory, Dataset, Intensity, Progress, Sample, SequenceConfig, SequenceDataset, Window, find_volumes,
-};
+use leanburn_data::{DataMemory, Dataset, Intensity, Progress, Sample, SequenceDataset, Window, find_volumes};
 
 use crate::data_facts::{draw_volume, draw_window, facts_of_fields, facts_of_volumes};
 use crate::error::Result;
@@ -173,11 +171,11 @@ impl Data for Arc<SequenceDataset> {
     }
 
     fn expected(context: &Context<'_>, channels: usize) -> Result<Option<DataSize>> {
-        let SequenceConfig { advection, downsample, .. } = context.fields();
-        let held = advection.map(|advection| {
-            let [height, width] = advection.shape.map(|length| length.div_ceil(downsample));
-            Bytes(4 * (advection.steps * channels * height * width) as u64)
-        });
+        let fields = context.fields();
+        let held = fields
+            .synthetic_frames()
+            .zip(fields.size())
+            .map(|(frames, [height, width])| Bytes(4 * (frames * channels * height * width) as u64));
         Ok(held.map(|held| DataSize { held, ..DataSize::default() }))
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn facts_of_fields(data: &SequenceDataset) -> Result<Vec<(&'static st
 /// A window's caption and picture: what is to be predicted, and what was seen last.
 pub(crate) fn draw_window(data: &SequenceDataset, index: u64) -> Result<(String, RgbImage)> {
     let window = data.train_window(index)?;
-    let persistence = data.persistence(&window);
+    let persistence = data.persistence(&window)?;
     let Window { target, target_shape: [.., height, width], start, .. } = &window;
     let last = target.len() - height * width;
     let columns = [("to be predicted", &target[last..]), ("last seen", &persistence[last..])];

@@ -1,7 +1,8 @@
 //! Systems that can be trained, from a typed configuration to a finished run.
 //!
 //! A *system* is a model with its data, its losses and its evaluation: the [KL autoencoder](autoencoder), the
-//! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster), [segmentation], [diffusion] of latents.
+//! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster),
+//! [neural operators](operator), [segmentation], [diffusion] of latents.
 //! Each is one folder that implements one trait, [`System`]; everything else works on that trait.
 //!
 //! - [`Config`] is what a run is configured by: built in code, or read from YAML with every error at once.
@@ -55,6 +56,7 @@ pub mod guide_config;
 mod machine;
 pub mod measure;
 pub mod metrics;
+pub mod operator;
 pub mod picture;
 pub mod planning;
 mod preview;
@@ -83,6 +85,7 @@ pub use error::{Result, SystemError};
 pub use evaluation::{Curves, L1, Metrics, PictureLabel};
 pub use forecaster::{ForecastObjectiveSection, ForecasterSection, ModelType};
 pub use machine::{forget_resident_peak, heap_limit, machine_memory, resident_peak};
+pub use operator::{OperatorLoss, OperatorModel, OperatorObjectiveSection, OperatorSection};
 pub use preview::{DataPreview, PreviewedSample};
 pub use recipe::Recipe;
 pub use run_folder::{KeyChange, RunFolder};

@@ -7,6 +7,7 @@ use crate::any_system::AnySystem;
 use crate::autoencoder::AutoencoderSection;
 use crate::diffusion::DiffusionSection;
 use crate::forecaster::ForecasterSection;
+use crate::operator::OperatorSection;
 use crate::recipe::Recipe;
 use crate::segmentation::SegmentationSection;
 use crate::shared::Source;
@@ -94,6 +95,8 @@ systems! {
     VqVae(VqVaeSection),
     /// A forecaster of fields.
     Forecaster(ForecasterSection),
+    /// A neural operator.
+    Operator(OperatorSection),
     /// A U-Net that segments volumes.
     Segmentation(SegmentationSection),
     /// A diffusion model of latents.

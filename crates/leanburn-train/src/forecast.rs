@@ -3,8 +3,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use leanburn_data::WindowBatch;
-use leanburn_nn::losses::{Difference, voxel_loss};
-use leanburn_nn::models::{Cnn3dLstm, ConvLstm};
+use leanburn_nn::losses::{Difference, relative_l2_loss, voxel_loss};
+use leanburn_nn::models::{Cnn3dLstm, ConvLstm, Fno};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
@@ -27,9 +27,10 @@ pub fn windows(batch: WindowBatch, device: &Device) -> ForecastBatch {
     (input, Tensor::from_data(target, device))
 }
 
-/// A model that predicts fields from those before.
+/// A model that predicts fields from those before, or finer ones.
 pub trait Forecaster: Module {
-    /// `[batch_size, predict_days, height, width]` from `[batch_size, input_days, channels, height, width]`.
+    /// `[batch_size, predict_days, height, width]` from `[batch_size, input_days, channels, height, width]`; height and width are larger
+    /// where the model refines the grid.
     fn forecast(&self, fields: Tensor<5>) -> Tensor<4>;
 }
 
@@ -45,18 +46,52 @@ impl Forecaster for Cnn3dLstm {
     }
 }
 
+/// The days that are seen are channels of an operator's input, and those that are predicted of its output.
+impl Forecaster for Fno {
+    fn forecast(&self, fields: Tensor<5>) -> Tensor<4> {
+        let [batch_size, days, channels, height, width] = fields.dims();
+        let forecast = self.forward(fields.reshape([batch_size, days * channels, 1, height, width]));
+        let [_, days, _, height, width] = forecast.dims();
+        forecast.reshape([batch_size, days, height, width])
+    }
+}
+
+/// How a forecast is compared with the truth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ForecastLoss {
+    /// Value by value.
+    Difference(Difference),
+    /// By the L2 norm of each item, as [`relative_l2_loss`] does.
+    RelativeL2,
+}
+
+impl From<Difference> for ForecastLoss {
+    fn from(difference: Difference) -> Self {
+        Self::Difference(difference)
+    }
+}
+
+impl ForecastLoss {
+    fn compare(self, forecast: Tensor<4>, target: Tensor<4>) -> Tensor<1> {
+        match self {
+            Self::Difference(difference) => voxel_loss(forecast, target, difference, None),
+            Self::RelativeL2 => relative_l2_loss(forecast, target),
+        }
+    }
+}
+
 /// A forecaster and its optimizer.
 #[derive(Debug)]
 pub struct ForecastWorkload<M: Forecaster> {
     forecaster: Learner<M>,
-    difference: Difference,
+    loss: ForecastLoss,
     precision: Precision,
 }
 
 impl<M: Forecaster> ForecastWorkload<M> {
     /// Puts the parts together.
-    pub fn new(forecaster: Learner<M>, difference: Difference, precision: Precision) -> Self {
-        Self { forecaster, difference, precision }
+    pub fn new(forecaster: Learner<M>, loss: impl Into<ForecastLoss>, precision: Precision) -> Self {
+        Self { forecaster, loss: loss.into(), precision }
     }
 
     /// The forecast by the trained weights, in f32.
@@ -74,7 +109,7 @@ impl<M: Forecaster> Workload for ForecastWorkload<M> {
 
     fn loss(&mut self, _learner: usize, (fields, target): &ForecastBatch, _position: StepPosition) -> Option<Losses> {
         let forecast = self.forecaster.module().forecast(self.precision.cast(fields.clone()));
-        let loss = voxel_loss(forecast, target.clone(), self.difference, None);
+        let loss = self.loss.compare(forecast, target.clone());
         Some(Losses::of(loss.clone(), vec![("forecast", loss)]))
     }
 }

@@ -46,7 +46,7 @@ pub use autoencoder::{
 pub use average::WeightAverage;
 pub use checkpoint::CheckpointStore;
 pub use error::TrainError;
-pub use forecast::{ForecastBatch, ForecastWorkload, Forecaster, windows};
+pub use forecast::{ForecastBatch, ForecastLoss, ForecastWorkload, Forecaster, windows};
 pub use gradients::{Accumulator, Prepared, prepare_gradients};
 pub use learner::Learner;
 pub use learner_config::LearnerConfig;

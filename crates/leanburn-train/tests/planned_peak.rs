@@ -24,6 +24,8 @@ use rand::{RngExt, SeedableRng};
 
 #[path = "planned_peak/diffusion.rs"]
 mod diffusion;
+#[path = "planned_peak/operator.rs"]
+mod operator;
 #[path = "common/peak.rs"]
 mod peak;
 

@@ -1,4 +1,4 @@
-//! Voxel autoencoders, discrete ones and forecasters train as the KL autoencoder does: a run that goes on is the run that never
+//! Voxel autoencoders, discrete ones, forecasters and operators train as the KL autoencoder does: a run that goes on is the run that never
 //! stopped, recomputation changes nothing, and a plan is what a step holds.
 
 mod common;
@@ -11,13 +11,15 @@ use common::{alone, bits, on_new_threads, schedule};
 use leanburn_common::Bytes;
 use leanburn_nn::blocks::VectorQuantizerConfig;
 use leanburn_nn::losses::{Difference, FeatureLoss3dConfig, LpipsConfig, OccupancyWeight, VaeLoss};
-use leanburn_nn::models::{Cnn3dLstmConfig, ConvLstmConfig, Vae3dConfig, VqVae3dConfig};
+use leanburn_nn::models::{
+    Cnn3dLstmConfig, ConvLstmConfig, FnoBlock, FnoConfig, FnoUpsampling, Vae3dConfig, VqVae3dConfig,
+};
 use leanburn_ops::{Residency, ResidencyPolicy, Tensors};
 use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
-    CheckpointStore, CountingAllocator, ForecastBatch, ForecastWorkload, Learner, LearnerConfig, MainModel, Perceptual,
-    PerceptualKind, Precision, StepReport, TrainError, Trainer, TrainerConfig, VaeWorkload, VqVaeWorkload, Workload,
-    record_step,
+    CheckpointStore, CountingAllocator, ForecastBatch, ForecastLoss, ForecastWorkload, Learner, LearnerConfig,
+    MainModel, Perceptual, PerceptualKind, Precision, StepReport, TrainError, Trainer, TrainerConfig, VaeWorkload,
+    VqVaeWorkload, Workload, record_step,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -230,6 +232,44 @@ impl System for Convolutional {
     }
 }
 
+/// An operator.
+struct Operator {
+    model: FnoConfig,
+    size: [usize; 2],
+}
+
+impl Operator {
+    /// Of fields of a day, or two, of two channels, to two days.
+    fn new(days: usize, widths: usize, modes: [usize; 2], layers: usize, size: [usize; 2]) -> Self {
+        Self { model: FnoConfig::new(2 * days, 2, vec![widths; layers + 1], vec![modes.to_vec(); layers]), size }
+    }
+
+    fn with(self, change: impl FnOnce(FnoConfig) -> FnoConfig) -> Self {
+        Self { model: change(self.model), ..self }
+    }
+}
+
+impl System for Operator {
+    type Batch = ForecastBatch;
+    type Workload = ForecastWorkload<leanburn_nn::models::Fno>;
+
+    fn trainer(&self, setup: &Setup, device: &Device) -> Trainer<Self::Workload> {
+        setup.seed(device);
+        let learner = setup.learner(self.model.init(device).with_residency(setup.residency.clone()));
+        setup.trainer(ForecastWorkload::new(learner, ForecastLoss::RelativeL2, setup.precision), device)
+    }
+
+    fn batch(&self, size: usize, index: u64, device: &Device) -> ForecastBatch {
+        let (input, _) = fields(self.model.in_channels / 2, self.size, size, index, device);
+        let [_, height, width] = self.model.output_size([1, self.size[0], self.size[1]]);
+        (input, fields(1, [height, width], size, index, device).1)
+    }
+
+    fn state(workload: &Self::Workload) -> [Vec<Vec<u32>>; 2] {
+        [bits(workload.model().module()), bits(&workload.model().trained())]
+    }
+}
+
 /// Smooth values between 0 and 1 that differ from index to index.
 fn waves<const D: usize>(shape: [usize; D], index: u64, device: &Device) -> Tensor<D> {
     let count: usize = shape.iter().product();
@@ -356,6 +396,7 @@ fn a_resumed_run_is_the_straight_run() {
     is_the_straight_run(&Discrete::new([8; 3]));
     is_the_straight_run(&Recurrent::new(6, [8, 6]));
     is_the_straight_run(&Convolutional(Recurrent::new(6, [8, 6])));
+    is_the_straight_run(&Operator::new(1, 4, [3, 2], 2, [8, 6]).with(|model| model.with_block(FnoBlock::BatchNorm)));
 }
 
 #[test]
@@ -366,6 +407,9 @@ fn recomputation_changes_nothing() {
     is_bit_equal_recomputed(&Discrete::new([8; 3]), "quantizer");
     is_bit_equal_recomputed(&Recurrent::new(6, [8, 6]), "steps_3");
     is_bit_equal_recomputed(&Convolutional(Recurrent::new(6, [8, 6])), "features.*");
+    let refining = FnoUpsampling { factor: 2, modes: vec![2, 2] };
+    let operator = Operator::new(2, 4, [3, 2], 2, [8, 6]).with(|model| model.with_upsampling(Some(refining)));
+    is_bit_equal_recomputed(&operator, "layer_*");
 }
 
 #[test]
@@ -382,4 +426,9 @@ fn the_planned_peak_is_the_measured_one() {
     is_planned("convlstm", &fields(), Precision::F32);
     is_planned("convlstm, bf16", &fields(), Precision::Bf16);
     is_planned("3dcnn_lstm", &Convolutional(fields()), Precision::F32);
+    let operator = || Operator::new(2, 24, [12, 10], 3, [96, 80]);
+    is_planned("operator", &operator(), Precision::F32);
+    let refining = FnoUpsampling { factor: 2, modes: vec![12, 10] };
+    let refining = operator().with(|model| model.with_upsampling(Some(refining)).with_activate_last(true));
+    is_planned("operator, refining", &Operator { size: [48, 40], ..refining }, Precision::F32);
 }

@@ -16,7 +16,7 @@ use crate::error::{CommandError, Result};
 /// What goes in, and where what is made of it goes.
 #[derive(Debug, Args)]
 pub(super) struct Files {
-    /// What goes in, and last the file for what is made of it. Inputs are files (.nii, .nii.gz, .hdr with its .img, .nrrd, .nhdr, .mha, .mhd, .npy, .npz or .safetensors), folders of DICOM slices, or folders of these,
+    /// What goes in, and last the file for what is made of it. Inputs are files (.nii, .nii.gz, .hdr with its .img, .nrrd, .nhdr, .mha, .mhd, .npy, .npz, .safetensors, .nc, .h5 or .mat), folders of DICOM slices, or folders of these,
     /// which are searched to the bottom, or quoted patterns such as 'scans/*_t1.nii.gz'. Of several inputs or a folder, OUT is the folder for the files, made if need be: they have
     /// the names of the inputs, and lie as these do in their folder.
     #[arg(required = true, value_name = "INPUT... OUT")]

@@ -12,7 +12,7 @@ pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
     match GuideConfig::load(path) {
         Ok(guide) if !guide.kind.is_modelled() => Err(SystemError::Input {
             subject: path.display().to_string(),
-            expected: "a configuration of an autoencoder or a forecaster".into(),
+            expected: "a configuration of an autoencoder, a forecaster or an operator".into(),
             found: format!("{}; not modelled yet: {}", guide.kind.describe(), guide.not_modelled.join(", ")),
             remedy: format!("`leanburn calc --config {}` estimates it by the rule of thumb", path.display()),
         }

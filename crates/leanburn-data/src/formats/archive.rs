@@ -1,12 +1,14 @@
-//! Files of arrays, regardless of their format: `.npy`, `.npz` and `.safetensors`.
+//! Files of arrays, regardless of their format: `.npy`, `.npz`, `.safetensors`, NetCDF and HDF5.
 
 use crate::error::DataError;
 use crate::formats::array::Array;
 use crate::formats::file::{self, Source};
 use crate::formats::format::Format;
+use crate::formats::hdf5::Hdf5;
 use crate::formats::npz::Npz;
 use crate::formats::numpy;
 use crate::formats::safetensors::Safetensors;
+use leanburn_common::nearest;
 use std::path::{Path, PathBuf};
 
 /// An opened file; its arrays are decoded when they are asked for.
@@ -15,6 +17,7 @@ pub(crate) enum Archive {
     Numpy(PathBuf),
     Npz(Npz),
     Safetensors(Safetensors),
+    Hdf5(Hdf5),
 }
 
 impl Archive {
@@ -25,12 +28,18 @@ impl Archive {
             Format::Numpy => Ok(Self::Numpy(path.into())),
             Format::Npz => Npz::open(path).map(Self::Npz),
             Format::Safetensors => Safetensors::open(path).map(Self::Safetensors),
+            Format::Hdf5 => Hdf5::open(path).map(Self::Hdf5),
             _ => Err(DataError::malformed(
-                "a .npy, .npz or .safetensors file",
+                "a .npy, .npz, .safetensors, .nc or .h5 file",
                 "an image, such as NIfTI",
                 "Save its values as an array.",
             )),
         }
+    }
+
+    /// Whether its one array has no name.
+    pub(crate) fn is_unnamed(&self) -> bool {
+        matches!(self, Self::Numpy(_))
     }
 
     fn names(&self) -> Result<Vec<String>, DataError> {
@@ -38,6 +47,7 @@ impl Archive {
             Self::Numpy(_) => Ok(vec![String::new()]),
             Self::Npz(file) => Ok(file.names()),
             Self::Safetensors(file) => file.names(),
+            Self::Hdf5(file) => file.names(),
         }
     }
 
@@ -48,8 +58,7 @@ impl Archive {
     /// The array of that name, every value as a 64-bit float and then through `cast`.
     pub(crate) fn array<T: Clone>(&mut self, name: &str, cast: fn(f64) -> T) -> Result<Array<T>, DataError> {
         if !self.holds(name)? {
-            let found = format!("{:?}", self.names()?);
-            return Err(DataError::malformed(format!("an array `{name}`"), found, "Save it under that name."));
+            return Err(self.without(name)?);
         }
         match self {
             Self::Numpy(path) => {
@@ -58,17 +67,35 @@ impl Archive {
             }
             Self::Npz(file) => file.read(name, cast),
             Self::Safetensors(file) => file.read(name, cast),
+            Self::Hdf5(file) => file.read(name, cast),
         }
+    }
+
+    /// The error of a file without an array of that name, which says what there is, the nearest first.
+    fn without(&self, name: &str) -> Result<DataError, DataError> {
+        let names = self.names()?;
+        let found = match nearest(name, names.iter().map(String::as_str)) {
+            Some(nearest) => format!("`{nearest}`, of {names:?}"),
+            None => format!("{names:?}"),
+        };
+        Ok(DataError::malformed(format!("an array `{name}`"), found, "Name one of them, or save it under that name."))
     }
 
     /// The array of that name, or the only one of the file.
     pub(crate) fn array_or_only<T: Clone>(&mut self, name: &str, cast: fn(f64) -> T) -> Result<Array<T>, DataError> {
-        let names = self.names()?;
+        let names = match self {
+            // The others are what the axes of these mean.
+            Self::Hdf5(file) => file.fields()?,
+            _ => self.names()?,
+        };
         match (&names[..], self.holds(name)?) {
             (_, true) => self.array(name, cast),
             ([only], false) => self.array(only, cast),
             _ => {
-                let found = format!("{} arrays, none of that name", names.len());
+                let found = match names.len() {
+                    1..=20 => format!("{} arrays, none of that name: {names:?}", names.len()),
+                    count => format!("{count} arrays, none of that name"),
+                };
                 let expected = format!("an array `{name}`, or one array alone");
                 Err(DataError::malformed(expected, found, "Save the array under that name."))
             }

@@ -20,6 +20,8 @@ pub enum Format {
     Npz,
     /// `.safetensors`.
     Safetensors,
+    /// `.nc`, `.h5` and their like: NetCDF and HDF5, and what MATLAB saves as version 7.3; read, not written.
+    Hdf5,
     /// `.nrrd`, header and voxels in one file.
     Nrrd,
     /// `.nhdr`, with the voxels in a file beside it; read, not written.
@@ -31,13 +33,18 @@ pub enum Format {
 }
 
 /// How the names of volumes end; a longer ending goes before a shorter one that it contains.
-const ENDINGS: [(&str, Format); 10] = [
+const ENDINGS: [(&str, Format); 15] = [
     (".nii.gz", Format::Nifti { gzip: true }),
     (".nii", Format::Nifti { gzip: false }),
     (".hdr", Format::NiftiPair),
     (".npy", Format::Numpy),
     (".npz", Format::Npz),
     (".safetensors", Format::Safetensors),
+    (".nc", Format::Hdf5),
+    (".nc4", Format::Hdf5),
+    (".h5", Format::Hdf5),
+    (".hdf5", Format::Hdf5),
+    (".mat", Format::Hdf5),
     (".nrrd", Format::Nrrd),
     (".nhdr", Format::NrrdHeader),
     (".mha", Format::MetaImage),
@@ -69,29 +76,29 @@ impl Format {
     /// If the name ends like none of them, or like one that is only read.
     pub fn of_output(path: &Path) -> Result<Self, DataError> {
         let format = Self::of(path)?;
-        match format.whole() {
-            whole if whole == format => Ok(format),
-            _ => Err(DataError::malformed(
-                "a name that ends in .nii, .nii.gz, .nrrd, .mha, .npy, .npz or .safetensors",
-                "that of a header whose voxels are in another file",
-                "Write one file, such as .nii: it has the same contents.",
-            )
-            .at(path)),
-        }
+        let found = match format {
+            Self::Hdf5 => "that of a format that is read and not written",
+            _ if format.whole() != format => "that of a header whose voxels are in another file",
+            _ => return Ok(format),
+        };
+        let expected = "a name that ends in .nii, .nii.gz, .nrrd, .mha, .npy, .npz or .safetensors";
+        Err(DataError::malformed(expected, found, "Write one file, such as .nii: it has the same contents.").at(path))
     }
 
-    /// The format of one file that holds what this one does: what is written for a header with its voxels in another file.
+    /// The format of one file that holds what this one does: what is written for a header with its voxels in another file, and for a
+    /// format that is not written.
     fn whole(self) -> Self {
         match self {
             Self::NiftiPair => Self::Nifti { gzip: false },
             Self::NrrdHeader => Self::Nrrd,
             Self::MetaImageHeader => Self::MetaImage,
+            Self::Hdf5 => Self::Npz,
             format => format,
         }
     }
 
     /// How the name of a file ends that is made of the volume at `path`, where it cannot have the same name: of a header with its
-    /// voxels in another file, and of a folder of DICOM slices.
+    /// voxels in another file, of a format that is not written, and of a folder of DICOM slices.
     pub fn output_ending(path: &Path) -> Option<&'static str> {
         let Ok(format) = Self::of(path) else { return path.is_dir().then_some(".nii.gz") };
         let whole = format.whole();

@@ -1,4 +1,4 @@
-//! Files of volumes, label maps and arrays: NIfTI, NRRD, MetaImage, NumPy and safetensors, and folders of DICOM slices.
+//! Files of volumes, label maps and arrays: NIfTI, NRRD, MetaImage, NumPy, safetensors, NetCDF and HDF5, and folders of DICOM slices.
 
 mod archive;
 mod array;
@@ -11,6 +11,11 @@ mod dicom;
 mod file;
 mod find;
 mod format;
+#[cfg(feature = "hdf5")]
+mod hdf5;
+#[cfg(not(feature = "hdf5"))]
+#[path = "no_hdf5.rs"]
+mod hdf5;
 mod nifti;
 pub(crate) mod npz;
 pub(crate) mod numpy;
@@ -21,5 +26,6 @@ mod volume_io;
 mod voxels;
 
 pub(crate) use archive::Archive;
+pub(crate) use array::Array;
 pub use find::{find_volumes, matches};
 pub use format::Format;

@@ -17,10 +17,10 @@ impl Volume {
     ///   space becomes channels.
     /// - a folder: a DICOM series, a file for each slice, in the order of their places; not packed.
     /// - `.npy`: 3D `[x, y, z]` or 4D `[channels, x, y, z]`, voxels of 1 mm.
-    /// - `.npz`, `.safetensors`: the array `volume` or the only one, shaped likewise; an `affine` of
+    /// - `.npz`, `.safetensors`, and NetCDF and HDF5 (`.nc`, `.h5`): the array `volume` or the only one, shaped likewise; an `affine` of
     ///   shape `[4, 4]` next to it is used. A grid `[channels, depth, height, width]` is read in that
     ///   order: its depth, height and width are what this crate calls x, y and z.
-    /// - The same two, for a sparse grid: whole numbers `coordinates` `[voxels, 3]` (depth, height,
+    /// - The same, for a sparse grid: whole numbers `coordinates` `[voxels, 3]` (depth, height,
     ///   width, counted from 0), `features` `[voxels, channels]` and the lengths of the three axes
     ///   as `shape`. All other voxels are 0. Voxels may come in any order, each once.
     ///
@@ -37,7 +37,7 @@ impl Volume {
             Format::Nifti { .. } | Format::NiftiPair => nifti::read(path),
             Format::Nrrd | Format::NrrdHeader => text_header::read(path, TextHeader::Nrrd),
             Format::MetaImage | Format::MetaImageHeader => text_header::read(path, TextHeader::MetaImage),
-            Format::Numpy | Format::Npz | Format::Safetensors => {
+            Format::Numpy | Format::Npz | Format::Safetensors | Format::Hdf5 => {
                 array_volume::read(path).map_err(|error| error.at(path))
             }
         }
@@ -59,7 +59,9 @@ impl Volume {
             Format::Numpy => numpy::write(self, path),
             Format::Npz => npz::write(self, path),
             Format::Safetensors => safetensors::write(self, path),
-            Format::NiftiPair | Format::NrrdHeader | Format::MetaImageHeader => unreachable!("no output"),
+            Format::NiftiPair | Format::NrrdHeader | Format::MetaImageHeader | Format::Hdf5 => {
+                unreachable!("no output")
+            }
         };
         written.map_err(|error| error.at(path))
     }

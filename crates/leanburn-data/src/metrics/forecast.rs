@@ -26,6 +26,23 @@ pub fn mean_absolute_error(prediction: &[f32], truth: &[f32]) -> Result<f64, Dat
     mean(prediction, truth, f64::abs)
 }
 
+/// The relative L2 error `|prediction - truth| / |truth|`; infinite where the truth is zero and the prediction is not.
+///
+/// # Errors
+/// If the slices are empty or of different lengths.
+///
+/// # Example
+/// ```
+/// use leanburn_data::metrics::relative_error;
+/// assert_eq!(relative_error(&[3.0, 1.0], &[3.0, 4.0])?, 0.6);
+/// # Ok::<(), leanburn_data::DataError>(())
+/// ```
+pub fn relative_error(prediction: &[f32], truth: &[f32]) -> Result<f64, DataError> {
+    let error = root_mean_squared_error(prediction, truth)?;
+    let size = root_mean_squared_error(&vec![0.0; truth.len()], truth)?;
+    Ok(if error == 0.0 { 0.0 } else { error / size })
+}
+
 /// Skill against persistence, `1 - rmse / rmse_persistence`: 1 is perfect, 0 is as good as taking
 /// the last known frame for the forecast, and less than 0 is worse than that.
 ///

@@ -3,10 +3,12 @@
 mod forecast;
 mod lengths;
 mod segmentation;
+mod spectrum;
 mod thresholds;
 mod voxels;
 
-pub use forecast::{mean_absolute_error, root_mean_squared_error, skill};
+pub use forecast::{mean_absolute_error, relative_error, root_mean_squared_error, skill};
 pub use segmentation::{DiceCounts, dice, mean_dice};
+pub use spectrum::{energy_spectrum, top_octave_error};
 pub use thresholds::{TwoThresholds, best_two_thresholds};
 pub use voxels::{ChamferDistance, chamfer_distance, intersection_over_union, squared_distances};

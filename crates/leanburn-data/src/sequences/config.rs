@@ -3,21 +3,32 @@
 use crate::checks;
 use crate::error::DataError;
 use crate::sequences::advection::AdvectionConfig;
+use crate::sequences::axes::Axes;
+use crate::sequences::navier_stokes::NavierStokesConfig;
 use crate::sequences::sequence::Sequence;
 use crate::volumes::Normalize;
 use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Which fields to forecast, from what, and how to prepare them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SequenceConfig {
-    /// Consecutive files, or folders of them, each `[time, channels, height, width]`; sorted by
+    /// Consecutive files, or folders of them, each `[time, channels, height, width]` or `[time, height, width]`; sorted by
     /// name, numbers by value.
     pub paths: Vec<PathBuf>,
+    /// The array of each file that holds the fields; the one named `sequence`, or the only one, if none.
+    pub data_key: Option<String>,
+    /// What the axes of that array are, where they are not in this order: `n` for trajectories, `t` for time, `c` for channels, `h`
+    /// and `w`, as in `thwc`. No window reaches from a trajectory into the next.
+    pub axes: Option<String>,
+    /// Height and width of the fields in files, before `downsample`, so that a plan needs no file; files of others are rejected.
+    pub shape: Option<[usize; 2]>,
     /// Synthetic fields in place of `paths`.
     pub advection: Option<AdvectionConfig>,
+    /// Vorticity of flows in place of `paths`.
+    pub navier_stokes: Option<NavierStokesConfig>,
     /// Frames that a forecaster sees.
     pub input_days: usize,
     /// Frames that it predicts.
@@ -28,8 +39,13 @@ pub struct SequenceConfig {
     pub target_channel: Option<usize>,
     /// Each block of so many by so many places becomes one, their mean.
     pub downsample: usize,
+    /// More than 1 for super-resolution: a window is one frame, blurred and on a grid so many times as coarse, and what is to be
+    /// predicted is that frame itself.
+    pub sample_factor: usize,
     /// How each channel is brought to a common range; learnt from the training part alone.
     pub normalize: Normalize,
+    /// Whether [`Normalize::ZScore`] is that of each place instead of the whole channel.
+    pub pointwise: bool,
     /// Percentiles that become 0 and 1 under [`Normalize::Percentile`]; nothing is clipped.
     pub percentiles: [f64; 2],
     /// Share of the time that is held out, at the end.
@@ -44,13 +60,19 @@ impl Default for SequenceConfig {
     fn default() -> Self {
         Self {
             paths: Vec::new(),
+            data_key: None,
+            axes: None,
+            shape: None,
             advection: None,
+            navier_stokes: None,
             input_days: 7,
             predict_days: 1,
             use_channels: Vec::new(),
             target_channel: None,
             downsample: 1,
+            sample_factor: 1,
             normalize: Normalize::ZScore,
+            pointwise: false,
             percentiles: [0.5, 99.5],
             val_fraction: 0.2,
             num_workers: 2,
@@ -75,6 +97,41 @@ impl SequenceConfig {
         if self.downsample == 1 { Ok(sequence) } else { sequence.downsample(self.downsample) }
     }
 
+    /// Frames of a window: those that are seen and those that are predicted.
+    pub(crate) fn days(&self) -> usize {
+        if self.sample_factor > 1 { 1 } else { self.input_days + self.predict_days }
+    }
+
+    /// Reads a file and does to its fields what [`prepare`](Self::prepare) does.
+    ///
+    /// # Errors
+    /// As [`Sequence::read`] and [`prepare`](Self::prepare), and if the file has no array `data_key`.
+    pub fn read(&self, path: &Path) -> Result<Sequence, DataError> {
+        let axes = self.axes.as_deref().and_then(Axes::of);
+        let sequence = Sequence::read_as(path, self.data_key.as_deref(), axes)?;
+        let [.., height, width] = sequence.shape();
+        if self.shape.is_some_and(|shape| shape != [height, width]) {
+            let remedy = "Correct `shape`, or leave it out.";
+            let expected = format!("fields of {:?}, as `shape` says", self.shape.unwrap_or_default());
+            return Err(DataError::malformed(expected, format!("{:?}", [height, width]), remedy).at(path));
+        }
+        self.prepare(sequence)
+    }
+
+    /// Height and width of the prepared fields, where the configuration says them.
+    pub fn size(&self) -> Option<[usize; 2]> {
+        let advected = self.advection.as_ref().map(|fields| fields.shape);
+        let flows = self.navier_stokes.as_ref().map(|flows| [flows.size; 2]);
+        let size = advected.or(flows).or(self.shape)?;
+        Some(size.map(|length| length.div_ceil(self.downsample)))
+    }
+
+    /// How many synthetic fields there are.
+    pub fn synthetic_frames(&self) -> Option<usize> {
+        let flows = self.navier_stokes.as_ref().map(|flows| flows.trajectories * flows.steps);
+        self.advection.as_ref().map(|advection| advection.steps).or(flows)
+    }
+
     /// Everything that is wrong with the values.
     pub fn validate(&self) -> Vec<ValidationError> {
         let mut validation = Validation::default();
@@ -90,6 +147,7 @@ impl SequenceConfig {
             );
         }
         self.check_channels(&mut validation);
+        self.check_super_resolution(&mut validation);
         let factor = "1 (no change) or more";
         validation.check(
             self.downsample > 0,
@@ -106,14 +164,38 @@ impl SequenceConfig {
 
     fn check_source(&self, validation: &mut Validation) {
         checks::paths(validation, "paths", &self.paths);
-        let (given, synthetic) = (!self.paths.is_empty(), self.advection.is_some());
-        let help = "name some, or set `advection`";
-        validation.check(given || synthetic, "paths", "files or folders", "none", help);
+        let (advected, flows) = (self.advection.is_some(), self.navier_stokes.is_some());
+        let given = !self.paths.is_empty();
+        let help = "name some, or set `advection` or `navier_stokes`";
+        validation.check(given || advected || flows, "paths", "files or folders", "none", help);
         let expected = "either `paths` or `advection`";
-        validation.check_together(!(given && synthetic), &["paths"], "advection", expected, "both", "drop one");
+        validation.check_together(!(given && advected), &["paths"], "advection", expected, "both", "drop one");
+        let (others, expected) = (&["paths", "advection"], "no `paths` and no `advection`");
+        let alone = !(flows && (given || advected));
+        validation.check_together(alone, others, "navier_stokes", expected, "several", "drop one");
         if let Some(advection) = &self.advection {
             validation.extend_below("advection", advection.validate());
         }
+        if let Some(flows) = &self.navier_stokes {
+            validation.extend_below("navier_stokes", flows.validate());
+        }
+        let axes = self.axes.as_deref().unwrap_or("tchw");
+        let expected = "letters of n (trajectories), t (time), c (channels), h and w, each once, h and w among them";
+        validation.check(Axes::of(axes).is_some(), "axes", expected, axes, "write the order of the axes, such as thwc");
+    }
+
+    fn check_super_resolution(&self, validation: &mut Validation) {
+        let (factor, help) = (self.sample_factor, "write how many times finer the result is, such as 4");
+        validation.check((1..=64).contains(&factor), "sample_factor", "1 (no change) to 64", factor, help);
+        let one = self.input_days == 1 && self.predict_days == 1;
+        let (found, expected) =
+            (format!("{} and {}", self.input_days, self.predict_days), "1 for super-resolution, both");
+        let help = "write `input_days: 1` and `predict_days: 1`, or drop `sample_factor`";
+        let days = &["predict_days", "sample_factor"];
+        validation.check_together(factor <= 1 || one, days, "input_days", expected, found, help);
+        let scores = !self.pointwise || self.normalize == Normalize::ZScore;
+        let (expected, help) = ("`normalize: z_score`", "write `normalize: z_score`, or drop `pointwise`");
+        validation.check_together(scores, &["normalize"], "pointwise", expected, format!("{:?}", self.normalize), help);
     }
 
     fn check_channels(&self, validation: &mut Validation) {
@@ -153,6 +235,11 @@ mod tests {
             use_channels: vec![1, 2, 1],
             target_channel: Some(0),
             downsample: 0,
+            axes: Some("thh".into()),
+            navier_stokes: Some(NavierStokesConfig { size: 0, ..NavierStokesConfig::default() }),
+            sample_factor: 4,
+            pointwise: true,
+            normalize: Normalize::MinMax,
             percentiles: [99.0, 1.0],
             val_fraction: 1.0,
             num_workers: 100_000,
@@ -163,15 +250,20 @@ mod tests {
         let expected = [
             "paths",
             "advection",
+            "navier_stokes",
             "advection.steps",
             "advection.shape",
             "advection.speed",
             "advection.turn_steps",
             "advection.forcing",
+            "navier_stokes.size",
+            "axes",
             "input_days",
             "predict_days",
             "use_channels",
             "target_channel",
+            "input_days",
+            "pointwise",
             "downsample",
             "percentiles",
             "val_fraction",

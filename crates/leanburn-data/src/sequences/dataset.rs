@@ -2,13 +2,15 @@
 
 use crate::error::DataError;
 use crate::random::{Stream, generator};
-use crate::sampling::split::share;
 use crate::sequences::advection::Advection;
 use crate::sequences::config::SequenceConfig;
-use crate::sequences::sequence::{Sequence, check_finite};
+use crate::sequences::degradation::Resize;
+use crate::sequences::navier_stokes::NavierStokes;
+use crate::sequences::normalization::normalize;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::split::TimeSplit;
 use crate::sequences::window::{Window, WindowBatch};
-use crate::volumes::Intensity;
-use crate::volumes::zeros;
+use crate::volumes::{Intensity, zeros};
 use rand::seq::SliceRandom;
 use std::path::{Path, PathBuf};
 
@@ -26,12 +28,13 @@ pub struct SequenceDataset {
     config: SequenceConfig,
     seed: u64,
     sequence: Sequence,
-    /// For each channel that is used.
+    /// For each channel that is used, or each place of them.
     intensities: Vec<Intensity>,
     /// The channels of a target, among those that are used.
     targets: Vec<usize>,
-    /// The first frame that is held out.
-    border: usize,
+    split: TimeSplit,
+    /// What makes the fields of super-resolution coarse.
+    degradation: Option<Resize>,
 }
 
 impl SequenceDataset {
@@ -43,15 +46,15 @@ impl SequenceDataset {
     /// for one window of each part.
     pub fn open(config: &SequenceConfig, seed: u64) -> Result<Self, DataError> {
         DataError::if_invalid(config.validate())?;
-        let place = config.paths.first().cloned().unwrap_or_else(|| PathBuf::from("advection"));
-        let mut sequence = match &config.advection {
-            Some(advection) => config.prepare(Advection::new(advection, seed)?.sequence()?),
-            None => Sequence::read_all(&config.paths, |sequence| config.prepare(sequence)),
-        }
-        .map_err(|error| at_unless_named(error, &place))?;
-        let border = border(sequence.shape()[0], config, &place)?;
-        let intensities = normalize(&mut sequence, border, config)?;
-        let all = sequence.shape()[1];
+        let synthetic = if config.navier_stokes.is_some() { "navier_stokes" } else { "advection" };
+        let place = config.paths.first().cloned().unwrap_or_else(|| PathBuf::from(synthetic));
+        let named = |error| at_unless_named(error, &place);
+        let mut sequence = read(config, seed).map_err(named)?;
+        let [frames, all, size @ ..] = sequence.shape();
+        let split = TimeSplit::new(frames, sequence.trajectory_length(), config.days(), config.val_fraction);
+        let split = split.map_err(named)?;
+        let degradation = degradation(config.sample_factor, size).map_err(named)?;
+        let intensities = normalize(&mut sequence, split.border(), config)?;
         let targets = match config.target_channel {
             Some(target) if config.use_channels.is_empty() => vec![target],
             Some(target) => config.use_channels.iter().position(|channel| *channel == target).into_iter().collect(),
@@ -62,12 +65,12 @@ impl SequenceDataset {
             let error = DataError::malformed(expected, target.to_string(), "Count the channels from 0.");
             return Err(error.at(&place));
         }
-        Ok(Self { config: config.clone(), seed, sequence, intensities, targets, border })
+        Ok(Self { config: config.clone(), seed, sequence, intensities, targets, split, degradation })
     }
 
     /// Number of windows to train on; one epoch has as many samples.
     pub fn len(&self) -> usize {
-        self.border - self.days() + 1
+        self.split.train_len()
     }
 
     /// Whether there is nothing to train on, which no opened data set is.
@@ -77,7 +80,7 @@ impl SequenceDataset {
 
     /// Number of validation windows.
     pub fn val_len(&self) -> usize {
-        (self.sequence.shape()[0] - self.border + 1).saturating_sub(self.days())
+        self.split.val_len()
     }
 
     /// The configuration it was opened with.
@@ -90,7 +93,7 @@ impl SequenceDataset {
         &self.sequence
     }
 
-    /// What normalizing did to each channel that is used.
+    /// What normalizing did to each channel that is used, or to each place of them, `[channels, height, width]`.
     pub fn intensities(&self) -> &[Intensity] {
         &self.intensities
     }
@@ -128,7 +131,7 @@ impl SequenceDataset {
         let count = self.len() as u64;
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
-        order[(index % count) as usize]
+        self.split.train_start(order[(index % count) as usize])
     }
 
     /// Validation window `index`, in the order of time.
@@ -142,20 +145,23 @@ impl SequenceDataset {
                 found: index.to_string(),
             });
         }
-        self.window(self.border + index)
+        self.window(self.split.val_start(index))
     }
 
-    /// The forecast that nothing changes: the last frame that is seen, once for each target frame.
-    pub fn persistence(&self, window: &Window) -> Vec<f32> {
+    /// What to be better than: that nothing changes, the last frame that is seen, once for each target frame; of super-resolution what
+    /// is seen, enlarged by bicubic interpolation.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn persistence(&self, window: &Window) -> Result<Vec<f32>, DataError> {
         let [_, channels, height, width] = window.input_shape;
         let last = window.input.len() - channels * height * width;
         let plane = |channel: &usize| &window.input[last + channel * height * width..][..height * width];
         let frame: Vec<f32> = self.targets.iter().flat_map(plane).copied().collect();
-        frame.repeat(window.target_shape[0])
-    }
-
-    fn days(&self) -> usize {
-        self.config.input_days + self.config.predict_days
+        match self.degradation {
+            Some(_) => Resize::enlarge([height, width], self.config.sample_factor).apply(&frame),
+            None => Ok(frame.repeat(window.target_shape[0])),
+        }
     }
 
     fn window(&self, start: usize) -> Result<Window, DataError> {
@@ -168,21 +174,52 @@ impl SequenceDataset {
     /// `[days, channels, height, width]` of what is seen and of what is predicted.
     fn window_shapes(&self) -> [[usize; 4]; 2] {
         let [_, channels, height, width] = self.sequence.shape();
-        let of = |days, channels| [days, channels, height, width];
-        [of(self.config.input_days, channels), of(self.config.predict_days, self.targets.len())]
+        let of = |days, channels, [height, width]: [usize; 2]| [days, channels, height, width];
+        let seen = self.degradation.as_ref().map_or([height, width], Resize::size);
+        let predicted = of(self.config.predict_days, self.targets.len(), [height, width]);
+        [of(self.config.input_days, channels, seen), predicted]
     }
 
     /// The window that starts at a time, into places of its [shapes](Self::window_shapes).
     fn write_window(&self, start: usize, input: &mut [f32], target: &mut [f32]) {
         let [_, channels, height, width] = self.sequence.shape();
         let (plane, frame) = (height * width, channels * height * width);
-        input.copy_from_slice(&self.sequence.data()[start * frame..(start + self.config.input_days) * frame]);
+        let seen = &self.sequence.data()[start * frame..(start + self.config.input_days) * frame];
+        match &self.degradation {
+            Some(degradation) => degradation.write(seen, input),
+            None => input.copy_from_slice(seen),
+        }
+        let first = start + self.config.days() - self.config.predict_days;
         for (index, values) in target.chunks_exact_mut(plane).enumerate() {
-            let time = start + self.config.input_days + index / self.targets.len();
+            let time = first + index / self.targets.len();
             let from = time * frame + self.targets[index % self.targets.len()] * plane;
             values.copy_from_slice(&self.sequence.data()[from..from + plane]);
         }
     }
+}
+
+/// The prepared frames of a configuration.
+fn read(config: &SequenceConfig, seed: u64) -> Result<Sequence, DataError> {
+    if let Some(flows) = &config.navier_stokes {
+        return config.prepare(NavierStokes::new(flows, seed)?.sequence()?);
+    }
+    match &config.advection {
+        Some(advection) => config.prepare(Advection::new(advection, seed)?.sequence()?),
+        None => Sequence::read_all(&config.paths, |path| config.read(path)),
+    }
+}
+
+/// What makes fields of a size coarse, if they are to be.
+fn degradation(factor: usize, size: [usize; 2]) -> Result<Option<Resize>, DataError> {
+    if factor == 1 {
+        return Ok(None);
+    }
+    if size.iter().any(|length| !length.is_multiple_of(factor)) {
+        let expected = format!("a height and width that are multiples of {factor}");
+        let remedy = "Cut the fields, or choose a `sample_factor` that divides both.";
+        return Err(DataError::malformed(expected, format!("{size:?}"), remedy));
+    }
+    Ok(Some(Resize::degrade(size, factor)))
 }
 
 /// Names the source in an error that does not name a file yet.
@@ -191,40 +228,6 @@ fn at_unless_named(error: DataError, place: &Path) -> DataError {
         DataError::Malformed { path, .. } if path == Path::new("volume in memory") => error.at(place),
         _ => error,
     }
-}
-
-/// The first frame that is held out; both parts have room for a window.
-fn border(frames: usize, config: &SequenceConfig, place: &Path) -> Result<usize, DataError> {
-    let days = config.input_days + config.predict_days;
-    let held_out = config.val_fraction > 0.0;
-    let border = if held_out && frames > 1 { frames - share(frames, config.val_fraction) } else { frames };
-    if border < days || (held_out && frames - border < days) {
-        let expected = format!("{days} frames (input_days + predict_days) or more in each part");
-        let found = format!("{border} for training and {} for validation, of {frames}", frames - border);
-        let remedy = "Add frames, ask for fewer days, or change `val_fraction` (0 for no validation).";
-        return Err(DataError::malformed(expected, found, remedy).at(place));
-    }
-    Ok(border)
-}
-
-/// Each channel by itself, by its frames before `border`.
-fn normalize(sequence: &mut Sequence, border: usize, config: &SequenceConfig) -> Result<Vec<Intensity>, DataError> {
-    let shape = sequence.shape();
-    let [time, channels, height, width] = shape;
-    let plane = height * width;
-    let mut intensities = Vec::with_capacity(channels);
-    for channel in 0..channels {
-        let start = |time: usize| (time * channels + channel) * plane;
-        let mut training = zeros(&[border, height, width])?;
-        for (time, values) in training.chunks_exact_mut(plane).enumerate() {
-            values.copy_from_slice(&sequence.data()[start(time)..start(time) + plane]);
-        }
-        let intensity = config.normalize.apply(&mut training, config.percentiles);
-        (0..time).for_each(|time| intensity.apply(&mut sequence.data_mut()[start(time)..start(time) + plane]));
-        intensities.push(intensity);
-    }
-    check_finite(sequence.data(), shape)?;
-    Ok(intensities)
 }
 
 #[cfg(test)]
@@ -260,9 +263,9 @@ mod tests {
         for day in 0..2 {
             let field = (window.start + 3 + day) * 96 + 48;
             assert_eq!(window.target[day * 48..day * 48 + 48], data[field..field + 48]);
-            assert_eq!(dataset.persistence(&window)[day * 48..day * 48 + 48], window.input[240..288]);
+            assert_eq!(dataset.persistence(&window).unwrap()[day * 48..day * 48 + 48], window.input[240..288]);
         }
-        let unchanged = dataset.persistence(&window);
+        let unchanged = dataset.persistence(&window).unwrap();
         assert_eq!(skill(&unchanged, &window.target, &unchanged).unwrap(), 0.0);
         let all = SequenceDataset::open(&fields(30), 1).unwrap();
         assert_eq!(all.train_window(0).unwrap().target_shape, [2, 4, 6, 8]);

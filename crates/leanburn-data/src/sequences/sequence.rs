@@ -2,6 +2,7 @@
 
 use crate::error::DataError;
 use crate::formats::{Archive, Format, find_volumes, numpy};
+use crate::sequences::axes::{Arranged, Axes};
 use crate::volumes::{Intensity, count, zeros};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,8 @@ const SAVE_AGAIN: &str = "Save one array named `sequence`, of shape [time, chann
 pub struct Sequence {
     data: Vec<f32>,
     shape: [usize; 4],
+    /// Frames of each trajectory, where the time is not one.
+    trajectory: Option<usize>,
 }
 
 impl Sequence {
@@ -32,23 +35,47 @@ impl Sequence {
             return Err(DataError::malformed("a value for every place of 1 or more", found, SAVE_AGAIN));
         }
         check_finite(&data, shape)?;
-        Ok(Self { data, shape })
+        Ok(Self { data, shape, trajectory: None })
     }
 
-    /// Reads one file: `.npy`, or the array `sequence` or the only one of `.npz` and `.safetensors`.
+    /// The same as trajectories of so many frames, one behind the other: no window reaches from one into the next.
     ///
     /// # Errors
-    /// If the file is missing, of an unknown kind, damaged, not of four axes, or holds values that
-    /// are not finite.
+    /// If the last one is not whole.
+    pub fn with_trajectory_length(self, frames: usize) -> Result<Self, DataError> {
+        if frames == 0 || !self.shape[0].is_multiple_of(frames) {
+            let (expected, found) = (format!("a multiple of {frames} frames"), self.shape[0].to_string());
+            return Err(DataError::malformed(expected, found, "Save whole trajectories of one length."));
+        }
+        Ok(Self { trajectory: Some(frames), ..self })
+    }
+
+    /// Frames of each trajectory; none if all frames are one.
+    pub fn trajectory_length(&self) -> Option<usize> {
+        self.trajectory
+    }
+
+    /// Reads one file: `.npy`, or the array `sequence` or the only one of `.npz`, `.safetensors`, NetCDF and HDF5 files, which has four
+    /// axes, or three without channels. Coordinates are not counted: those are the arrays of one axis.
+    ///
+    /// # Errors
+    /// If the file is missing, of an unknown kind, damaged, of other axes, or holds values that are not finite, those among them that the
+    /// file says are missing.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, DataError> {
-        let path = path.as_ref();
+        Self::read_as(path.as_ref(), None, None)
+    }
+
+    /// The same of the array of a name, with other axes.
+    pub(crate) fn read_as(path: &Path, key: Option<&str>, axes: Option<Axes<'_>>) -> Result<Self, DataError> {
         let read = || {
-            let array = Archive::open(path)?.array_or_only(SEQUENCE, |value| value as f32)?;
-            let shape: [usize; 4] = array.shape[..].try_into().map_err(|_| {
-                let found = format!("{:?}", array.shape);
-                DataError::malformed("a shape of 4 axes [time, channels, height, width]", found, SAVE_AGAIN)
-            })?;
-            Self::new(array.values, shape)
+            let mut file = Archive::open(path)?;
+            let array = match key {
+                Some(key) if !file.is_unnamed() => file.array(key, |value| value as f32)?,
+                _ => file.array_or_only(SEQUENCE, |value| value as f32)?,
+            };
+            let axes = axes.unwrap_or_else(|| Axes::usual(array.shape.len()));
+            let Arranged { data, shape, trajectory } = axes.arrange(array)?;
+            Ok(Self { trajectory, ..Self::new(data, shape)? })
         };
         read().map_err(|error: DataError| error.at(path))
     }
@@ -76,7 +103,11 @@ impl Sequence {
             return Err(DataError::malformed(format!("{frames} frames or more"), time.to_string(), remedy));
         }
         let frame: usize = rest.iter().product();
-        Ok(Self { data: self.data[(time - frames) * frame..].to_vec(), shape: [frames, rest[0], rest[1], rest[2]] })
+        Ok(Self {
+            data: self.data[(time - frames) * frame..].to_vec(),
+            shape: [frames, rest[0], rest[1], rest[2]],
+            trajectory: None,
+        })
     }
 
     /// Each channel by a line of its own, as normalizing does; back to input units if `inverse`.
@@ -85,6 +116,10 @@ impl Sequence {
     /// If there are not as many lines as channels.
     pub fn scaled(mut self, intensities: &[Intensity], inverse: bool) -> Result<Self, DataError> {
         let [_, channels, height, width] = self.shape;
+        if intensities.len() == channels * height * width && height * width > 1 {
+            Intensity::apply_each(intensities, &mut self.data, inverse);
+            return Ok(self);
+        }
         if intensities.len() != channels {
             let remedy = "Give the channels that the model was trained on.";
             return Err(DataError::malformed(format!("{} channels", intensities.len()), channels.to_string(), remedy));
@@ -128,7 +163,7 @@ impl Sequence {
             let from = (index / channels.len() * all + channels[index % channels.len()]) * height * width;
             plane.copy_from_slice(&self.data[from..from + height * width]);
         }
-        Ok(Self { data, shape })
+        Ok(Self { data, shape, trajectory: self.trajectory })
     }
 
     /// A coarser grid: the mean of each block of `factor` x `factor` places, and at the far edges of
@@ -153,7 +188,7 @@ impl Sequence {
                 *value = (sum / (rows * columns) as f64) as f32;
             }
         }
-        Ok(Self { data, shape })
+        Ok(Self { data, shape, trajectory: self.trajectory })
     }
 
     /// Consecutive files as one sequence, each through `prepare` as soon as it is read.
@@ -162,13 +197,13 @@ impl Sequence {
     /// `day_2` comes before `day_10`.
     pub(crate) fn read_all(
         paths: &[PathBuf],
-        prepare: impl Fn(Self) -> Result<Self, DataError>,
+        read: impl Fn(&Path) -> Result<Self, DataError>,
     ) -> Result<Self, DataError> {
         let mut files = find_volumes(paths)?;
         files.sort_by_cached_key(|path| natural_key(&path.to_string_lossy()));
         let mut whole: Option<Self> = None;
         for path in &files {
-            let part = prepare(Self::read(path)?).map_err(|error| error.at(path))?;
+            let part = read(path).map_err(|error| error.at(path))?;
             whole = Some(match whole {
                 None => part,
                 Some(whole) => whole.followed_by(part, path)?,
@@ -186,12 +221,21 @@ impl Sequence {
                 remedy: "Bring all files of a sequence to one grid.",
             });
         }
+        if self.trajectory != next.trajectory {
+            let length = |trajectory: Option<usize>| trajectory.map_or("none".into(), |frames| frames.to_string());
+            return Err(DataError::Mismatch {
+                path: path.into(),
+                expected: format!("trajectories of {} frames, as in the files before", length(self.trajectory)),
+                found: length(next.trajectory),
+                remedy: "Bring all trajectories to one length.",
+            });
+        }
         let mut shape = self.shape;
         shape[0] += next.shape[0];
         let values = count(&shape)?;
         self.data.try_reserve(next.data.len()).map_err(|_| DataError::too_large(&shape, values))?;
         self.data.extend_from_slice(&next.data);
-        Ok(Self { data: self.data, shape })
+        Ok(Self { shape, ..self })
     }
 }
 
@@ -247,11 +291,11 @@ pub(crate) mod tests {
         let shape: &[usize] = &[1, 2, 2, 2];
         write_npz(&folder.path().join("day_11.npz"), &[("sequence", (shape, &values)), ("more", (&[1], &[0.0]))]);
         let paths = [folder.path().to_path_buf()];
-        let sequence = Sequence::read_all(&paths, Ok).unwrap();
+        let sequence = Sequence::read_all(&paths, |path| Sequence::read(path)).unwrap();
         assert_eq!(sequence.shape(), [4, 2, 2, 2]);
         assert_eq!(sequence.data(), (0..32).map(|value| value as f32).collect::<Vec<_>>());
         write(&folder.path().join("day_12.npy"), 0, &[1, 2, 2, 3]);
-        let error = Sequence::read_all(&paths, Ok).unwrap_err().to_string();
+        let error = Sequence::read_all(&paths, |path| Sequence::read(path)).unwrap_err().to_string();
         assert!(error.contains("day_12.npy") && error.contains("[2, 2, 3]"), "{error}");
     }
 
@@ -281,7 +325,7 @@ pub(crate) mod tests {
             assert!(error.is_malformed() && error.to_string().contains("fields.npy"), "{error}");
             error.to_string()
         };
-        for shape in [&[2, 2, 2][..], &[1, 2, 2, 2, 2]] {
+        for shape in [&[2, 2][..], &[1, 2, 2, 2, 2]] {
             write(&path, 0, shape);
             assert!(message().contains(&format!("{shape:?}")));
         }

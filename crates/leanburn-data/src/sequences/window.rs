@@ -70,9 +70,8 @@ impl WindowBatch {
         if batch_size == 0 {
             return Err(too_few());
         }
-        let (values, targets) = (self.input.len() / batch_size, self.target.len() / batch_size);
-        let inputs = self.input.chunks_exact_mut(values);
-        let targets = self.target.chunks_exact_mut(targets);
+        let [input, target] = [self.input.len(), self.target.len()].map(|values| values / batch_size);
+        let (inputs, targets) = (self.input.chunks_exact_mut(input), self.target.chunks_exact_mut(target));
         inputs.zip(targets).try_for_each(|(input, target)| write(input, target)).ok_or_else(too_few)
     }
 }

@@ -132,6 +132,14 @@ impl Intensity {
             *value = ((f64::from(*value) - self.offset) / self.scale) as f32;
         }
     }
+
+    /// One of them for each value, from the first again behind the last: to normalized values, or back.
+    pub(crate) fn apply_each(intensities: &[Self], values: &mut [f32], inverse: bool) {
+        for (value, intensity) in values.iter_mut().zip(intensities.iter().cycle()) {
+            let value = std::slice::from_mut(value);
+            if inverse { intensity.invert(value) } else { intensity.apply(value) }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -14,3 +14,6 @@ mod transform;
 
 pub use mixing::{Mixing, Part};
 pub use transform::Transform;
+
+#[cfg(test)]
+mod tests;

@@ -127,3 +127,11 @@ impl Transform {
             .saturating_add(of(&[2 * depth, modes_d, modes_h, 2 * modes_w]))
     }
 }
+
+#[cfg(test)]
+impl Axis {
+    /// Frequencies with their scales.
+    pub(super) fn frequencies(&self) -> impl Iterator<Item = (i32, f64)> {
+        self.frequencies.iter().copied()
+    }
+}

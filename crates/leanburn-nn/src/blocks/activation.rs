@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Activation {
     /// `x * sigmoid(x)`.
     Silu,
+    /// `x * Phi(x)`, with the distribution function of the standard normal distribution.
+    Gelu,
     /// `max(x, 0)`.
     Relu,
     /// `x` where positive, the given slope times `x` elsewhere.
@@ -33,6 +35,7 @@ impl From<Activation> for leanburn_ops::Activation {
     fn from(activation: Activation) -> Self {
         match activation {
             Activation::Silu => Self::Silu,
+            Activation::Gelu => Self::Gelu,
             Activation::Relu => Self::Relu,
             Activation::LeakyRelu(slope) => Self::LeakyRelu(slope as f32),
             Activation::None => Self::None,
@@ -51,6 +54,7 @@ mod tests {
         let x = Tensor::<1>::from_floats([-2.0, 0.0, 3.0], &Device::flex()).reshape([1, 1, 1, 1, 3]);
         for (activation, expected) in [
             (Activation::Silu, [-0.238_405_84, 0.0, 2.857_722_4]),
+            (Activation::Gelu, [-0.045_500_264, 0.0, 2.995_950_2]),
             (Activation::Relu, [0.0, 0.0, 3.0]),
             (Activation::LeakyRelu(0.2), [-0.4, 0.0, 3.0]),
             (Activation::None, [-2.0, 0.0, 3.0]),

@@ -15,6 +15,7 @@ mod l1;
 mod l2;
 mod lpips;
 mod occupancy;
+mod relative;
 mod shapes;
 mod vae;
 
@@ -30,4 +31,5 @@ pub use l1::l1_loss;
 pub use l2::l2_loss;
 pub use lpips::{FeatureSlice, Fire, Lpips, LpipsConfig, LpipsError, LpipsFeatures, LpipsLayer, LpipsNetwork, Plane};
 pub use occupancy::{Difference, OccupancyWeight, voxel_loss};
+pub use relative::relative_l2_loss;
 pub use vae::VaeLoss;

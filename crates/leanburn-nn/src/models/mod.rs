@@ -1,6 +1,6 @@
 //! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions, `SwinTransformer2d` to torchvision's;
 //! `Vae3d`, `ConvLstm` and `Cnn3dLstm`, which no package has, to modules that our tests write down in PyTorch
-//! (`tests/fixtures/make_fixtures.py`).
+//! (`tests/fixtures/make_fixtures.py`), as are most networks that `Fno` can be (`make_fno_fixtures.py`).
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
@@ -13,6 +13,7 @@ mod cnn3d_lstm;
 mod conv_lstm;
 mod decoder_level;
 mod diffusion_unet3d;
+mod fno;
 mod patch_discriminator;
 mod shape_error;
 mod swin_transformer2d;
@@ -30,6 +31,10 @@ pub use diffusion_unet3d::{
     ClassEmbedding, CrossAttention, DiffusionAttention, DiffusionConditions, DiffusionDownBlock, DiffusionDownsampler,
     DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig, DiffusionUpBlock,
     DiffusionUpsampler, GatedFeedForward, SpatialTransformer, TimeEmbedding, TransformerBlock,
+};
+pub use fno::{
+    Fno, FnoBlock, FnoConfig, FnoDoubling, FnoFrequencies, FnoLayer, FnoLayerMlp, FnoMlp, FnoPositions, FnoUpsample,
+    FnoUpsampling, FnoWeights,
 };
 pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator,

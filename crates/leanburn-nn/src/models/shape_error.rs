@@ -40,6 +40,14 @@ pub enum ShapeError {
         /// Voxels that each axis must have.
         least: usize,
     },
+    /// A grid of more axes than the model's, or an empty one.
+    #[error("the grid is {found:?}, but the model's have {axes} axes: expected {}", of_axes(*axes))]
+    Axes {
+        /// Depth, height and width of the input.
+        found: [usize; 3],
+        /// Axes of the model, counted from the width.
+        axes: usize,
+    },
 }
 
 impl ShapeError {
@@ -63,6 +71,10 @@ impl ShapeError {
                 let help =
                     format!("enlarge the volume to {:?}, or use fewer layers", found.map(|axis| axis.max(least)));
                 (format!("at least {least} voxels along each axis"), format!("{found:?}"), help)
+            }
+            Self::Axes { found, axes } => {
+                let expected = format!("{axes} axes: {}", of_axes(axes));
+                (expected, format!("{found:?}"), "list `modes` for as many axes as the fields have".to_string())
             }
         };
         ValidationError { key: key.to_string(), with: Vec::new(), expected, found, help }
@@ -97,6 +109,15 @@ impl ShapeError {
         }
         let least = (1..=1 << 20).find(|length| is_enough(*length)).unwrap_or(usize::MAX);
         Err(ShapeError::TooSmall { found, least })
+    }
+}
+
+/// Which axes are not used.
+fn of_axes(axes: usize) -> &'static str {
+    match axes {
+        1 => "a depth and a height of 1, no axis of length 0",
+        2 => "a depth of 1, no axis of length 0",
+        _ => "no axis of length 0",
     }
 }
 

@@ -9,7 +9,7 @@ use leanburn_common::{Bytes, Validation, ValidationError};
 use leanburn_data::{DataConfig, Progress, SequenceConfig, batches_ahead, find_volumes};
 use serde::Serialize;
 
-use super::flat;
+use super::{diffsr, flat};
 use crate::codec::Codec;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
@@ -140,10 +140,12 @@ impl Config {
             Node::empty()
         });
         reader.report_duplicates(&root, "");
+        diffsr::settle(&mut root);
         flat::settle(&mut root);
         for text in overrides {
             errors.extend(apply(&mut root, text).err().map(|error| *error));
         }
+        diffsr::settle(&mut root);
         flat::settle(&mut root);
         let config = Self::read(&mut reader, &root);
         if readable {
@@ -320,8 +322,8 @@ impl Config {
             let volume = self.data.patch_size.or(self.data.voxel_size)?;
             return Some(self.latents.as_ref().map_or(volume, |latents| latents.extent_of(volume)));
         };
-        let [height, width] = sequence.advection.as_ref()?.shape.map(|length| length.div_ceil(sequence.downsample));
-        Some([sequence.input_days, height, width])
+        let [height, width] = sequence.size()?;
+        Some([sequence.input_days, height / sequence.sample_factor, width / sequence.sample_factor])
     }
 
     /// By how much a model divides the voxels that the configuration names: sizes of volumes must be multiples of it.

@@ -5,6 +5,7 @@
 //!                                                             \______ errors, all of them ______/
 //! ```
 
+mod diffsr;
 mod document;
 mod flat;
 

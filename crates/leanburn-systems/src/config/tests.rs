@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use leanburn_nn::models::FnoConfig;
 use leanburn_train::{OptimizerConfig, OptimizerKind, Precision};
 
 use super::*;
 use crate::autoencoder::AutoencoderSection;
 use crate::forecaster::ModelType;
+use crate::operator::OperatorModel;
 use crate::shared::{LossScale, Recompute};
 use crate::table::{SystemSection, recipes};
 use crate::vae3d::VaeType;
@@ -382,7 +384,7 @@ device:
 }
 
 /// Every key of the other systems away from its default.
-fn other_systems() -> [Config; 4] {
+fn other_systems() -> [Config; 5] {
     const TRAINING: &str =
         "batch_size: 2, gradient_accumulation_steps: 3, recompute: [\"*\"], learning_rate: 3e-4, max_steps: 77";
     const VOXELS: &str = "reconstruction_loss: l1, occupancy_weight: 4, occupancy_threshold: 0.2";
@@ -407,7 +409,12 @@ fn other_systems() -> [Config; 4] {
          target_channel: 1\n  downsample: 2\n  normalize: min_max\n  percentiles: [1, 99]\n  val_fraction: 0.3\n  \
          num_workers: 1\n  prefetch: 4\n"
     );
-    [vae(CODEBOOK), vae("codebook: null"), vq_vae, forecaster]
+    let operator = format!(
+        "operator: {{model: neuraloperator, in_channels: 2, widths: [6, 6, 6], modes: [[5, 4], [3, 2]], projection_channels: [7, 5], \
+         rank: 0.3, training: {{{TRAINING}, operator_loss: l1}}}}\nsequence:\n  paths: weather.nc\n  data_key: t2m\n  axes: thwc\n  \
+         shape: [48, 64]\n  sample_factor: 2\n  pointwise: true\n  val_fraction: 0.3\n"
+    );
+    [vae(CODEBOOK), vae("codebook: null"), vq_vae, forecaster, operator]
         .map(|text| parse(&text).unwrap_or_else(|errors| panic!("{errors:#}\n{text}")))
 }
 
@@ -471,7 +478,7 @@ fn a_diffusion_model_is_trained_on_latents_of_the_volumes_that_are_named() {
 #[test]
 fn a_configuration_chooses_its_system_by_its_section() {
     let systems = other_systems().map(|config| (config.system_name(), config.training().max_steps));
-    assert_eq!(systems, [("vae3d", 77), ("vae3d", 77), ("vqvae", 77), ("forecaster", 77)]);
+    assert_eq!(systems, [("vae3d", 77), ("vae3d", 77), ("vqvae", 77), ("forecaster", 77), ("operator", 77)]);
     let config = &other_systems()[3];
     assert_eq!(config.sequence.as_ref().unwrap().advection.as_ref().unwrap().shape, [24, 24]);
     let yaml = config.to_yaml();
@@ -543,6 +550,103 @@ fn the_guides_flat_keys_are_read() {
     }
     let twice = parse(&format!("{climate}forecaster: {{training: {{batch_size: 2}}}}\n")).unwrap_err();
     assert!(twice.errors()[0].help.contains("belongs in `forecaster.training`"), "{twice:#}");
+}
+
+#[test]
+fn an_operator_is_for_the_fields_that_are_named() {
+    let config = &other_systems()[4];
+    assert_eq!(config.extent(), Some([1, 24, 32]), "what is seen of files that say their size");
+    let flows = "sequence: {navier_stokes: {size: 32}, input_days: 3, predict_days: 2}\n";
+    let with = |operator: &str| parse(&format!("{flows}operator: {{{operator}}}\n"));
+    let config = with("").unwrap_or_else(|errors| panic!("{errors:#}"));
+    let SystemSection::Operator(section) = &config.system else { panic!("{config:?}") };
+    assert_eq!((&section.widths[..], &section.modes[..]), (&[20; 5][..], &[[12, 12]; 4][..]));
+    let model = section.model(config.sequence.as_ref().unwrap());
+    assert_eq!((model.in_channels, model.out_channels, config.extent()), (3, 2, Some([3, 32, 32])));
+    let config = with("widths: 8, modes: [[9, 8], [4, 3]]").unwrap();
+    let SystemSection::Operator(section) = &config.system else { panic!("{config:?}") };
+    assert_eq!((&section.widths[..], &section.modes[..]), (&[8; 3][..], &[[9, 8], [4, 3]][..]));
+    for (operator, key, said) in [
+        ("model: SwinIR", "operator.model", "one of fno, neuraloperator, FNO2d, diffsr"),
+        ("widths: [8, 8], num_layers: 2", "operator.widths", "3"),
+        ("modes: 12", "operator.modes", "a pair such as [12, 12]"),
+        ("modes: [12, 0]", "operator.modes", "at least 1"),
+        ("rank: 2", "operator.rank", "1"),
+        ("model: neuraloperator, widths: [4, 8, 4], modes: [2, 2]", "operator.widths", "one width"),
+        ("training: {operator_loss: l3}", "operator.training.operator_loss", "relative_l2"),
+    ] {
+        let errors = with(operator).expect_err(operator);
+        let found = &errors.errors()[0];
+        assert!(found.key == key && found.expected.contains(said), "{operator}: {errors:#}");
+    }
+    let three = parse("operator: {}\nsequence: {navier_stokes: {size: 33}, sample_factor: 3}\n").unwrap_err();
+    assert!(three.errors()[0].key == "sequence.sample_factor", "{three:#}");
+}
+
+/// `template_configs/Ocean/fno.yaml` of DiffSR, with `ns2d/fno.yaml` where it differs.
+fn diffsr(data: &str) -> String {
+    format!(
+        "model:\n  name: 'FNO2d'\n  modes1: [15, 12, 9, 9, 9]\n  modes2: [15, 12, 9, 9, 9]\n  width: 64\n  fc_dim: 128\n  \
+         layers: [16, 24, 24, 32, 32]\n  in_dim: 1\n  out_dim: 1\n  act: 'gelu'\n  pos_dim: 2\n  upsample_factor: [4, 4]\n\
+         data:\n{data}  sample_factor: 4\n  eval_batchsize: 256\n  train_ratio: 0.98\n  valid_ratio: 0.01\n  \
+         test_ratio: 0.01\n  subset: False\n  subset_ratio: 0.1\n  normalize: True\n  normalizer_type: 'PGN'\n\
+         train:\n  random_seed: 7\n  cuda: True\n  device: 0\n  epochs: 500\n  patience: 10\n  eval_freq: 5\n  saving_best: True\n  \
+         load_ckpt: False\n  saving_ckpt: True\n  ckpt_freq: 5\n  ckpt_max: 5\n  distribute: False\n  distribute_mode: 'DDP'\n  \
+         device_ids: [0, 1, 2, 3]\noptimize:\n  optimizer: 'AdamW'\n  lr: 0.001\n  weight_decay: 0.001\n\
+         schedule:\n  scheduler: 'StepLR'\n  step_size: 300\n  gamma: 0.5\n\
+         log:\n  verbose: True\n  log: True\n  log_dir: '/logs/Ocean'\n  wandb: True\n  wandb_project: 'DiffSR'\n"
+    )
+}
+
+#[test]
+fn files_of_diffsr_are_read_and_what_is_counted_otherwise_is_named() {
+    let ocean = diffsr(
+        "  name: 'Ocean'\n  data_path: \"/data/ocean.h5\"\n  data_key: 'uo_data'\n  shape: [128, 128]\n  train_batchsize: 256\n",
+    );
+    let errors = parse(&ocean).unwrap_err();
+    let found: Vec<_> = errors.errors().iter().map(|error| (error.key.as_str(), error.help.as_str())).collect();
+    assert!(
+        found.iter().any(|(key, help)| *key == "operator.training.epochs" && help.contains("max_steps")),
+        "{errors:#}"
+    );
+    assert!(found.iter().any(|(key, _)| *key == "operator.training.lr_schedule"), "{errors:#}");
+    assert!(found.len() == 2 && format!("{errors:#}").contains("constant, linear, cosine"), "{errors:#}");
+
+    let steps = ["operator.training.max_steps=9000", "operator.training.lr_schedule=cosine"].map(String::from);
+    let config = Config::parse(&ocean, "fno.yaml", &steps).unwrap_or_else(|errors| panic!("{errors:#}"));
+    let SystemSection::Operator(section) = &config.system else { panic!("{config:?}") };
+    let fields = config.sequence.as_ref().unwrap();
+    assert_eq!((section.model, config.seed, config.training().batch_size), (OperatorModel::Diffsr, 7, 256));
+    assert_eq!((config.training().learning_rate, config.training().weight_decay), (1e-3, 1e-3));
+    assert_eq!(section.projection_channels, [128, 32]);
+    let model = section.model(fields);
+    let expected =
+        FnoConfig::diffsr_2d([1, 1], vec![16, 24, 24, 32, 32], [15, 12, 9, 9].map(|modes| vec![modes; 2]).into(), 4);
+    assert_eq!(model, expected);
+    assert_eq!(
+        (fields.axes.as_deref(), fields.data_key.as_deref(), fields.pointwise),
+        (Some("thwc"), Some("uo_data"), true)
+    );
+    assert!((fields.val_fraction - 0.02).abs() < 1e-12);
+    assert_eq!(config.extent(), Some([1, 32, 32]), "a plan needs no file");
+    assert_eq!(parse(&config.to_yaml()).unwrap(), config);
+
+    let flows =
+        diffsr("  name: 'NavierStokes2D'\n  data_path: 'V1e-5.mat'\n  shape: [64, 64]\n  train_batchsize: 512\n");
+    let config = Config::parse(&flows, "fno.yaml", &steps).unwrap_or_else(|errors| panic!("{errors:#}"));
+    let fields = config.sequence.as_ref().unwrap();
+    assert_eq!((fields.axes.as_deref(), fields.data_key.as_deref()), (Some("thwn"), Some("u")));
+
+    for (from, to, key, said) in [
+        ("'FNO2d'", "'SwinIR'", "operator.model", "one of fno, neuraloperator, FNO2d, diffsr"),
+        ("subset: False", "subset: True", "data", "a key"),
+        ("lr: 0.001", "lr: fast", "operator.training.learning_rate", "a number"),
+        ("'PGN'", "'PNG'", "data", "a key"),
+    ] {
+        let errors = Config::parse(&ocean.replace(from, to), "fno.yaml", &steps).expect_err(to);
+        let found = errors.errors().iter().find(|error| error.key.starts_with(key));
+        assert!(found.is_some_and(|error| error.expected.contains(said)), "{to}: {errors:#}");
+    }
 }
 
 #[test]

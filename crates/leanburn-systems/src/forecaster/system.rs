@@ -123,7 +123,7 @@ device: {name: flex}
         for index in 0..data.val_len() {
             let window = data.val_window(index)?;
             forecasts.extend(forecast(workload, &window, device));
-            persistence.extend(data.persistence(&window));
+            persistence.extend(data.persistence(&window)?);
             truth.extend(window.target);
         }
         if truth.is_empty() {
@@ -141,7 +141,7 @@ device: {name: flex}
         let window = if data.val_len() > 0 { data.val_window(0)? } else { data.train_window(0)? };
         let [.., height, width] = window.target_shape;
         let forecast = forecast(workload, &window, device);
-        let persistence = data.persistence(&window);
+        let persistence = data.persistence(&window)?;
         let last = window.target.len() - height * width;
         let columns =
             [("truth", &window.target[last..]), ("forecast", &forecast[last..]), ("last seen", &persistence[last..])];

@@ -74,13 +74,14 @@ impl GuideKind {
         }
     }
 
-    /// Whether `leanburn plan` can build it: autoencoders, and the forecasters that are ours too.
+    /// Whether `leanburn plan` can build it: autoencoders, DiffSR's `FNO2d`, and the forecasters that are ours too.
     pub fn is_modelled(&self) -> bool {
         match self {
             Self::Autoencoder => true,
             Self::Forecaster { model_type: Some(name) } => ModelType::ALL.iter().any(|model| model.name() == name),
             Self::Forecaster { model_type: None } => true,
-            Self::SuperResolution { .. } | Self::HalfPrecision => false,
+            Self::SuperResolution { name, .. } => name == "FNO2d",
+            Self::HalfPrecision => false,
         }
     }
 
@@ -93,7 +94,7 @@ impl GuideKind {
                 let others = sections.map(|(key, _)| key).filter(|key| !OURS.contains(&key.as_str()));
                 others.map(|key| format!("the section `{}`", key.escape_debug())).collect()
             }
-            Self::Forecaster { .. } if self.is_modelled() => Vec::new(),
+            Self::Forecaster { .. } | Self::SuperResolution { .. } if self.is_modelled() => Vec::new(),
             Self::Forecaster { .. } | Self::SuperResolution { .. } => vec![self.describe()],
             Self::HalfPrecision => vec!["a model that the file does not name".into()],
         }

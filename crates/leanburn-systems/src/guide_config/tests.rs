@@ -103,7 +103,8 @@ fn a_fourier_neural_operator() {
     assert_eq!(values(&config.figures), [512, 1, 64, 48, 64, 5].map(Some));
     assert_eq!(config.figures.num_layers, given(5, "model.n_layers"));
     assert_eq!(config.figures.height, given(64, "data.shape[0]"));
-    assert_eq!(config.not_modelled, ["a Fourier neural operator (`FNO2d`)"]);
+    assert!(config.kind.is_modelled() && config.not_modelled.is_empty());
+    assert_eq!(parse(&FNO.replace("FNO2d", "FNO3d")).not_modelled, ["a Fourier neural operator (`FNO3d`)"]);
     let by_default = parse(&FNO.replace("  n_layers: 5\n", "")).figures.num_layers;
     assert!(matches!(by_default, Figure::Assumed { value: 4, .. }), "{by_default:?}");
 }

@@ -40,6 +40,9 @@ fn foreign(key: &str) -> Option<&'static str> {
         "n_epochs" | "num_epochs" | "epochs" | "max_epochs" => {
             Some("training is counted in optimizer steps: set max_steps in the section `training`")
         }
+        "schedule" => {
+            Some("the learning rate falls by `lr_schedule` of the section `training`: set it, to `constant` for none")
+        }
         "spatial_dims" => Some("remove it: models here have three spatial dimensions"),
         _ => None,
     }
