@@ -40,6 +40,9 @@ fn foreign(key: &str) -> Option<&'static str> {
         "n_epochs" | "num_epochs" | "epochs" | "max_epochs" => {
             Some("training is counted in optimizer steps: set max_steps in the section `training`")
         }
+        "downsample_factors" | "initial_downsample_factor" => {
+            Some("remove it: levels here halve each axis; for a factor of 4 add a level to `num_channels`")
+        }
         "spatial_dims" => Some("remove it: models here have three spatial dimensions"),
         _ => None,
     }
