@@ -10,7 +10,7 @@ use leanburn_data::{DataConfig, Progress, SequenceConfig, batches_ahead, find_vo
 use serde::Serialize;
 
 use super::flat;
-use super::staged::{self, Staged};
+use super::staged;
 use crate::codec::Codec;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
@@ -161,10 +161,8 @@ impl Config {
         });
         reader.report_duplicates(&root, "");
         let mut overrides = overrides.to_vec();
-        let staged = staged::settle(&mut root, &mut overrides).unwrap_or_else(|error| {
-            errors.push(*error);
-            Staged::default()
-        });
+        let staged = staged::settle(&mut root, &mut overrides)
+            .map_err(|error| ConfigErrors::new(source_name, text, vec![*error]))?;
         flat::settle(&mut root);
         for text in &overrides {
             errors.extend(apply(&mut root, text).err().map(|error| *error));
