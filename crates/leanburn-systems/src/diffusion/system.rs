@@ -1,6 +1,5 @@
 //! Latent diffusion as a system.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
@@ -8,9 +7,9 @@ use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{SequenceConfig, Volume};
 use leanburn_nn::losses::Difference;
-use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
+use leanburn_nn::weights::load_matching;
 use leanburn_ops::recording::valid;
-use leanburn_train::Learner;
+use leanburn_train::{Learner, MainModel};
 
 use super::consistency::Consistency;
 use super::consistency_section::ConsistencySection;
@@ -27,12 +26,10 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::{range_of, side_by_side};
 use crate::recipe::Recipe;
-use crate::shared::{
-    Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed, trained_parameters,
-};
+use crate::shared::{Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed};
 use crate::system::{FlatKey, ModelChange, System};
 use crate::volume::{grid, values};
-use crate::weight_source::{Initialized, WeightSource, weights_of};
+use crate::weight_source::weights_of;
 use crate::yaml::Section;
 
 impl System for DiffusionSection {
@@ -163,24 +160,12 @@ impl System for DiffusionSection {
     fn learn_from(&self, workload: &mut Self::Workload, context: &Context<'_>, device: &Device) -> Result<()> {
         let Some(path) = self.teacher() else { return Ok(()) };
         let network = teacher::load(self, path, context, &device.clone().inner())?;
-        let unet = workload.unet_mut();
+        let unet = workload.model_mut();
         unet.initialize(|student| load_matching(student, &weights_of(path)))?;
         if unet.teacher().is_some() {
             unet.set_teacher(network);
         }
         Ok(())
-    }
-
-    fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.unet().module())
-    }
-
-    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(&workload.unet().trained(), path)
-    }
-
-    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.unet_mut(), load_matching)?])
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
@@ -208,7 +193,7 @@ impl System for DiffusionSection {
     fn picture(&self, workload: &Self::Workload, data: &Arc<LatentDataset>, device: &Device) -> Result<RgbImage> {
         let real = &data.training()[0];
         let [_, extent @ ..] = real.shape;
-        let unet = workload.unet().trained();
+        let unet = workload.model().trained();
         let sampled = |number: u64| {
             let seed = leanburn_ops::random::derive(data.seed(), &[number]);
             let plan = SamplingPlan { method: None, steps: self.training.objective.num_inference_steps, seed };

@@ -5,7 +5,7 @@ use leanburn_nn::losses::{Difference, l1_loss, l2_loss};
 use leanburn_nn::models::DiffusionUNet3d;
 use leanburn_ops::random;
 use leanburn_ops::recording::valid;
-use leanburn_train::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
+use leanburn_train::{AnyLearner, Learner, Losses, MainModel, Precision, StepPosition, Workload};
 
 use super::consistency::{Beside, Consistency};
 use super::noise::{Noise, Noisy, predict};
@@ -39,16 +39,6 @@ impl DiffusionWorkload {
         precision: Precision,
     ) -> Self {
         Self { unet, noise, objective, precision }
-    }
-
-    /// The U-Net's learner.
-    pub fn unet(&self) -> &Learner<DiffusionUNet3d> {
-        &self.unet
-    }
-
-    /// The U-Net's learner, to change.
-    pub fn unet_mut(&mut self) -> &mut Learner<DiffusionUNet3d> {
-        &mut self.unet
     }
 
     pub(super) fn noise(&self) -> &Noise {
@@ -118,5 +108,17 @@ impl Workload for DiffusionWorkload {
             }
         };
         Some(Losses::of(loss.clone(), vec![(name, loss)]))
+    }
+}
+
+impl MainModel for DiffusionWorkload {
+    type Model = DiffusionUNet3d;
+
+    fn model(&self) -> &Learner<DiffusionUNet3d> {
+        &self.unet
+    }
+
+    fn model_mut(&mut self) -> &mut Learner<DiffusionUNet3d> {
+        &mut self.unet
     }
 }
