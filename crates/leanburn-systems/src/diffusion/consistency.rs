@@ -6,7 +6,7 @@ use leanburn_nn::consistency::{
 };
 use leanburn_nn::diffusion::EdmPreconditioning;
 use leanburn_nn::models::DiffusionUNet3d;
-use leanburn_ops::recording::{constant_beside, without_autodiff};
+use leanburn_ops::recording::{Pass, constant_beside, in_pass, without_autodiff};
 use leanburn_train::Precision;
 
 use super::consistency_section::{ConsistencySection, TrainingMode};
@@ -116,8 +116,8 @@ impl Consistency {
 
 /// What a network without autodiff gives, as a constant beside its input.
 fn constant(network: &DiffusionUNet3d, precision: Precision, input: Tensor<5>, times: Tensor<1>) -> Tensor<5> {
-    let plain = predict(network, precision, without_autodiff(input.clone()), without_autodiff(times));
-    constant_beside(plain, &input)
+    let run = || predict(network, precision, without_autodiff(input.clone()), without_autodiff(times));
+    constant_beside(in_pass(Pass::Plain, &input.device(), run), &input)
 }
 
 /// The stage of a step of so many.

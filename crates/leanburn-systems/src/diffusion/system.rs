@@ -1,5 +1,6 @@
 //! Latent diffusion as a system.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
@@ -216,8 +217,11 @@ impl System for DiffusionSection {
         Ok(side_by_side(&columns, volume.extent(), range_of(columns[0].1))?)
     }
 
-    /// Half of the channels.
+    /// Half of the channels; none where a teacher says how many there are.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
+        if self.teacher().is_some() {
+            return Vec::new();
+        }
         let changes = ModelChange::half_of(Self::NAME, &self.num_channels, |num_channels| Self {
             norm_num_groups: most_groups(&num_channels).min(self.norm_num_groups),
             num_channels,
