@@ -5,14 +5,16 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
+use leanburn_nn::weights::save_safetensors;
 use leanburn_systems::diffusion::{
     ConsistencySection, DdpmSection, EdmSection, LatentSampler, LossNorm, SamplingMethod, SamplingPlan,
-    SchedulerSection, TrainingMode,
+    SchedulerSection, TrainingMode, WeightSchedule,
 };
 use leanburn_systems::metrics::Phase;
 use leanburn_systems::{
     Config, DeviceSection, DiffusionObjectiveSection, DiffusionSection, Session, System, SystemError, SystemSection,
 };
+use leanburn_train::MainModel;
 
 use super::diffusion::{alone, first_stage, planned_and_measured, second_stage};
 use super::values;
@@ -66,6 +68,7 @@ fn a_distilled_model_goes_on_where_it_stopped_and_leaves_its_teacher_alone() {
     let copies = ["average of weights", "target network", "teacher"].map(memory);
     assert_eq!(copies, [memory("weights"); 3]);
     samples_in_one_step_and_in_several(&config, &straight.folder.weights());
+    the_teacher_is_asked_and_started_from(&config, &path(""));
     what_a_teacher_is_rejected_for(&path(""));
 }
 
@@ -75,8 +78,15 @@ fn an_easily_tuned_model_learns() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     first_stage(&folder.path().join("first"));
-    let consistency = ConsistencySection::new(TrainingMode::EasyConsistencyTuning).with_stages(1);
+    let consistency = ConsistencySection::new(TrainingMode::EasyConsistencyTuning)
+        .with_stages(1)
+        .with_loss_norm(LossNorm::L2)
+        .with_weight_schedule(WeightSchedule::Uniform);
     let mut config = at_noise_levels(&folder.path().join("first"), Some(consistency));
+    // of these latents little more can be known than their deviation: one that is wrong leaves something to learn
+    let mut edm = EdmSection::default();
+    edm.sigma_data = 0.2;
+    config.system = section(&config).with_scheduler(SchedulerSection::Edm(edm)).into();
     config.training_mut().learning_rate = 1e-2;
     let outcome = run(&config, &folder.path().join("run"));
     let validation = values(&outcome.records, Phase::Validation, "loss");
@@ -98,6 +108,19 @@ fn samples_in_one_step_and_in_several(config: &Config, weights: &Path) {
     let plan = SamplingPlan { method: Some(SamplingMethod::Ddim), ..plan };
     let error = sampler.latent([4, 8, 4], &plan).unwrap_err().to_string();
     assert!(error.contains("multistep, heun, euler, euler_ancestral"), "{error}");
+}
+
+/// The teacher's own weights, bit for bit, in the teacher and in the student.
+fn the_teacher_is_asked_and_started_from(config: &Config, folder: &Path) {
+    let (model, context, device) = (section(config), config.context("test"), Device::flex().autodiff());
+    let mut workload = model.build(&context, &device).unwrap();
+    model.learn_from(&mut workload, &context, &device).unwrap();
+    let learner = workload.model();
+    for network in [learner.teacher().unwrap(), learner.target().unwrap(), &learner.trained()] {
+        let path = folder.join("again.safetensors");
+        save_safetensors(network, &path).unwrap();
+        assert!(fs::read(path).unwrap() == fs::read(folder.join("teacher/weights.safetensors")).unwrap());
+    }
 }
 
 /// In a folder with the runs `first` and `teacher`.
@@ -232,6 +255,6 @@ fn the_planned_peak_of_each_way_of_training_is_the_measured_one() {
         let (planned, measured) = planned_and_measured(&config, extent);
         let error = 100.0 * (planned as f64 / measured as f64 - 1.0);
         println!("{mode:?}: planned {planned}, measured {measured}, {error:+.2} %");
-        assert!(error.abs() <= 3.0, "{mode:?}: planned {planned}, measured {measured}, {error:+.2} %");
+        assert!(error.abs() <= 1.0, "{mode:?}: planned {planned}, measured {measured}, {error:+.2} %");
     }
 }
