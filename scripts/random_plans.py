@@ -146,7 +146,46 @@ def operator(r):
     return {"operator": model, "sequence": sequence}
 
 
-SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster, operator]
+def latents(r, training_of):
+    """A model of latents, with the file of its first stage."""
+    shape, name = [8 * r.randint(2, 4) for _ in range(3)], f"first-{r.randint(0, 10**9)}"
+    data = {"phantom": {"count": 3, "shape": shape}, "patch_size": shape}
+    first = {
+        "data": data,
+        "autoencoder": {"num_channels": [4, 8], "norm_num_groups": 4, "num_res_blocks": 1, "training": {"max_steps": 1, "visualize_interval": 0}},
+        "device": {"name": "flex"},
+    }
+    levels = r.randint(1, 2)
+    model = {
+        "num_channels": [16 * r.randint(1, 3) for _ in range(levels)],
+        "num_res_blocks": r.randint(1, 2),
+        "attention_levels": [r.random() < 0.4 for _ in range(levels)],
+        "training": training_of(r),
+    }
+    section = {"autoencoder": f"runs/{name}", "downsampling": 2, "samples_per_volume": r.randint(1, 8)}
+    return {"diffusion": model, "latents": section, "data": data, "stages": {name: first}}
+
+
+def diffusion(r):
+    config = latents(r, training)
+    config["diffusion"]["scheduler"] = {"name": r.choice(["ddpm", "rflow", "edm"])}
+    return config
+
+
+def consistency(r):
+    config = latents(r, training)
+    mode = r.choice(["consistency_distillation", "consistency_training", "improved_consistency_training", "easy_consistency_tuning"])
+    config["diffusion"]["consistency"] = {"training_mode": mode}
+    if mode == "consistency_distillation":
+        name = f"teacher-{r.randint(0, 10**9)}"
+        network = {key: value for key, value in config["diffusion"].items() if key not in ("consistency", "training")}
+        teacher = {**network, "scheduler": {"name": "edm"}, "training": {"max_steps": 1, "visualize_interval": 0}}
+        config["stages"][name] = {"data": config["data"], "latents": config["latents"], "diffusion": teacher, "device": {"name": "flex"}}
+        config["diffusion"]["consistency"]["teacher"] = f"runs/{name}"
+    return config
+
+
+SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster, operator, diffusion, consistency]
 
 
 def draw(seed, kind, index):
@@ -170,13 +209,19 @@ class Command:
             raise RuntimeError(f"{' '.join(map(str, arguments))}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
+    def write(self, name, config):
+        """Writes a configuration, as JSON, which is YAML; and those of the runs that it needs."""
+        for stage, its in config.pop("stages", {}).items():
+            self.write(f"{stage}.yaml", its)
+        (self.folder / name).write_text(json.dumps(config))
+
     def needed(self, config):
         """What a plan needs, with its margin."""
         return json.loads(self("plan", config, "--json"))["needed_bytes"]
 
     def trained(self, config, run):
         """What a run planned and held."""
-        self("train", config, "--out", run)
+        self("train", config, "--out", run, *(["--with-stages"] if "latents" in (self.folder / config).read_text() else []))
         plan = json.loads((self.folder / run / "plan.json").read_text())
         return plan["planned_peak_bytes"], plan["measured_peak_bytes"]
 
@@ -184,7 +229,7 @@ class Command:
 def plan(command, seed, index):
     config, _ = draw(seed, "plan", index)
     name = f"plan-{index}.yaml"
-    (command.folder / name).write_text(json.dumps(config)) # JSON is YAML
+    command.write(name, config)
     needed = command.needed(name)
     planned, measured = command.trained(name, f"plan-{index}")
     return {"planned": planned, "measured": measured, "needed": needed}
@@ -194,9 +239,9 @@ def fit(command, seed, index):
     """A budget below the smallest plan is refused; the next one lies between what `fit` says that is and the plain plan."""
     config, r = draw(seed, "fit", index)
     name = f"fit-{index}.yaml"
-    section = next(config[key] for key in config if key not in ("seed", "data", "sequence", "device"))
+    section = next(config[key] for key in config if key not in ("seed", "data", "sequence", "latents", "stages", "device"))
     section["training"].pop("use_gradient_checkpointing", None)
-    (command.folder / name).write_text(json.dumps(config))
+    command.write(name, config)
     needed = command.needed(name)
     budget, refused = int(needed * r.uniform(0.55, 1.0)), False
     search = lambda: command("fit", name, "--budget", f"{budget} B", "--out", f"fitted-{index}.yaml")

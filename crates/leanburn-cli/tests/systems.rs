@@ -335,6 +335,38 @@ fn a_model_of_latents_is_trained_after_its_first_stage_and_sampled() {
     assert!(!place.path("new").exists());
 }
 
+/// Three stages by one command, each by the file of its name: an autoencoder, a teacher, a consistency model.
+#[test]
+fn a_consistency_model_is_trained_after_its_teacher_and_sampled() {
+    let training = "{batch_size: 2, max_steps: 2, visualize_interval: 0}";
+    let latent = LATENT.split("  training:").next().unwrap();
+    let student = format!("{latent}  consistency: {{teacher: runs/teacher}}\n  training: {training}\n");
+    let (place, file) = place("student", &student);
+    let teacher = format!("{latent}  scheduler: {{name: edm}}\n  training: {training}\n");
+    fs::write(place.path("teacher.yaml"), teacher).unwrap();
+    let plan = place.succeed(&["plan", &file]);
+    assert!(
+        plan.contains("frozen weights") && plan.contains("average of weights"),
+        "planned without a teacher: {plan}"
+    );
+    let printed = place.succeed(&["train", &file, "--with-stages"]);
+    for part in
+        ["the first stage, tiny.yaml, in runs/tiny", "the teacher, teacher.yaml, in runs/teacher", "target network"]
+    {
+        assert!(printed.contains(part), "{part} in {printed}");
+    }
+    let weights = "runs/student/weights.safetensors";
+    for (out, more) in
+        [("default", &[][..]), ("one", &["--steps", "1"]), ("two", &["--steps", "2", "--method", "multistep"])]
+    {
+        place.succeed(&[&["sample", weights, "--out", out], more].concat());
+    }
+    let [default, one, two] = ["default", "one", "two"].map(|out| place.volume(&format!("{out}/sample-0000.nii.gz")));
+    assert!(default.data() == one.data() && one.data() != two.data(), "one step where nothing is said");
+    let ended = place.run(&["sample", weights, "--out", "new", "--method", "ddim"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("multistep, heun, euler, euler_ancestral"), "{ended:?}");
+}
+
 #[test]
 fn a_forecaster_is_no_codec() {
     let (place, file) = place("convlstm", &forecaster("convlstm"));

@@ -187,7 +187,7 @@ impl Graphs {
 
     /// An operation of ours begins; its inputs are those of the marker.
     pub(crate) fn begin_operation(&mut self, marker: &OperationIr) {
-        if self.step(marker) {
+        if !self.is_plain() && self.step(marker) {
             let inputs = marker.inputs().count() as u64;
             let graph = self.innermost();
             graph.inputs.push(inputs);
@@ -209,6 +209,9 @@ impl Graphs {
 
     /// One of Burn's operations, or a call of a kernel.
     pub(crate) fn run(&mut self, operation: &OperationIr) {
+        if self.is_plain() {
+            return; // its results may be constants under autodiff
+        }
         let inputs = || operation.inputs().map(|tensor| tensor.id);
         let outputs = operation.outputs().map(|tensor| tensor.id);
         let is_under_autodiff = !matches!(self.passes.last(), Some(Pass::Backward | Pass::Update));
@@ -225,6 +228,11 @@ impl Graphs {
         if inputs().any(|id| self.tracked.contains(&id)) {
             self.tracked.extend(outputs);
         }
+    }
+
+    /// Whether what runs is not under autodiff, though it may share tensors with what is.
+    fn is_plain(&self) -> bool {
+        self.passes.last() == Some(&Pass::Plain)
     }
 
     /// Whether what runs under autodiff becomes steps of a graph.

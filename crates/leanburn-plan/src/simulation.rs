@@ -287,6 +287,7 @@ fn cause_of(role: TensorRole) -> Cause {
         TensorRole::Weights => Cause::Weights,
         TensorRole::Gradients => Cause::Gradients,
         TensorRole::Average => Cause::Average,
+        TensorRole::Frozen => Cause::Frozen,
         TensorRole::Batch => Cause::Batch,
         _ => Cause::Optimizer,
     }

@@ -16,6 +16,8 @@ pub enum Cause {
     Optimizer,
     /// Averages of weights.
     Average,
+    /// Weights of a network that is not trained.
+    Frozen,
     /// Micro-batches.
     Batch,
     /// Saved activations: made in forward, used in backward.
@@ -30,11 +32,12 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in the order of tables and charts.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Weights,
         Self::Gradients,
         Self::Optimizer,
         Self::Average,
+        Self::Frozen,
         Self::Batch,
         Self::SavedActivations,
         Self::Temporaries,
@@ -50,6 +53,7 @@ impl fmt::Display for Cause {
             Self::Gradients => "gradients",
             Self::Optimizer => "optimizer states",
             Self::Average => "average of weights",
+            Self::Frozen => "frozen weights",
             Self::Batch => "batch",
             Self::SavedActivations => "saved activations",
             Self::Temporaries => "temporaries",

@@ -1,5 +1,6 @@
 //! A system behind a pointer: what planner and session ask of it, regardless of its types.
 
+use std::any::Any;
 use std::path::Path;
 
 use burn::tensor::Device;
@@ -28,6 +29,9 @@ pub(crate) trait AnySystem {
     fn errors(&self) -> &'static [&'static str];
     fn smaller_evaluation(&self) -> &'static str;
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError>;
+    fn teacher(&self) -> Option<&Path>;
+    /// The section, for those who know its type.
+    fn boxed(&self) -> Box<dyn Any>;
     fn training(&self) -> &TrainingSection;
     fn training_mut(&mut self) -> &mut TrainingSection;
     fn in_channels(&self) -> usize;
@@ -93,6 +97,14 @@ impl<S: System> AnySystem for S {
 
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
         System::validate(self, context)
+    }
+
+    fn teacher(&self) -> Option<&Path> {
+        System::teacher(self)
+    }
+
+    fn boxed(&self) -> Box<dyn Any> {
+        Box::new(self.clone())
     }
 
     fn training(&self) -> &TrainingSection {
@@ -185,7 +197,8 @@ impl<S: System> AnySystem for S {
         device: &Device,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Box<dyn AnyRun>> {
-        let workload = self.build(context, device)?;
+        let mut workload = self.build(context, device)?;
+        self.learn_from(&mut workload, context, device)?;
         let data = DataOf::<S>::open(context, progress)?;
         for (name, shape) in data.samples()? {
             System::check_sample(self, &name, shape)?; // before anything is written

@@ -78,7 +78,7 @@ pub use autoencoder::{AutoencoderObjectiveSection, AutoencoderSection, Discrimin
 pub use batch::{Batch, Batches};
 pub use codec::{Codec, CodecShape, LatentModel};
 pub use codec_memory::CodecTask;
-pub use config::Config;
+pub use config::{Config, NeededRun};
 pub use data::{Data, DataSize};
 pub use diffusion::{DiffusionObjectiveSection, DiffusionSection};
 pub use error::{Result, SystemError};

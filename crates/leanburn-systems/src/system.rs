@@ -92,6 +92,21 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     /// Panics with the errors of a section that is not valid.
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload>;
 
+    /// A trained model that the models of this section learn from, its run or its weights.
+    fn teacher(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Puts the weights of the [teacher](Self::teacher) in place before a run. Plans and measurements do without, as sizes do not depend on
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, or cannot be a teacher of these models.
+    fn learn_from(&self, _workload: &mut Self::Workload, _context: &Context<'_>, _device: &Device) -> Result<()> {
+        Ok(())
+    }
+
     /// Numbers of the model that are trained.
     fn parameters(workload: &Self::Workload) -> usize {
         trained_parameters(workload.model().module())

@@ -11,6 +11,14 @@ use crate::error::{Result, SystemError};
 /// The weights in a run's folder.
 pub(crate) const WEIGHTS: &str = "weights.safetensors";
 
+/// The file of weights at a path: a name that ends as one of a file is that file, any other a run's folder.
+pub(crate) fn weights_of(path: &Path) -> PathBuf {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("safetensors" | "pt" | "pth" | "ckpt" | "bin") => path.to_path_buf(),
+        _ => path.join(WEIGHTS),
+    }
+}
+
 /// Weights to start a run from: a file of one model, the folder of a run, or one of its checkpoints.
 #[derive(Debug, Clone)]
 pub struct WeightSource {

@@ -1,5 +1,5 @@
 //! Segmentation: what a configuration may say, that a model learns and goes on where it stopped, and that a plan is what a step
-//! holds. And what a codec holds of a volume, and diffusion on the latents of one: all measure the heap.
+//! holds. And what a codec holds of a volume, and diffusion and consistency models on the latents of one: all measure the heap.
 
 use std::fs;
 use std::path::Path;
@@ -21,6 +21,8 @@ use leanburn_systems::{
 use leanburn_train::planning::Planner;
 use leanburn_train::{CountingAllocator, Precision};
 
+#[path = "segmentation/consistency.rs"]
+mod consistency;
 #[path = "segmentation/diffusion.rs"]
 mod diffusion;
 

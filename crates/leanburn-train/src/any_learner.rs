@@ -21,6 +21,10 @@ pub struct LearnerMemory {
     pub optimizer: Bytes,
     /// Average of the weights.
     pub average: Bytes,
+    /// Average of the weights that the loss compares with.
+    pub target: Bytes,
+    /// Weights of the teacher.
+    pub teacher: Bytes,
 }
 
 /// Puts in place what was read from a checkpoint, so that several learners change all or none.
@@ -80,7 +84,7 @@ pub trait AnyLearner {
     /// Steps after which the states of its optimizer no longer change their size.
     fn steps_to_settle(&self) -> u64;
 
-    /// Tags on a recording device the tensors that are weights and their average; does nothing elsewhere.
+    /// Tags on a recording device the tensors that are weights, their averages and a teacher's; does nothing elsewhere.
     fn tag_tensors(&self);
 
     /// Runs backward from `share * loss`, scaled, and adds the gradients to those already there.

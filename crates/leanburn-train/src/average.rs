@@ -28,6 +28,16 @@ impl<M: Module> WeightAverage<M> {
         self.average.as_ref().expect("only absent during an update")
     }
 
+    /// Starts again at the module's weights.
+    pub fn restart(&mut self, module: &M) {
+        self.average = Some(valid(module));
+    }
+
+    /// Changes how much of the average stays.
+    pub fn set_decay(&mut self, decay: f64) {
+        self.decay = decay;
+    }
+
     /// Replaces the average, for instance by a checkpoint's.
     pub fn set(&mut self, module: M) {
         self.average = Some(module);

@@ -10,19 +10,19 @@ use leanburn_common::Bytes;
 use leanburn_ops::recording::{self, TensorRole, is_recording};
 
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
-use crate::average::WeightAverage;
 use crate::buffers::Buffers;
+use crate::companions::Companions;
 use crate::error::TrainError;
 use crate::gradients::{Accumulator, Prepared, prepare_gradients};
 use crate::learner_config::LearnerConfig;
-use crate::learner_files::{AVERAGE, LearnerFiles, WEIGHTS};
+use crate::learner_files::{LearnerFiles, WEIGHTS};
 use crate::loss_scale::LossScaler;
 use crate::prepared_step::{EndStep, LearnerReport, PreparedStep};
 use crate::ranks::{Group, summed};
 use crate::recorded_optimizer::RecordedOptimizer;
 use crate::schedule::Schedule;
 
-/// A module with its optimizer, accumulated gradients, loss scale and average of weights.
+/// A module with its optimizer, accumulated gradients, loss scale and averages of weights, and a teacher if it has one.
 pub struct Learner<M: Module> {
     name: &'static str,
     config: LearnerConfig,
@@ -31,7 +31,7 @@ pub struct Learner<M: Module> {
     schedule: Schedule,
     scaler: LossScaler,
     accumulator: Accumulator<M>,
-    average: Option<WeightAverage<M>>,
+    companions: Companions<M>,
     /// Running statistics after the last step.
     buffers: Buffers,
     /// Stands in for the optimizer on a recording device.
@@ -59,7 +59,7 @@ impl<M: Module> Learner<M> {
             schedule: config.schedule.init()?,
             scaler: LossScaler::new(config.loss_scale),
             accumulator: Accumulator::default(),
-            average: config.average_decay.map(|decay| WeightAverage::new(&module, decay)),
+            companions: Companions::new(&module, config.average_decay),
             recorded: is_recorded(&module).then(|| RecordedOptimizer::new(&config.optimizer)),
             buffers: Buffers::of(&module),
             module: Some(module),
@@ -74,30 +74,56 @@ impl<M: Module> Learner<M> {
 
     /// The module to use: averaged weights if there are, without autodiff.
     pub fn trained(&self) -> M {
-        match &self.average {
-            Some(average) => average.module().valid(), // a clone would share its running statistics
-            None => self.module().valid(),
-        }
+        self.companions.average().unwrap_or(self.module()).valid() // a clone would share its running statistics
     }
 
-    /// Changes the module before its first step, as where its weights come from a file; their average starts there too.
+    /// Has a second average follow the weights, with a decay for each step: what the loss compares with, as that of a consistency model.
+    ///
+    /// # Memory
+    ///
+    /// One more copy of the weights.
+    #[must_use]
+    pub fn with_target(mut self, decay: impl Fn(u64) -> f64 + Send + Sync + 'static) -> Self {
+        let module = self.module.as_ref().expect("only absent during a step");
+        self.companions.set_target(module, decay);
+        self
+    }
+
+    /// The module with the weights of that average, without autodiff.
+    pub fn target(&self) -> Option<&M> {
+        self.companions.target()
+    }
+
+    /// Has a module without autodiff that is learned from, of the learner's size. It never changes, and is in no checkpoint.
+    ///
+    /// # Memory
+    ///
+    /// The weights of the teacher.
+    pub fn set_teacher(&mut self, teacher: M) {
+        self.companions.set_teacher(teacher);
+    }
+
+    /// The module that is learned from.
+    pub fn teacher(&self) -> Option<&M> {
+        self.companions.teacher()
+    }
+
+    /// Changes the module before its first step, as where its weights come from a file; their averages start there too.
     pub fn initialize<R>(&mut self, change: impl FnOnce(&mut M) -> R) -> R {
         let module = self.module.as_mut().expect("only absent during a step");
         let result = change(module);
-        self.average = self.config.average_decay.map(|decay| WeightAverage::new(module, decay));
+        self.companions.restart(module);
         self.buffers = Buffers::of(module);
         result
     }
 
-    fn update(&mut self, learning_rate: f64, gradients: GradientsParams) {
+    fn update(&mut self, step: u64, learning_rate: f64, gradients: GradientsParams) {
         let module = self.module.take().expect("only absent during a step");
         self.module = Some(match &mut self.recorded {
             None => self.optimizer.step(learning_rate, module, gradients),
             Some(recorded) => recorded.step(learning_rate, module, gradients),
         });
-        if let (Some(average), Some(module)) = (&mut self.average, &self.module) {
-            average.update(module);
-        }
+        self.module.iter().for_each(|module| self.companions.follow(module, step));
     }
 
     fn restore_buffers(&mut self) {
@@ -111,7 +137,7 @@ impl<M: Module> EndStep for Learner<M> {
             let (learning_rate, loss_scale) = (self.schedule.at(step), self.scaler.scale());
             let finite = norm.is_finite();
             match finite {
-                true => self.update(learning_rate, gradients),
+                true => self.update(step, learning_rate, gradients),
                 false => self.restore_buffers(),
             }
             self.scaler.update(finite);
@@ -143,7 +169,7 @@ impl<M: Module> AnyLearner for Learner<M> {
 
     fn tag_tensors(&self) {
         recording::tag_module(TensorRole::Weights, self.module());
-        self.average.iter().for_each(|average| recording::tag_module(TensorRole::Average, average.module()));
+        self.companions.tag_tensors();
     }
 
     fn accumulate(&mut self, loss: Tensor<1>, share: f64) {
@@ -180,11 +206,14 @@ impl<M: Module> AnyLearner for Learner<M> {
 
     fn memory(&self) -> LearnerMemory {
         let weights = parameter_bytes(self.module());
+        let [average, target, teacher] = self.companions.memory(weights);
         LearnerMemory {
             weights,
             gradients: weights,
             optimizer: self.config.optimizer.state_bytes(self.module()),
-            average: if self.average.is_some() { weights } else { Bytes(0) },
+            average,
+            target,
+            teacher,
         }
     }
 
@@ -192,9 +221,7 @@ impl<M: Module> AnyLearner for Learner<M> {
         let files = LearnerFiles { folder, name: self.name };
         files.save_module(WEIGHTS, self.module())?;
         files.save_optimizer(&self.optimizer)?;
-        if let Some(average) = &self.average {
-            files.save_module(AVERAGE, average.module())?;
-        }
+        self.companions.save(&files)?;
         files.save_scaler(&self.scaler)
     }
 
@@ -204,17 +231,12 @@ impl<M: Module> AnyLearner for Learner<M> {
         let module = files.load_module(WEIGHTS, self.module().valid().train())?;
         let optimizer = files.load_optimizer(self.config.optimizer.init())?;
         let scaler = files.load_scaler(self.config.loss_scale)?;
-        let average = match &self.average {
-            Some(average) => Some(files.load_module(AVERAGE, average.module().valid())?),
-            None => None,
-        };
+        let companions = self.companions.load(&files)?;
         Ok(Box::new(move || {
             (self.module, self.optimizer, self.scaler) = (Some(module), optimizer, scaler);
             self.accumulator = Accumulator::default();
             self.buffers = Buffers::of(self.module());
-            if let (Some(here), Some(average)) = (&mut self.average, average) {
-                here.set(average);
-            }
+            self.companions.restore(companions);
         }))
     }
 }

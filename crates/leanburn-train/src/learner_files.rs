@@ -28,6 +28,8 @@ pub fn trained_weights(checkpoint: &Path, learner: &'static str) -> Option<PathB
 pub(crate) const WEIGHTS: &str = "weights.bpk";
 /// Their average.
 pub(crate) const AVERAGE: &str = "average.bpk";
+/// The average that the loss compares with.
+pub(crate) const TARGET: &str = "target.bpk";
 const OPTIMIZER: &str = "optimizer.bpk";
 const SCALER: &str = "scaler.json";
 

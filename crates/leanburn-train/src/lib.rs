@@ -13,6 +13,7 @@ mod autoencoder;
 mod average;
 mod buffers;
 mod checkpoint;
+mod companions;
 mod error;
 mod forecast;
 mod gradients;

@@ -10,7 +10,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use common::{Setup, alone, batches, bits, schedule};
 use leanburn_common::Bytes;
-use leanburn_train::{Learner, LearnerConfig, LossScale, MainModel, TrainError, prepare_gradients};
+use leanburn_train::{AnyLearner, Learner, LearnerConfig, LossScale, MainModel, TrainError, prepare_gradients};
 
 /// Gradients 3 and 4 (norm 5) times `scale` of a layer with one weight and one bias.
 fn three_and_four(layer: &Linear, scale: f32) -> GradientsParams {
@@ -92,6 +92,49 @@ fn the_average_follows_weights_and_statistics() {
     let before = bits(&kept);
     trainer.step(&mut batches).unwrap();
     assert_eq!(bits(&kept), before, "what was handed out does not move");
+}
+
+/// The target moves by the decay of each step, the teacher by nothing; both with the memory of the weights, and only averages are saved.
+#[test]
+fn the_target_follows_by_the_step_and_the_teacher_not_at_all() {
+    let _alone = alone();
+    let device = common::device();
+    let decay = |step: u64| [0.0, 0.5, 0.75][step as usize];
+    let learner = |weight: f32| {
+        let mut layer: Linear = LinearConfig::new(1, 1).init(&device);
+        layer.weight = layer.weight.map(|tensor| (tensor.zeros_like() + weight).require_grad());
+        let config = LearnerConfig::new(schedule()).with_average_decay(Some(0.9));
+        let mut learner = Learner::new("linear", layer, config).unwrap().with_target(decay);
+        learner.set_teacher(LinearConfig::new(1, 1).init(&device.clone().inner()));
+        learner
+    };
+    let mut trained = learner(1.0);
+    let values = |module: &Linear| bits(module).concat().into_iter().map(f32::from_bits).collect::<Vec<f32>>();
+    let (teacher, mut expected) = (bits(trained.teacher().unwrap()), values(trained.module()));
+    for step in 0..3 {
+        let loss = trained.module().forward(Tensor::<2>::ones([4, 1], &device)).mean();
+        trained.accumulate(loss, 1.0);
+        trained.prepare().update(step).unwrap();
+        let (now, decay) = (values(trained.module()), decay(step) as f32);
+        expected.iter_mut().zip(now).for_each(|(target, now)| *target = *target * decay + now * (1.0 - decay));
+        let found = values(trained.target().unwrap());
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6), "step {step}: {found:?} {expected:?}");
+    }
+    assert_ne!(values(trained.target().unwrap()), values(&trained.trained()), "the average that is used is another");
+    assert_eq!(bits(trained.teacher().unwrap()), teacher);
+    let memory = trained.memory();
+    assert_eq!([memory.weights, memory.target, memory.teacher], [Bytes(8); 3]);
+
+    let folder = tempfile::tempdir().unwrap();
+    trained.save(folder.path()).unwrap();
+    let mut other = learner(-3.0);
+    let others = bits(other.teacher().unwrap());
+    other.load(folder.path()).unwrap()();
+    assert_eq!(bits(other.target().unwrap()), bits(trained.target().unwrap()));
+    assert_eq!(bits(&other.trained()), bits(&trained.trained()));
+    assert_eq!(bits(other.teacher().unwrap()), others, "a teacher is in no checkpoint");
+    other.initialize(|layer| layer.bias = None);
+    assert_eq!(bits(other.target().unwrap()), bits(other.module()), "a target starts where the model does");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use leanburn_systems::guide_config::GuideConfig;
 use leanburn_systems::{Config, SystemError};
 
+use crate::console::print_stderr;
 use crate::error::Result;
 
 /// Reads a configuration of ours, or a guide's if its system can be built; the error names other known kinds.
@@ -20,9 +21,15 @@ pub(super) fn load(path: &Path, set: &[String]) -> Result<Config> {
         _ => {
             let mut config = Config::load(path, set)?;
             config.resolve_device();
+            print_notes(&config);
             Ok(config)
         }
     }
+}
+
+/// Says what of the file of a guide is left out.
+pub(super) fn print_notes(config: &Config) {
+    config.notes.iter().for_each(|note| print_stderr(format_args!("note: {note}")));
 }
 
 /// The files that planning reads, none of which an output may replace.

@@ -28,11 +28,12 @@ pub struct Sample {
     /// How many.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     count: u64,
-    /// Steps from noise to sample.
-    #[arg(long, default_value_t = 50)]
-    steps: usize,
-    /// The sampler: ddim, pndm or ddpm for a model of the scheduler ddpm, rflow for rflow, heun, euler or euler_ancestral for edm. By
-    /// default the first of these.
+    /// Steps from noise to sample; by default num_inference_steps of the configuration, which is 50 for a diffusion model and 1 for a
+    /// consistency model where nothing is said.
+    #[arg(long)]
+    steps: Option<usize>,
+    /// The sampler: ddim, pndm or ddpm for a model of the scheduler ddpm, rflow for rflow, heun, euler or euler_ancestral for edm, and
+    /// multistep, heun, euler or euler_ancestral for a consistency model. By default the first of these.
     #[arg(long, value_enum)]
     method: Option<Method>,
     /// The seed of all randomness: the same seed gives the same samples, however many there are.
@@ -65,6 +66,7 @@ enum Method {
     Heun,
     Euler,
     EulerAncestral,
+    Multistep,
 }
 
 impl From<Method> for SamplingMethod {
@@ -77,6 +79,7 @@ impl From<Method> for SamplingMethod {
             Method::Heun => Self::Heun,
             Method::Euler => Self::Euler,
             Method::EulerAncestral => Self::EulerAncestral,
+            Method::Multistep => Self::Multistep,
         }
     }
 }
@@ -99,12 +102,13 @@ impl Sample {
             return Err(other_system(&config, name, "diffusion", "only diffusion models make samples"));
         };
         let extent = self.extent(&config, &name)?;
+        let steps = self.steps.unwrap_or(section.training.objective.num_inference_steps);
         let sampler = LatentSampler::load(section, &config.context(&name), &self.model.weights, &device)?;
         let within = self.budget.map(|budget| sampler.codec().within(budget, CodecTask::Decode, extent)).transpose()?;
         let codec = within.as_ref().unwrap_or(sampler.codec());
         for (number, outputs) in outputs.into_iter().enumerate() {
             let seed = derive(self.seed, &[number as u64]);
-            let plan = SamplingPlan { method: self.method.map(Into::into), steps: self.steps, seed };
+            let plan = SamplingPlan { method: self.method.map(Into::into), steps, seed };
             let latent = sampler.latent(extent, &plan)?;
             let volume = codec.decode(&latent, None, |_| {})?;
             outputs.write(&latent, &volume)?;

@@ -7,9 +7,10 @@ use clap::{Args, ValueEnum};
 use leanburn_systems::{Config, OnOutOfMemory, Session};
 use leanburn_train::Group;
 
+use super::load::print_notes;
 use super::observer::Terminal;
 use super::signals::Signals;
-use super::stages::train_first_stage;
+use super::stages::train_stages;
 use crate::console::{print_stderr, stderr_has_colours};
 use crate::diagnostic;
 use crate::error::{CommandError, Result};
@@ -45,8 +46,8 @@ pub struct Train {
     /// Take at most this many steps in all; overrides training.max_steps without changing the learning-rate schedule.
     #[arg(long)]
     max_steps: Option<u64>,
-    /// Train the first stage before, where this one is trained on latents and the weights of `latents.autoencoder` are not there: by the
-    /// configuration of that name beside this one, or else by the recipe of that name.
+    /// Train what this run needs before, where it is not there: the autoencoder of `latents`, and the teacher of a consistency model; each by
+    /// the configuration of that name beside this one, or else by the recipe of that name.
     #[arg(long)]
     with_stages: bool,
     /// What to do when a step does not fit into memory.
@@ -76,9 +77,10 @@ impl Train {
     fn train(self, group: &Group) -> Result<()> {
         let mut config = Config::load(&self.config, &self.set)?;
         config.device.name = self.device.clone().unwrap_or(config.device.name);
+        print_notes(&config);
         let signals = Signals::listen(group.is_alone()).map_err(CommandError::Signals)?;
         if self.with_stages {
-            train_first_stage(&config, &self.config, &signals, group)?;
+            train_stages(&config, &self.config, &signals, group)?;
         }
         let on_out_of_memory = match self.on_oom {
             OnOom::StepDown => OnOutOfMemory::StepDown,

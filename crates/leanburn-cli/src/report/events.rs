@@ -22,6 +22,7 @@ pub(super) fn colour(cause: Cause) -> &'static str {
         Cause::Gradients => "#e0cc5e",
         Cause::Optimizer => "#703c90",
         Cause::Average => "#3ee1fe",
+        Cause::Frozen => "#7d4a12",
         Cause::Batch => "#aa5f80",
         Cause::SavedActivations => "#6475db",
         Cause::Temporaries => "#e67e30",

@@ -13,7 +13,7 @@
 //! | [easy tuning](https://arxiv.org/abs/2406.14548) | [`EasyTuning`] | [`on_a_line`] | the model itself | [`Distance::PseudoHuber`], [`Weighting::Karras`] |
 //!
 //! [`ConsistencyLoss`] takes both neighbours through the networks under the same random numbers, so that dropout drops the same.
-//! [`one_step`] and [`multistep`] sample.
+//! [`Multistep`] samples in one step or several; [`Karras`](crate::diffusion::Karras) samplers take such a model as well.
 
 mod distance;
 mod levels;
@@ -24,5 +24,5 @@ mod schedule;
 pub use distance::{Distance, Weighting};
 pub use levels::{EasyTuning, LevelWeights, NoiseLevels};
 pub use loss::{ConsistencyLoss, NoiseLevelPair, heun_step, on_a_line};
-pub use sampling::{multistep, one_step};
+pub use sampling::Multistep;
 pub use schedule::{Curriculum, TargetEma};

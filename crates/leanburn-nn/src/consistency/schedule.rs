@@ -15,7 +15,8 @@ pub enum Curriculum {
         /// Gaps at the end.
         end: usize,
     },
-    /// Twice as many after equal parts of the training: `min(start 2^floor(k / K'), end) + 1`, `K' = floor(K / (log2(end / start) + 1))`.
+    /// Twice as many after equal parts of the training: `min(start 2^floor(k / K'), end) + 1`,
+    /// `K' = floor(K / (log2 floor(end / start) + 1))`.
     Doubling {
         /// Gaps between levels at the begin.
         start: usize,
@@ -44,9 +45,11 @@ impl Curriculum {
             }
             Self::Doubling { start, end } => {
                 let start = start.max(1);
-                let doublings = (end / start).max(1).ilog2() as usize;
-                let part = (steps / (doublings + 1)).max(1);
-                start.saturating_mul(1 << (step / part).min(doublings)).min(end).max(1)
+                let doublings = ((end / start).max(1) as f64).log2();
+                let part = ((steps as f64 / (doublings + 1.0)).floor() as usize).max(1);
+                // no number of gaps doubles more often than this
+                let doubled = (step / part).min(usize::BITS as usize - 1);
+                start.saturating_mul(1 << doubled).min(end).max(1)
             }
         }
     }
@@ -110,5 +113,6 @@ mod tests {
             assert_eq!(curriculum.levels(step, steps), levels, "step {step}");
         }
         assert_eq!(Curriculum::Doubling { start: 4, end: 10 }.levels(9, 10), 9, "end is no power of two times start");
+        assert_eq!(Curriculum::Doubling { start: 3, end: 10 }.levels(999, 1000), 11, "nor is its floor");
     }
 }

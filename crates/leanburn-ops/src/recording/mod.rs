@@ -23,7 +23,7 @@ pub use recorder::is_recording;
 pub use role::{TensorRole, tag_module, tag_tensors};
 pub use step::mark_step;
 pub use target::as_on_cpu;
-pub use workarounds::{require_grad, valid, value_or, without_autodiff};
+pub use workarounds::{constant_beside, require_grad, valid, value_or, without_autodiff};
 
 pub(crate) use call::Call;
 pub(crate) use operation::{in_operation, operation_consumed};

@@ -1,4 +1,4 @@
-//! The parts of a training step: backward, first and second runs of recomputed segments, the update.
+//! The parts of a training step: backward, first and second runs of recomputed segments, the update, what runs without autodiff.
 
 use burn::backend::{DispatchAutodiffContext, DispatchTensor, TensorMetadata};
 use burn::tensor::Device;
@@ -19,14 +19,17 @@ pub enum Pass {
     SecondRun,
     /// From gradients to new weights.
     Update,
+    /// Within forward, what runs without autodiff: networks that a loss compares with.
+    Plain,
 }
 
 impl Pass {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 5] = [
         (Self::Backward, "leanburn:backward"),
         (Self::FirstRun, "leanburn:first-run"),
         (Self::SecondRun, "leanburn:second-run"),
         (Self::Update, "leanburn:update"),
+        (Self::Plain, "leanburn:plain"),
     ];
 
     fn id(self) -> &'static str {

@@ -1,4 +1,4 @@
-//! The roles of tensors: weights, gradients, states of an optimizer, an average, a batch.
+//! The roles of tensors: weights, gradients, states of an optimizer, an average, frozen weights, a batch.
 
 use burn::backend::{DispatchTensor, TensorMetadata};
 use burn::module::{Module, ModuleVisitor, Param};
@@ -21,16 +21,19 @@ pub enum TensorRole {
     Optimizer,
     /// An average of weights.
     Average,
+    /// Weights of a network that is not trained.
+    Frozen,
     /// A micro-batch.
     Batch,
 }
 
 impl TensorRole {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::Weights, "weights"),
         (Self::Gradients, "gradients"),
         (Self::Optimizer, "optimizer"),
         (Self::Average, "average"),
+        (Self::Frozen, "frozen"),
         (Self::Batch, "batch"),
     ];
 

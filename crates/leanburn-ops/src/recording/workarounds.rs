@@ -6,7 +6,7 @@ use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::Tensor;
 
 use super::recorder::is_recording;
-use crate::autodiff::{AutodiffTensor, inner, lower_plain, raise};
+use crate::autodiff::{AutodiffTensor, has_autodiff, inner, lower_plain, raise};
 
 /// The tensor, of any shape, without autodiff; Burn's `without_autodiff`, and on a recording device as well.
 #[must_use]
@@ -27,6 +27,20 @@ pub fn valid<M: Module>(module: &M) -> M {
         true => module.clone().map(&mut Inner),
         false => module.valid(),
     }
+}
+
+/// The tensor, of any shape and without autodiff, as a constant beside another: under autodiff where that is. Burn's `from_inner`, and on a
+/// recording device as well.
+#[must_use]
+pub fn constant_beside<const D: usize, const E: usize>(tensor: Tensor<D>, other: &Tensor<E>) -> Tensor<D> {
+    if !has_autodiff(&other.clone().into_dispatch()) {
+        return tensor;
+    }
+    if !is_recording(&tensor.device()) {
+        return Tensor::from_inner(tensor);
+    }
+    let tensor = <AutodiffTensor<Capture>>::new(lower_plain::<Capture>(tensor.into_dispatch()));
+    Tensor::from_dispatch(raise::<Capture, NoCheckpointing>(tensor))
 }
 
 /// A recorded tensor without autodiff as one that takes a gradient (Burn's `from_inner` rejects it).

@@ -9,7 +9,7 @@ use leanburn_common::{Bytes, Validation, ValidationError};
 use leanburn_data::{DataConfig, Progress, SequenceConfig, batches_ahead, find_volumes};
 use serde::Serialize;
 
-use super::{diffsr, flat};
+use super::{diffsr, flat, staged};
 use crate::codec::Codec;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
@@ -20,6 +20,7 @@ use crate::shared::{
 };
 use crate::system::NamedSize;
 use crate::table::{Entry, NAMES, SYSTEMS, SystemSection};
+use crate::weight_source::weights_of;
 use crate::yaml::{ConfigError, ConfigErrorKind, ConfigErrors, MAX_BYTES, Node, Place, Reader, apply, too_large};
 
 /// All that a training run is configured by, defaults filled in.
@@ -56,6 +57,23 @@ pub struct Config {
     pub system: SystemSection,
     /// What computes, and in which precision.
     pub device: DeviceSection,
+    /// What of the file of a guide is left out, for people.
+    #[serde(skip)]
+    pub notes: Vec<String>,
+}
+
+/// A run whose weights another run needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NeededRun {
+    /// What it is for the other, such as `first stage`.
+    pub role: &'static str,
+    /// The key that names it.
+    pub key: &'static str,
+    /// The file of its weights.
+    pub weights: PathBuf,
+    /// Which stage it is of a guide's file of several, counted from 1.
+    pub stage: usize,
 }
 
 /// The seed where none is given.
@@ -78,7 +96,8 @@ impl Config {
         let (system, data) = (system.into(), DataConfig::default());
         let sequence = (system.any().source() == Source::Fields).then(SequenceConfig::default);
         let latents = (system.any().source() == Source::Latents).then(|| LatentsSection::new(""));
-        Self { seed: SEED, data, sequence, latents, system, device: DeviceSection::default() }
+        let device = DeviceSection::default();
+        Self { seed: SEED, data, sequence, latents, system, device, notes: Vec::new() }
     }
 
     /// The same on other volumes.
@@ -140,16 +159,19 @@ impl Config {
             Node::empty()
         });
         reader.report_duplicates(&root, "");
+        let mut overrides = overrides.to_vec();
+        let staged = staged::settle(&mut root, &mut overrides)
+            .map_err(|error| ConfigErrors::new(source_name, text, vec![*error]))?;
         diffsr::settle(&mut root);
         flat::settle(&mut root);
-        for text in overrides {
+        for text in &overrides {
             errors.extend(apply(&mut root, text).err().map(|error| *error));
         }
         diffsr::settle(&mut root);
         flat::settle(&mut root);
-        let config = Self::read(&mut reader, &root);
+        let config = Self { notes: staged.notes, ..Self::read(&mut reader, &root) };
         if readable {
-            config.validate().into_iter().for_each(|error| reader.reject(error));
+            staged.contradictions.into_iter().chain(config.validate()).for_each(|error| reader.reject(error));
             errors.extend(reader.finish());
         }
         if errors.is_empty() { Ok(config) } else { Err(ConfigErrors::new(source_name, text, errors)) }
@@ -169,8 +191,8 @@ impl Config {
         let sequence = (entry.source == Source::Fields).then(|| section.section("sequence", read_sequence));
         let latents = (entry.source == Source::Latents).then(|| section.section("latents", LatentsSection::read));
         let system = section.section(entry.name, |section| (entry.read)(section, sequence.as_ref()));
-        let config =
-            Self { seed, data, sequence, latents, system, device: section.section("device", DeviceSection::read) };
+        let device = section.section("device", DeviceSection::read);
+        let config = Self { seed, data, sequence, latents, system, device, notes: Vec::new() };
         section.close();
         config
     }
@@ -227,6 +249,7 @@ impl Config {
             data,
             sequence: sequence.as_ref(),
             latents: latents.as_ref(),
+            teacher: self.teacher(),
             first_stage: open_first_stage,
             device,
         }
@@ -237,6 +260,28 @@ impl Config {
         if self.device.name == "best" {
             self.device.name = crate::device::best().to_owned();
         }
+    }
+
+    /// A trained model that this one learns from, its run or its weights; none for most.
+    pub fn teacher(&self) -> Option<&Path> {
+        self.system.any().teacher()
+    }
+
+    /// The other runs that this one needs, in the order in which they are trained.
+    pub fn needed_runs(&self) -> Vec<NeededRun> {
+        let first = self.latents.as_ref().map(|latents| NeededRun {
+            role: "first stage",
+            key: "latents.autoencoder",
+            weights: latents.weights(),
+            stage: 1,
+        });
+        let teacher = self.teacher().map(|path| NeededRun {
+            role: "teacher",
+            key: "diffusion.consistency.teacher",
+            weights: weights_of(path),
+            stage: 2,
+        });
+        first.into_iter().chain(teacher).collect()
     }
 
     /// How the system is trained.
@@ -397,7 +442,8 @@ fn open_first_stage(weights: &Path, device: &Device) -> Result<FirstStage> {
     let path = weights.with_file_name("config.yaml");
     let config = Config::load(&path, &[])?;
     let codec = config.codec(&path.display().to_string(), weights, device)?;
-    Ok(FirstStage { codec, data: config.data })
+    let system = config.system.any().boxed();
+    Ok(FirstStage { codec, data: config.data, system })
 }
 
 /// Whether nothing is said of volumes, as for a system of other data.

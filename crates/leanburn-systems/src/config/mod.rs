@@ -1,15 +1,16 @@
 //! The configuration of a training run, built in code or read from YAML with every error at once.
 //!
 //! ```text
-//! text --yaml--> nodes with places --flat--> --overrides--> nodes --read--> Config --validate--> Config
+//! text --yaml--> nodes with places --staged--> --flat--> --overrides--> nodes --read--> Config --validate--> Config
 //!                                                             \______ errors, all of them ______/
 //! ```
 
 mod diffsr;
 mod document;
 mod flat;
+mod staged;
 
 #[cfg(test)]
 mod tests;
 
-pub use document::Config;
+pub use document::{Config, NeededRun};

@@ -24,7 +24,7 @@ pub(super) fn evaluate(workload: &DiffusionWorkload, data: &LatentDataset, devic
     if data.validation().is_empty() {
         return Metrics::new();
     }
-    let (unet, noise) = (workload.model().trained(), workload.noise());
+    let unet = workload.model().trained();
     let mut sums = LEVELS.map(|(name, _)| (name, 0.0));
     for (index, latent) in data.validation().iter().enumerate() {
         let (mean, deviation) = stacked(&[latent], device);
@@ -34,9 +34,8 @@ pub(super) fn evaluate(workload: &DiffusionWorkload, data: &LatentDataset, devic
         };
         let latents = mean.clone() + deviation * normal(0);
         for ((_, sum), (level, (_, share))) in sums.iter_mut().zip(LEVELS.iter().enumerate()) {
-            let times = Tensor::full([1], noise.at(*share), device);
-            let noisy = noise.add(latents.clone(), normal(1 + level as u64), times);
-            *sum += f64::from(workload.loss_of(&unet, noisy).into_scalar::<f32>());
+            let loss = workload.loss_at(&unet, latents.clone(), normal(1 + level as u64), *share);
+            *sum += f64::from(loss.into_scalar::<f32>());
         }
     }
     let levels = sums.map(|(name, sum)| (name, sum / data.validation().len() as f64));

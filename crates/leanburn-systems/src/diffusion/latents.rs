@@ -1,7 +1,7 @@
 //! The latents of a first stage, encoded once and held in memory.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::Device;
@@ -9,6 +9,7 @@ use image::RgbImage;
 use leanburn_common::Bytes;
 use leanburn_data::{DataConfig, Dataset, Intensity, Progress, Sample};
 
+use super::teacher;
 use crate::codec::Codec;
 use crate::codec_memory::CodecTask;
 use crate::data::{Data, DataSize};
@@ -16,6 +17,7 @@ use crate::device::device_of;
 use crate::error::{Result, SystemError};
 use crate::picture::{range_of, side_by_side};
 use crate::shared::{Context, DeviceSection, LatentsSection, OpenFirstStage};
+use crate::weight_source::weights_of;
 
 /// Mean and deviation of the latents of volumes, with which training draws a latent anew each time it takes one.
 ///
@@ -53,6 +55,7 @@ pub(super) struct Stage {
     open: OpenFirstStage,
     data: DataConfig,
     device: DeviceSection,
+    teacher: Option<PathBuf>,
 }
 
 impl Stage {
@@ -62,6 +65,7 @@ impl Stage {
             open: context.first_stage,
             data: context.data.clone(),
             device: context.device.clone(),
+            teacher: context.teacher.map(Path::to_path_buf),
         }
     }
 
@@ -97,6 +101,21 @@ impl Stage {
             return reject("data.normalize", expected, said(&self.data), remedy);
         }
         Ok(codec)
+    }
+
+    /// What latents are multiplied by, where the configuration or a teacher says it: a teacher knows no other latents.
+    fn scale_factor(&self) -> Result<Option<f64>> {
+        let Some(path) = &self.teacher else { return Ok(self.section.scale_factor) };
+        let scale = teacher::scale_factor(path)?;
+        match self.section.scale_factor {
+            Some(found) if found != scale => Err(SystemError::Input {
+                subject: "latents.scale_factor".into(),
+                expected: format!("{scale}, as the teacher was trained"),
+                found: found.to_string(),
+                remedy: "leave it out".into(),
+            }),
+            _ => Ok(Some(scale)),
+        }
     }
 
     /// The first stage for a task with a volume, or a latent, of an extent: within the memory limit of the run, if there is one.
@@ -159,6 +178,7 @@ impl Data for Arc<LatentDataset> {
         let stage = Stage::of(context);
         let device = device_of(context.device)?;
         stage.open(&device)?; // before volumes are read
+        stage.scale_factor()?;
         let [training, validation] = Dataset::expected_len(context.data, context.seed)?;
         let to_encode = training * stage.section.samples_per_volume + validation;
         let volumes = Dataset::open_with(context.data, context.seed, |read| {
@@ -176,13 +196,16 @@ impl Data for Arc<LatentDataset> {
         let mut training: Vec<Latent> = training.collect::<Result<_>>()?;
         let validation = (0..volumes.val_len()).map(|index| next(count + index, volumes.val_sample(index)?));
         let mut validation: Vec<Latent> = validation.collect::<Result<_>>()?;
-        let scale = stage.section.scale_factor.unwrap_or_else(|| scale_factor(&training));
+        let scale = stage.scale_factor()?.unwrap_or_else(|| scale_factor(&training));
         for latent in training.iter_mut().chain(&mut validation) {
             let values = latent.mean.iter_mut().chain(&mut latent.deviation);
             values.for_each(|value| *value = (f64::from(*value) * scale) as f32);
         }
         let mut names = volumes.names();
         names.push(named_with_checksum(&stage.section.weights())?);
+        if let Some(path) = &stage.teacher {
+            names.push(named_with_checksum(&weights_of(path))?);
+        }
         let channels = vec![Intensity { scale, offset: 0.0 }; codec.shape().latent_channels];
         let dataset = LatentDataset {
             training,

@@ -1,12 +1,17 @@
 //! Latent diffusion: a U-Net learns to take noise away from the latents of a trained autoencoder, and makes new ones out of noise.
 //!
-//! Rombach et al., [High-Resolution Image Synthesis with Latent Diffusion Models](https://arxiv.org/abs/2112.10752).
+//! Rombach et al., [High-Resolution Image Synthesis with Latent Diffusion Models](https://arxiv.org/abs/2112.10752). With the section
+//! `consistency` the same network becomes a consistency model, which makes them in one step: Song et al.,
+//! [Consistency Models](https://arxiv.org/abs/2303.01469).
 //!
 //! - `section.rs`, `objective.rs`, `scheduler.rs`: the section of a configuration; `noise.rs`: what the scheduler comes to.
 //! - `latents.rs`, `batch.rs`: the latents, encoded once; `workload.rs`: training; `evaluation.rs`: the loss at each noise level.
+//! - `consistency_section.rs`, `consistency.rs`: consistency models; `teacher.rs`: what they are distilled from.
 //! - `sampling.rs`: new latents, and volumes of them; `system.rs`: all of it together.
 
 mod batch;
+mod consistency;
+mod consistency_section;
 mod evaluation;
 mod latents;
 mod noise;
@@ -15,8 +20,10 @@ mod sampling;
 mod scheduler;
 mod section;
 mod system;
+mod teacher;
 mod workload;
 
+pub use consistency_section::{ConsistencySection, LossNorm, ScaleMode, TargetEmaMode, TrainingMode, WeightSchedule};
 pub use latents::LatentDataset;
 pub use objective::DiffusionObjectiveSection;
 pub use sampling::{LatentSampler, SamplingPlan};

@@ -1,12 +1,17 @@
 //! Noise in training and in sampling, as a scheduler has it.
 
 use burn::tensor::{Device, Tensor};
+use leanburn_nn::consistency::Multistep;
 use leanburn_nn::diffusion::{
     Ddim, Ddpm, DiffusionProcess, EdmPreconditioning, Karras, KarrasMethod, Pndm, RectifiedFlow, Sampler,
     TimeTransform, karras_sigmas,
 };
+use leanburn_nn::models::{DiffusionConditions, DiffusionUNet3d};
+use leanburn_nn::numerics::widen;
 use leanburn_ops::random;
+use leanburn_train::Precision;
 
+use super::consistency_section::ConsistencySection;
 use super::scheduler::{EdmSection, RflowSection, SamplingMethod, SchedulerSection};
 
 /// How noise is added to latents, and what a network is to say of it.
@@ -14,7 +19,7 @@ use super::scheduler::{EdmSection, RflowSection, SamplingMethod, SchedulerSectio
 pub(super) enum Noise {
     Process(DiffusionProcess),
     Flow(RflowSection),
-    Levels(EdmSection),
+    Levels(EdmSection, EdmPreconditioning),
 }
 
 /// What a network is given in training, and what it should give.
@@ -28,12 +33,15 @@ pub(super) struct Noisy {
 }
 
 impl Noise {
-    /// That of a valid scheduler.
-    pub fn of(scheduler: &SchedulerSection) -> Self {
+    /// That of a valid scheduler, for a consistency model if it is one.
+    pub fn of(scheduler: &SchedulerSection, consistency: Option<&ConsistencySection>) -> Self {
         match scheduler {
             SchedulerSection::Ddpm(ddpm) => Self::Process(ddpm.process().init()),
             SchedulerSection::Rflow(flow) => Self::Flow(flow.clone()),
-            SchedulerSection::Edm(edm) => Self::Levels(edm.clone()),
+            SchedulerSection::Edm(edm) => {
+                let diffusion = EdmPreconditioning::diffusion(edm.sigma_data);
+                Self::Levels(edm.clone(), consistency.map_or(diffusion, |section| section.preconditioning(edm)))
+            }
         }
     }
 
@@ -46,7 +54,7 @@ impl Noise {
                 (random::uniform([batch_size], device) * times).floor().clamp_max(times - 1.0)
             }
             Self::Flow(flow) => lines(flow, 1, extent).training_times(flow.distribution(), batch_size, device),
-            Self::Levels(edm) => (random::normal([batch_size], device) * edm.p_std + edm.p_mean).exp(),
+            Self::Levels(edm, _) => (random::normal([batch_size], device) * edm.p_std + edm.p_mean).exp(),
         }
     }
 
@@ -58,10 +66,7 @@ impl Noise {
                 let time = share * flow.num_train_timesteps as f64;
                 if flow.use_discrete_timesteps { time.round() } else { time }
             }
-            Self::Levels(EdmSection { sigma_min, sigma_max, rho, .. }) => {
-                let [low, high] = [sigma_min, sigma_max].map(|sigma| sigma.powf(1.0 / rho));
-                (low + share * (high - low)).powf(*rho)
-            }
+            Self::Levels(edm, _) => edm.levels().at(share),
         }
     }
 
@@ -78,8 +83,7 @@ impl Noise {
                 let input = flow.add_noise(latents.clone(), noise.clone(), level.clone());
                 Noisy { input, times: level, target: latents - noise }
             }
-            Self::Levels(edm) => {
-                let denoiser = EdmPreconditioning::diffusion(edm.sigma_data);
+            Self::Levels(_, denoiser) => {
                 let [skip, out, scale] = denoiser.coefficients(level.clone()).map(per_item);
                 let noisy = latents.clone() + noise * per_item(level.clone());
                 let target = (latents - noisy.clone() * skip) / out;
@@ -97,7 +101,7 @@ impl Noise {
     ) -> Tensor<5> {
         let times = Tensor::full([latents.dims()[0]], level, &latents.device());
         match self {
-            Self::Levels(edm) => EdmPreconditioning::diffusion(edm.sigma_data).denoise(latents, times, network),
+            Self::Levels(_, denoiser) => denoiser.denoise(latents, times, network),
             _ => network(latents, times),
         }
     }
@@ -111,16 +115,24 @@ impl Noise {
                 _ => Box::new(Ddim::new(process.clone(), steps)),
             },
             Self::Flow(flow) => Box::new(lines(flow, steps, extent)),
-            Self::Levels(EdmSection { sigma_min, sigma_max, rho, .. }) => {
+            Self::Levels(edm, denoiser) => {
                 let method = match method {
+                    SamplingMethod::Multistep => {
+                        return Box::new(Multistep::spread(steps, &edm.levels(), denoiser.boundary));
+                    }
                     SamplingMethod::Euler => KarrasMethod::Euler,
                     SamplingMethod::EulerAncestral => KarrasMethod::EulerAncestral,
                     _ => KarrasMethod::Heun,
                 };
-                Box::new(Karras::new(karras_sigmas(steps, *sigma_min, *sigma_max, *rho), method))
+                Box::new(Karras::new(karras_sigmas(steps, edm.sigma_min, edm.sigma_max, edm.rho), method))
             }
         }
     }
+}
+
+/// What a network gives, in f32.
+pub(super) fn predict(unet: &DiffusionUNet3d, precision: Precision, input: Tensor<5>, times: Tensor<1>) -> Tensor<5> {
+    widen(unet.forward(precision.cast(input), times, DiffusionConditions::default()))
 }
 
 /// Straight lines in a number of steps, for latents of an extent.
@@ -161,7 +173,7 @@ mod tests {
         let shape = [1, 2, 3, 4, 5];
         let latent = random::drawn(7, random::Distribution::STANDARD, shape, &device);
         for scheduler in schedulers() {
-            let noise = Noise::of(&scheduler);
+            let noise = Noise::of(&scheduler, None);
             for method in scheduler.methods() {
                 let mut network = |x: Tensor<5>, level: f64| {
                     noise.ask(x, level, |input, times| {
@@ -191,7 +203,7 @@ mod tests {
     fn levels_rise_with_their_share_and_are_those_of_training() {
         let device = Device::flex();
         for scheduler in schedulers() {
-            let noise = Noise::of(&scheduler);
+            let noise = Noise::of(&scheduler, None);
             let levels = [0.0, 0.3, 0.6, 1.0].map(|share| noise.at(share));
             assert!(levels.is_sorted_by(|low, high| low < high), "{levels:?}");
             random::seed(&device, 3);

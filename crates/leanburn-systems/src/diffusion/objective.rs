@@ -12,7 +12,7 @@ use crate::yaml::{MANY, Section};
 pub struct DiffusionObjectiveSection {
     /// The loss between what the network gives and what it should. Default: l2.
     pub loss: Difference,
-    /// Steps in which the samples of pictures are made. Default: 50.
+    /// Steps in which the samples of pictures are made. Default: 50, of a consistency model 1.
     pub num_inference_steps: usize,
 }
 
@@ -28,8 +28,9 @@ with_methods! { DiffusionObjectiveSection {
 } }
 
 impl DiffusionObjectiveSection {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        let default = Self::default();
+    /// Reads the keys of a model, of a consistency model if it is one.
+    pub(super) fn read(section: &mut Section<'_>, is_consistent: bool) -> Self {
+        let default = Self::default().with_num_inference_steps(if is_consistent { 1 } else { 50 });
         Self {
             loss: section.choice("loss", default.loss),
             num_inference_steps: section.number("num_inference_steps", default.num_inference_steps, 1..=MANY),

@@ -10,10 +10,9 @@ use leanburn_ops::random;
 use leanburn_train::Precision;
 
 use super::latents::Stage;
-use super::noise::Noise;
+use super::noise::{Noise, predict};
 use super::scheduler::SamplingMethod;
 use super::section::DiffusionSection;
-use super::workload::predict;
 use crate::codec::Codec;
 use crate::error::{Result, SystemError};
 use crate::run_folder::RunFolder;
@@ -89,7 +88,7 @@ impl LatentSampler {
         let [depth, height, width] = extent;
         let shape = [self.section.in_channels, depth, height, width];
         self.section.check_sample("the latent", shape)?;
-        let noise = Noise::of(&self.section.scheduler);
+        let noise = Noise::of(&self.section.scheduler, self.section.consistency.as_ref());
         let latent = sample(&self.unet, &noise, self.precision, (extent, plan, &self.section), &self.device);
         let affine = scale_affine(&grid(self.spacing), self.codec.shape().multiples.map(|factor| factor as f64));
         Ok(Volume::new(unscaled(values(latent), &self.channels), shape, affine)?)
@@ -101,7 +100,7 @@ fn check_plan(section: &DiffusionSection, plan: &SamplingPlan) -> Result<()> {
     let reject = |subject: &str, expected: String, found: String, remedy: String| {
         Err(SystemError::Input { subject: subject.into(), expected, found, remedy })
     };
-    let methods = section.scheduler.methods();
+    let methods = section.methods();
     if let Some(method) = plan.method.filter(|method| !methods.contains(method)) {
         let names = methods.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let expected = format!("a method of the scheduler that the model was trained with: {names}");
@@ -127,7 +126,7 @@ pub(super) fn sample(
     device: &Device,
 ) -> Tensor<5> {
     let [depth, height, width] = extent;
-    let method = plan.method.unwrap_or(section.scheduler.methods()[0]);
+    let method = plan.method.unwrap_or(section.methods()[0]);
     let mut network =
         |x: Tensor<5>, level: f64| noise.ask(x, level, |input, times| predict(unet, precision, input, times));
     random::scoped(|| {

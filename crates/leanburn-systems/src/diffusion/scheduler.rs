@@ -3,6 +3,7 @@
 use std::fmt;
 
 use leanburn_common::{Validation, ValidationError};
+use leanburn_nn::consistency::NoiseLevels;
 use leanburn_nn::diffusion::{BetaSchedule, DiffusionProcessConfig, Prediction, TimeDistribution, TimeTransform};
 use serde::{Deserialize, Serialize};
 
@@ -127,6 +128,8 @@ pub enum SamplingMethod {
     Heun,
     /// Random steps between noise levels.
     EulerAncestral,
+    /// Denoised at once, and again from each of the lower noise levels: a consistency model.
+    Multistep,
 }
 
 impl fmt::Display for SamplingMethod {
@@ -139,6 +142,7 @@ impl fmt::Display for SamplingMethod {
             Self::Euler => "euler",
             Self::Heun => "heun",
             Self::EulerAncestral => "euler_ancestral",
+            Self::Multistep => "multistep",
         })
     }
 }
@@ -182,8 +186,9 @@ impl Default for EdmSection {
 }
 
 impl SchedulerSection {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        match section.choice("name", Name::Ddpm) {
+    /// Reads the section of a model, of a consistency model if it is one.
+    pub(super) fn read(section: &mut Section<'_>, is_consistent: bool) -> Self {
+        match section.choice("name", if is_consistent { Name::Edm } else { Name::Ddpm }) {
             Name::Ddpm => Self::Ddpm(DdpmSection::read(section)),
             Name::Rflow => Self::Rflow(RflowSection::read(section)),
             Name::Edm => Self::Edm(EdmSection::read(section)),
@@ -297,5 +302,10 @@ impl EdmSection {
             p_mean: section.get("p_mean", default.p_mean),
             p_std: section.number("p_std", default.p_std, POSITIVE),
         }
+    }
+
+    /// The noise levels of sampling.
+    pub(super) fn levels(&self) -> NoiseLevels {
+        NoiseLevels { sigma_min: self.sigma_min, sigma_max: self.sigma_max, rho: self.rho }
     }
 }

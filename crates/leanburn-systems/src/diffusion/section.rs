@@ -3,8 +3,9 @@
 use leanburn_nn::models::DiffusionUNet3dConfig;
 use serde::Serialize;
 
+use super::consistency_section::ConsistencySection;
 use super::objective::{DiffusionObjectiveSection, training};
-use super::scheduler::SchedulerSection;
+use super::scheduler::{EdmSection, SamplingMethod, SchedulerSection};
 use crate::shared::{Training, TrainingSection, with_methods};
 use crate::yaml::{MANY, POSITIVE, PerLevel, Section};
 
@@ -32,6 +33,9 @@ pub struct DiffusionSection {
     pub resblock_updown: bool,
     /// How noise is added.
     pub scheduler: SchedulerSection,
+    /// The objective of a consistency model, which makes samples in one step. Default: none, a diffusion model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consistency: Option<ConsistencySection>,
     /// How it is trained.
     pub training: Training<DiffusionObjectiveSection>,
 }
@@ -44,6 +48,7 @@ with_methods! { DiffusionSection {
     with_norm_eps => norm_eps: f64,
     with_resblock_updown => resblock_updown: bool,
     with_scheduler => scheduler: SchedulerSection,
+    with_consistency => consistency: Option<ConsistencySection>,
     with_training => training.common: TrainingSection,
     with_objective => training.objective: DiffusionObjectiveSection,
 } }
@@ -66,6 +71,7 @@ impl DiffusionSection {
             norm_eps: 1e-6,
             resblock_updown: false,
             scheduler: SchedulerSection::default(),
+            consistency: None,
             training: Training { common: training(), objective: DiffusionObjectiveSection::default() },
         }
     }
@@ -75,6 +81,8 @@ impl DiffusionSection {
         let in_channels = section.number("in_channels", 3, 1..=MANY);
         let default = Self::new(in_channels, section.required("num_channels", 1..=MANY));
         let levels = default.num_channels.len();
+        let consistency = section.optional("consistency", ConsistencySection::read);
+        let is_consistent = consistency.is_some();
         Self {
             out_channels: section.number("out_channels", default.out_channels, 1..=MANY),
             num_res_blocks: section
@@ -87,11 +95,35 @@ impl DiffusionSection {
             norm_num_groups: section.number("norm_num_groups", default.norm_num_groups, 1..=MANY),
             norm_eps: section.number("norm_eps", default.norm_eps, POSITIVE),
             resblock_updown: section.get("resblock_updown", default.resblock_updown),
-            scheduler: section.section("scheduler", SchedulerSection::read),
+            scheduler: section.section("scheduler", |section| SchedulerSection::read(section, is_consistent)),
+            consistency,
             training: section.section("training", |section| {
-                Training::read_from(section, training(), DiffusionObjectiveSection::read)
+                Training::read_from(section, training(), |section| {
+                    DiffusionObjectiveSection::read(section, is_consistent)
+                })
             }),
             ..default
+        }
+    }
+
+    /// The ways to sample, the one that is taken where none is named first.
+    pub fn methods(&self) -> &'static [SamplingMethod] {
+        match self.consistency {
+            Some(_) => &[
+                SamplingMethod::Multistep,
+                SamplingMethod::Heun,
+                SamplingMethod::Euler,
+                SamplingMethod::EulerAncestral,
+            ],
+            None => self.scheduler.methods(),
+        }
+    }
+
+    /// The objective of a consistency model and the noise levels that it goes with, of a valid section.
+    pub(super) fn consistent(&self) -> Option<(&ConsistencySection, &EdmSection)> {
+        match (&self.consistency, &self.scheduler) {
+            (Some(consistency), SchedulerSection::Edm(edm)) => Some((consistency, edm)),
+            _ => None,
         }
     }
 

@@ -1,19 +1,26 @@
 //! Latent diffusion as a system.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{SequenceConfig, Volume};
+use leanburn_nn::losses::Difference;
+use leanburn_nn::weights::load_matching;
+use leanburn_ops::recording::valid;
 use leanburn_train::{Learner, MainModel};
 
+use super::consistency::Consistency;
+use super::consistency_section::ConsistencySection;
 use super::evaluation::{LEVEL_NAMES, LOSS, evaluate};
 use super::latents::LatentDataset;
 use super::noise::Noise;
 use super::sampling::{SamplingPlan, sample, unscaled};
 use super::section::{DiffusionSection, most_groups};
-use super::workload::{DiffusionWorkload, LatentBatch};
+use super::teacher;
+use super::workload::{DiffusionWorkload, LatentBatch, Objective};
 use crate::codec_memory::CodecTask;
 use crate::data::Data;
 use crate::error::{Result, SystemError};
@@ -23,6 +30,7 @@ use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed};
 use crate::system::{FlatKey, ModelChange, System};
 use crate::volume::{grid, values};
+use crate::weight_source::weights_of;
 use crate::yaml::Section;
 
 impl System for DiffusionSection {
@@ -32,11 +40,23 @@ impl System for DiffusionSection {
     const NAME: &'static str = "diffusion";
     const SOURCE: Source = Source::Latents;
     const FLAT_KEYS: &'static [FlatKey] = &[FlatKey { key: "scheduler", section: "diffusion", is_telling: false }];
-    const RECIPES: &'static [Recipe] = &[Recipe {
-        name: "mni152-latent-diffusion",
-        about: "new patches of a brain: diffusion on the latents of mni152-autoencoder, minutes on a CPU",
-        text: include_str!("../../recipes/mni152-latent-diffusion.yaml"),
-    }];
+    const RECIPES: &'static [Recipe] = &[
+        Recipe {
+            name: "mni152-latent-diffusion",
+            about: "new patches of a brain: diffusion on the latents of mni152-autoencoder, minutes on a CPU",
+            text: include_str!("../../recipes/mni152-latent-diffusion.yaml"),
+        },
+        Recipe {
+            name: "radar-diffusion",
+            about: "new radar scenes: diffusion on the latents of radar-vae, minutes on a CPU",
+            text: include_str!("../../recipes/radar-diffusion.yaml"),
+        },
+        Recipe {
+            name: "radar-consistency",
+            about: "new radar scenes in one step: radar-diffusion distilled, minutes on a CPU",
+            text: include_str!("../../recipes/radar-consistency.yaml"),
+        },
+    ];
     const PICTURE: PictureLabel = PictureLabel {
         name: "samples",
         caption: "a reconstructed volume and two samples; sagittal, coronal and axial mid-planes",
@@ -46,7 +66,7 @@ impl System for DiffusionSection {
             title: "Denoising",
             y_label: "loss",
             log_y: true,
-            train: &[("training", "denoising")],
+            train: &[("training", "denoising"), ("training, at two levels of noise", "consistency")],
             validation: &[LOSS],
         },
         Curves {
@@ -87,7 +107,17 @@ impl System for DiffusionSection {
             "use 50",
         );
         self.check_grid(context, &mut validation);
-        [model, scheduler, validation.errors()].concat()
+        self.check_consistency(&mut validation);
+        let consistency = self.consistency.iter().flat_map(ConsistencySection::validate).collect();
+        let consistency = of_section(
+            consistency,
+            "diffusion.consistency",
+            &[
+                ("training_mode", "diffusion.consistency.training_mode"),
+                ("start_scales", "diffusion.consistency.start_scales"),
+            ],
+        );
+        [model, scheduler, validation.errors(), consistency].concat()
     }
 
     fn training(&self) -> &TrainingSection {
@@ -106,10 +136,37 @@ impl System for DiffusionSection {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
         let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, Vec::new)?;
-        let model = model.init(device).with_residency(policy);
-        let unet = Learner::new("unet", model, learner(context, training, training.learning_rate))?;
-        let (noise, precision) = (Noise::of(&self.scheduler), context.device.resolved_precision());
-        Ok(DiffusionWorkload::new(unet, noise, self.training.objective.loss, precision))
+        let student = model.init(device).with_residency(policy);
+        let mut unet = Learner::new("unet", student, learner(context, training, training.learning_rate))?;
+        let mut objective = Objective::Denoising(self.training.objective.loss);
+        if let Some((consistency, edm)) = self.consistent() {
+            let (steps, curriculum) = (training.max_steps, consistency.curriculum());
+            if let Some(ema) = consistency.target_ema() {
+                unet = unet.with_target(move |step| ema.decay(curriculum, step as usize, steps as usize));
+            }
+            if consistency.is_distilled() {
+                unet.set_teacher(valid(&model.init(device)));
+            }
+            objective = Objective::Consistency(Consistency::of(consistency, edm, steps));
+        }
+        let noise = Noise::of(&self.scheduler, self.consistency.as_ref());
+        Ok(DiffusionWorkload::new(unet, noise, objective, context.device.resolved_precision()))
+    }
+
+    fn teacher(&self) -> Option<&Path> {
+        self.consistency.as_ref()?.teacher.as_deref()
+    }
+
+    /// Starts from the weights of the teacher, and keeps them beside where they are asked in every step.
+    fn learn_from(&self, workload: &mut Self::Workload, context: &Context<'_>, device: &Device) -> Result<()> {
+        let Some(path) = self.teacher() else { return Ok(()) };
+        let network = teacher::load(self, path, context, &device.clone().inner())?;
+        let unet = workload.model_mut();
+        unet.initialize(|student| load_matching(student, &weights_of(path)))?;
+        if unet.teacher().is_some() {
+            unet.set_teacher(network);
+        }
+        Ok(())
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
@@ -160,8 +217,11 @@ impl System for DiffusionSection {
         Ok(side_by_side(&columns, volume.extent(), range_of(columns[0].1))?)
     }
 
-    /// Half of the channels.
+    /// Half of the channels; none where a teacher says how many there are.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
+        if self.teacher().is_some() {
+            return Vec::new();
+        }
         let changes = ModelChange::half_of(Self::NAME, &self.num_channels, |num_channels| Self {
             norm_num_groups: most_groups(&num_channels).min(self.norm_num_groups),
             num_channels,
@@ -194,6 +254,27 @@ impl DiffusionSection {
             ),
             format!("{size:?}, which become latents of {found:?}"),
             format!("use {voxels:?}, or fewer levels in `num_channels`"),
+        );
+    }
+
+    /// A consistency model is a denoiser at noise levels, with a loss of its own.
+    fn check_consistency(&self, validation: &mut Validation) {
+        let Some(consistency) = &self.consistency else { return };
+        validation.check_together(
+            self.consistent().is_some(),
+            &["diffusion.consistency"],
+            "diffusion.scheduler.name",
+            "edm: a consistency model is a denoiser at noise levels",
+            "another scheduler",
+            "write `scheduler: {name: edm}`, or leave the section out",
+        );
+        validation.check_together(
+            self.training.objective.loss == Difference::L2,
+            &["diffusion.consistency"],
+            "diffusion.training.loss",
+            "no loss of a diffusion model, as this is a consistency model",
+            "l1",
+            format!("remove it; `diffusion.consistency.loss_norm` is {}", consistency.loss_norm.name()),
         );
     }
 

@@ -51,6 +51,8 @@ impl MemoryAccount {
             ("gradients", sum(|memory| memory.gradients), "accumulated over the micro-batches".to_string()),
             ("optimizer states", sum(|memory| memory.optimizer), states_note(sum(|memory| memory.optimizer), weights)),
             ("average of weights", sum(|memory| memory.average), "for validation and export".to_string()),
+            ("target network", sum(|memory| memory.target), "an average that the loss compares with".to_string()),
+            ("teacher", sum(|memory| memory.teacher), "frozen weights".to_string()),
             (&in_memory, self.data, format!("{} makes it smaller", self.source.cache_key())),
             ("batches that wait", self.batches, format!("{}.prefetch makes it smaller", self.source.section())),
             ("the program itself", self.program, "whatever the model".to_string()),
@@ -85,8 +87,12 @@ mod tests {
 
     #[test]
     fn causes_add_up_to_the_peak() {
-        let memory =
-            LearnerMemory { weights: Bytes(10), gradients: Bytes(10), optimizer: Bytes(20), average: Bytes(0) };
+        let memory = LearnerMemory {
+            weights: Bytes(10),
+            gradients: Bytes(10),
+            optimizer: Bytes(20),
+            ..LearnerMemory::default()
+        };
         let account = MemoryAccount {
             learners: vec![("a", memory), ("b", memory)],
             source: Source::Volumes,

@@ -6,7 +6,7 @@ use leanburn_common::{Validation, ValidationError};
 use serde::Serialize;
 
 use super::builders::with_methods;
-use crate::weight_source::WEIGHTS;
+use crate::weight_source::weights_of;
 use crate::yaml::{MANY, POSITIVE, PerAxis, Section};
 
 /// The latents that a diffusion model is trained on, in place of the volumes of `data`.
@@ -62,11 +62,7 @@ impl LatentsSection {
 
     /// The file of the autoencoder's weights. A name that ends as one of a file is that file, any other a run's folder.
     pub fn weights(&self) -> PathBuf {
-        let ending = self.autoencoder.extension().and_then(|ending| ending.to_str());
-        match ending {
-            Some("safetensors" | "pt" | "pth" | "ckpt" | "bin") => self.autoencoder.clone(),
-            _ => self.autoencoder.join(WEIGHTS),
-        }
+        weights_of(&self.autoencoder)
     }
 
     /// Depth, height and width of the latent of a volume, whose sizes are padded where they have to be.

@@ -1,5 +1,6 @@
 //! What a system finds around its own section: the data, the device, the seed.
 
+use std::any::Any;
 use std::path::Path;
 
 use burn::tensor::Device;
@@ -51,13 +52,15 @@ impl Source {
     }
 }
 
-/// A trained autoencoder whose latents a second stage is trained on.
+/// A trained model that another stage is trained with: an autoencoder whose latents it is trained on, a teacher.
 #[derive(Debug)]
 pub struct FirstStage {
     /// The autoencoder; none if the model of the run is not one.
     pub codec: Option<Codec>,
     /// The volumes that it was trained on.
     pub data: DataConfig,
+    /// The section of its system.
+    pub system: Box<dyn Any>,
 }
 
 /// Opens the first stage of these weights, by the configuration in the same folder, on a device without autodiff.
@@ -76,6 +79,8 @@ pub struct Context<'a> {
     pub sequence: Option<&'a SequenceConfig>,
     /// The latents to train on, for systems of latents.
     pub latents: Option<&'a LatentsSection>,
+    /// The teacher of the model, its run or its weights.
+    pub teacher: Option<&'a Path>,
     /// What opens a first stage by its weights.
     pub first_stage: OpenFirstStage,
     /// What computes, and in which precision.

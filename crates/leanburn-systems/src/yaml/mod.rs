@@ -23,7 +23,7 @@ pub use limits::{Limits, MANY, POSITIVE};
 pub use reader::Section;
 pub use values::{PerAxis, PerLevel, PerPlane, Read, Wrong};
 
-pub(crate) use overrides::apply;
+pub(crate) use overrides::{apply, put};
 pub(crate) use reader::Reader;
 pub use tree::{Entry, Node, Value};
 pub(crate) use tree::{MAX_BYTES, too_large};

@@ -22,6 +22,12 @@ pub(crate) fn apply(root: &mut Node, text: &str) -> Result<(), Box<ConfigError>>
     set(root, &keys, node, &place).map_err(|found| wrong(found, "a path of sections that ends in a key"))
 }
 
+/// Puts a node where a path leads, given with dots; sections are made as needed. Does nothing where a value stands above it.
+pub(crate) fn put(root: &mut Node, path: &str, node: Node) {
+    let (keys, place): (Vec<&str>, _) = (path.split('.').collect(), node.place.clone());
+    drop(set(root, &keys, node, &place));
+}
+
 /// Walks down to the key and sets it; fails with what stood where a section was expected.
 fn set(root: &mut Node, keys: &[&str], node: Node, place: &Place) -> Result<(), String> {
     let Some((key, below)) = keys.split_first() else {

@@ -43,6 +43,9 @@ fn foreign(key: &str) -> Option<&'static str> {
         "schedule" => {
             Some("the learning rate falls by `lr_schedule` of the section `training`: set it, to `constant` for none")
         }
+        "downsample_factors" | "initial_downsample_factor" => {
+            Some("remove it: levels here halve each axis; for a factor of 4 add a level to `num_channels`")
+        }
         "spatial_dims" => Some("remove it: models here have three spatial dimensions"),
         _ => None,
     }

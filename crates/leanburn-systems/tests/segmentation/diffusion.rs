@@ -23,11 +23,11 @@ use leanburn_train::planning::Planner;
 
 use super::{ALONE, values};
 
-fn alone() -> std::sync::MutexGuard<'static, ()> {
+pub(super) fn alone() -> std::sync::MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn data() -> DataConfig {
+pub(super) fn data() -> DataConfig {
     DataConfig {
         phantom: Some(PhantomConfig { count: 4, shape: [16, 16, 16], noise: 0.02 }),
         patch_size: Some([8, 8, 16]),
@@ -37,7 +37,7 @@ fn data() -> DataConfig {
 }
 
 /// A first stage of two levels, trained for a step.
-fn first_stage(folder: &Path) {
+pub(super) fn first_stage(folder: &Path) {
     let training = TrainingSection::default().with_max_steps(1).with_visualize_interval(0);
     let model = AutoencoderSection::new(vec![4, 8]).with_norm_num_groups(2).with_num_res_blocks(vec![1; 2]);
     let config = Config::new(model.with_training(training)).with_data(data()).with_device(DeviceSection::new("flex"));
@@ -45,7 +45,7 @@ fn first_stage(folder: &Path) {
 }
 
 /// A second stage of latents of 4 x 4 x 8.
-fn second_stage(first: &Path) -> Config {
+pub(super) fn second_stage(first: &Path) -> Config {
     let training = TrainingSection::default()
         .with_batch_size(2)
         .with_max_steps(16)
@@ -174,7 +174,7 @@ fn a_first_stage_that_does_not_fit_is_rejected_with_what_to_write() {
 
 /// Runs something in a pool of one new thread, and waits for its end: what a thread keeps, such as the scratch memory of matrix products,
 /// is made in it and gone after it.
-fn on_a_new_thread<T: Send>(part: impl FnOnce() -> T + Send) -> T {
+pub(super) fn on_a_new_thread<T: Send>(part: impl FnOnce() -> T + Send) -> T {
     let mut threads = Vec::new();
     let spawn = |worker: rayon::ThreadBuilder| {
         threads.push(std::thread::spawn(|| worker.run()));
@@ -185,6 +185,17 @@ fn on_a_new_thread<T: Send>(part: impl FnOnce() -> T + Send) -> T {
     drop(pool);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     result
+}
+
+/// Planned and measured peak of a step.
+pub(super) fn planned_and_measured(config: &Config, extent: [usize; 3]) -> (u64, u64) {
+    let both = || {
+        let space = ConfigSpace::new(config, "test", &Planner::cpu(), || Ok(DataSize::default())).unwrap();
+        let planned = space.record(&space.configured()).unwrap().timeline(&FlexMemory).peak().get();
+        (planned, measure(config, "test", extent, 1).unwrap().peak.get())
+    };
+    on_a_new_thread(both); // what is allocated once for all
+    on_a_new_thread(both)
 }
 
 #[test]
@@ -204,13 +215,7 @@ fn the_planned_peak_of_each_scheduler_is_the_measured_one() {
         config.device = DeviceSection::new("flex").with_precision(Some(precision));
         config.training_mut().recompute = recompute;
         assert_eq!(config.extent(), Some(extent));
-        let planned_and_measured = || {
-            let space = ConfigSpace::new(&config, "test", &Planner::cpu(), || Ok(DataSize::default())).unwrap();
-            let planned = space.record(&space.configured()).unwrap().timeline(&FlexMemory).peak().get();
-            (planned, measure(&config, "test", extent, 1).unwrap().peak.get())
-        };
-        on_a_new_thread(planned_and_measured); // what is allocated once for all
-        let (planned, measured) = on_a_new_thread(planned_and_measured);
+        let (planned, measured) = planned_and_measured(&config, extent);
         let error = 100.0 * (planned as f64 / measured as f64 - 1.0);
         println!("{scheduler:?}: planned {planned}, measured {measured}, {error:+.2} %");
         assert!(error.abs() <= 3.0, "{scheduler:?} {precision}: planned {planned}, measured {measured}, {error:+.2} %");

@@ -1,0 +1,139 @@
+//! Training of a consistency model: pairs of noise levels, and the loss between them.
+
+use burn::tensor::{Device, Tensor};
+use leanburn_nn::consistency::{
+    ConsistencyLoss, Curriculum, EasyTuning, LevelWeights, NoiseLevelPair, NoiseLevels, heun_step, on_a_line,
+};
+use leanburn_nn::diffusion::EdmPreconditioning;
+use leanburn_nn::models::DiffusionUNet3d;
+use leanburn_ops::recording::{Pass, constant_beside, in_pass, without_autodiff};
+use leanburn_train::Precision;
+
+use super::consistency_section::{ConsistencySection, TrainingMode};
+use super::noise::predict;
+use super::scheduler::EdmSection;
+
+/// Which noise levels are compared, and how.
+#[derive(Debug)]
+pub(super) struct Consistency {
+    levels: NoiseLevels,
+    draw: Draw,
+    loss: ConsistencyLoss,
+    /// Steps of the whole training.
+    steps: u64,
+}
+
+/// How a pair of noise levels is drawn.
+#[derive(Debug)]
+enum Draw {
+    /// Neighbours among so many.
+    Neighbours(Curriculum, LevelWeights),
+    /// Any level and one below it, in a number of stages.
+    Easy(EasyTuning, usize),
+}
+
+/// Latents of items, standard normal noise, and two noise levels of each item, the larger one first.
+pub(super) type NoisyPair = (Tensor<5>, Tensor<5>, [Tensor<1>; 2]);
+
+/// The networks that a model is compared with, without autodiff.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beside<'a> {
+    pub target: &'a DiffusionUNet3d,
+    pub teacher: Option<&'a DiffusionUNet3d>,
+    pub precision: Precision,
+}
+
+impl Consistency {
+    /// That of a valid section, for a training of so many steps.
+    pub fn of(section: &ConsistencySection, edm: &EdmSection, steps: u64) -> Self {
+        let ConsistencySection { p_mean: mean, p_std: deviation, q, stages, .. } = *section;
+        let neighbours = |weights| Draw::Neighbours(section.curriculum(), weights);
+        let draw = match section.training_mode {
+            TrainingMode::EasyConsistencyTuning => Draw::Easy(EasyTuning { mean, deviation, q }, stages),
+            TrainingMode::ImprovedConsistencyTraining => neighbours(LevelWeights::LogNormal { mean, deviation }),
+            _ => neighbours(LevelWeights::Uniform),
+        };
+        let loss = ConsistencyLoss {
+            preconditioning: section.preconditioning(edm),
+            distance: section.distance(),
+            weighting: section.weighting(edm.sigma_data),
+        };
+        Self { levels: edm.levels(), draw, loss, steps }
+    }
+
+    /// A pair of noise levels for each item, drawn at random for a step.
+    pub fn draw(&self, step: u64, batch_size: usize, device: &Device) -> [Tensor<1>; 2] {
+        match &self.draw {
+            Draw::Neighbours(curriculum, weights) => {
+                let levels = curriculum.levels(step as usize, self.steps as usize);
+                self.levels.pairs(levels, *weights, batch_size, device)
+            }
+            Draw::Easy(tuning, stages) => tuning.pairs(stage_of(step, self.steps, *stages), batch_size, device),
+        }
+    }
+
+    /// The pair, at the end of the training, of which a share, from 0 to 1, of all are less noisy.
+    pub fn at(&self, share: f64, device: &Device) -> [Tensor<1>; 2] {
+        let one = |sigma: f64| Tensor::full([1], sigma, device);
+        match &self.draw {
+            Draw::Neighbours(curriculum, _) => {
+                let sigmas = self.levels.discretised(curriculum.levels(self.steps as usize, self.steps as usize));
+                let pair = ((1.0 - share) * (sigmas.len() - 2) as f64).round() as usize;
+                [one(sigmas[pair]), one(sigmas[pair + 1])]
+            }
+            Draw::Easy(tuning, stages) => {
+                let high = one(self.levels.at(share));
+                [high.clone(), tuning.below(high, stage_of(self.steps, self.steps, *stages))]
+            }
+        }
+    }
+
+    /// The loss of a model, `[1]`. Teacher and target run without autodiff.
+    ///
+    /// # Memory
+    ///
+    /// That of the model's forward pass. Teacher and target run before it and save nothing.
+    pub fn loss(&self, model: &DiffusionUNet3d, pair: NoisyPair, beside: &Beside<'_>) -> Tensor<1> {
+        let (latents, noise, sigmas) = pair;
+        let precision = beside.precision;
+        let pair = match beside.teacher {
+            None => on_a_line(latents, noise, sigmas),
+            Some(teacher) => self.taught(teacher, (latents, noise, sigmas), precision),
+        };
+        let target = |input, times| constant(beside.target, precision, input, times);
+        self.loss.forward(pair, |input, times| predict(model, precision, input, times), target)
+    }
+
+    /// Noisy latents, and what a step of the teacher makes of them.
+    fn taught(&self, teacher: &DiffusionUNet3d, pair: NoisyPair, precision: Precision) -> NoiseLevelPair {
+        let (latents, noise, sigmas) = pair;
+        let denoiser = EdmPreconditioning::diffusion(self.loss.preconditioning.sigma_data);
+        heun_step(latents, noise, sigmas, |input, sigma| {
+            denoiser.denoise(input, sigma, |input, times| constant(teacher, precision, input, times))
+        })
+    }
+}
+
+/// What a network without autodiff gives, as a constant beside its input.
+fn constant(network: &DiffusionUNet3d, precision: Precision, input: Tensor<5>, times: Tensor<1>) -> Tensor<5> {
+    let run = || predict(network, precision, without_autodiff(input.clone()), without_autodiff(times));
+    constant_beside(in_pass(Pass::Plain, &input.device(), run), &input)
+}
+
+/// The stage of a step of so many.
+fn stage_of(step: u64, steps: u64, stages: usize) -> u32 {
+    let stage = u128::from(step) * stages as u128 / u128::from(steps.max(1));
+    u32::try_from(stage.min(stages as u128 - 1)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_are_of_equal_length() {
+        let at = |steps: u64| (0..=steps).map(|step| stage_of(step, steps, 3)).collect::<Vec<_>>();
+        assert_eq!(at(6), [0, 0, 1, 1, 2, 2, 2]);
+        assert_eq!(at(1), [0, 2], "after the last step too");
+    }
+}
