@@ -1,6 +1,8 @@
 //! Equal to MONAI 1.6.1 on fixtures made by `make_fixtures.py` and the other `make_*.py` in `tests/fixtures`, in float32 on the CPU. `Vae3d`, `ConvLstm` and `Cnn3dLstm` are in no package: there the fixtures are of
 //! modules that `make_fixtures.py` itself writes down in PyTorch.
 
+#[path = "parity/bev.rs"]
+mod bev;
 mod common;
 #[path = "parity/consistency.rs"]
 mod consistency;

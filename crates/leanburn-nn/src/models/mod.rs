@@ -13,6 +13,7 @@ mod cnn3d_lstm;
 mod conv_lstm;
 mod decoder_level;
 mod diffusion_unet3d;
+mod lift_splat_shoot;
 mod patch_discriminator;
 mod shape_error;
 mod swin_transformer2d;
@@ -30,6 +31,10 @@ pub use diffusion_unet3d::{
     ClassEmbedding, CrossAttention, DiffusionAttention, DiffusionConditions, DiffusionDownBlock, DiffusionDownsampler,
     DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig, DiffusionUpBlock,
     DiffusionUpsampler, GatedFeedForward, SpatialTransformer, TimeEmbedding, TransformerBlock,
+};
+pub use lift_splat_shoot::{
+    BevBlock, BevConv, BevDiffusionHead, BevEncoder, BevFusion, BevGridConfig, BevView, Lift, LiftSplatShoot,
+    LiftSplatShootConfig, NUSCENES_PRIORS, PyramidHead, PyramidHeadConfig,
 };
 pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator,
