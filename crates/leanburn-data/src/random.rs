@@ -18,6 +18,8 @@ pub(crate) enum Stream {
     RadarReturns = 10,
     Advection = 11,
     Augmentation = 12,
+    Scene = 13,
+    SceneNoise = 14,
 }
 
 /// A new generator for item `index` of a stream. Nothing else enters, so that no number depends

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 
 use crate::any_system::AnySystem;
 use crate::autoencoder::AutoencoderSection;
+use crate::bev::BevSection;
 use crate::diffusion::DiffusionSection;
 use crate::forecaster::ForecasterSection;
 use crate::recipe::Recipe;
@@ -98,6 +99,8 @@ systems! {
     Segmentation(SegmentationSection),
     /// A diffusion model of latents.
     Diffusion(DiffusionSection),
+    /// Lift, Splat, Shoot: maps from the images of cameras.
+    Bev(BevSection),
 }
 
 /// Reads a system's section.

@@ -1,12 +1,14 @@
 //! How close a result is to the truth, as plain functions on slices; all sums are 64-bit.
 
 mod forecast;
+mod intersection;
 mod lengths;
 mod segmentation;
 mod thresholds;
 mod voxels;
 
 pub use forecast::{mean_absolute_error, root_mean_squared_error, skill};
+pub use intersection::IntersectionCounts;
 pub use segmentation::{DiceCounts, dice, mean_dice};
 pub use thresholds::{TwoThresholds, best_two_thresholds};
 pub use voxels::{ChamferDistance, chamfer_distance, intersection_over_union, squared_distances};

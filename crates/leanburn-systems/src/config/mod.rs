@@ -6,7 +6,9 @@
 //! ```
 
 mod document;
+mod entries;
 mod flat;
+mod mmcv;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use leanburn_data::{DataConfig, SequenceConfig};
+use leanburn_data::{DataConfig, SceneConfig, SequenceConfig};
 
 use super::device_section::DeviceSection;
 use super::latents_section::LatentsSection;
@@ -20,6 +20,8 @@ pub enum Source {
     Fields,
     /// Latents of volumes, the sections `latents` and `data`.
     Latents,
+    /// Road scenes, the section `scenes`.
+    Scenes,
 }
 
 impl Source {
@@ -29,6 +31,7 @@ impl Source {
             Self::Volumes => "data",
             Self::Fields => "sequence",
             Self::Latents => "latents",
+            Self::Scenes => "scenes",
         }
     }
 
@@ -38,6 +41,7 @@ impl Source {
             Self::Volumes => "volumes",
             Self::Fields => "fields",
             Self::Latents => "latents",
+            Self::Scenes => "scenes",
         }
     }
 
@@ -47,6 +51,7 @@ impl Source {
             Self::Volumes => "data.cache_rate",
             Self::Fields => "sequence.downsample",
             Self::Latents => "latents.samples_per_volume",
+            Self::Scenes => "scenes.prefetch",
         }
     }
 }
@@ -76,6 +81,8 @@ pub struct Context<'a> {
     pub sequence: Option<&'a SequenceConfig>,
     /// The latents to train on, for systems of latents.
     pub latents: Option<&'a LatentsSection>,
+    /// The scenes to train on, for systems of scenes.
+    pub scenes: Option<&'a SceneConfig>,
     /// What opens a first stage by its weights.
     pub first_stage: OpenFirstStage,
     /// What computes, and in which precision.
@@ -83,6 +90,11 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The scenes to train on.
+    pub(crate) fn scenes(&self) -> SceneConfig {
+        self.scenes.cloned().unwrap_or_default()
+    }
+
     /// The fields to train on, with the one channel that is predicted.
     pub(crate) fn fields(&self) -> SequenceConfig {
         let mut fields = self.sequence.cloned().unwrap_or_default();

@@ -174,7 +174,7 @@ fn a_first_stage_that_does_not_fit_is_rejected_with_what_to_write() {
 
 /// Runs something in a pool of one new thread, and waits for its end: what a thread keeps, such as the scratch memory of matrix products,
 /// is made in it and gone after it.
-fn on_a_new_thread<T: Send>(part: impl FnOnce() -> T + Send) -> T {
+pub fn on_a_new_thread<T: Send>(part: impl FnOnce() -> T + Send) -> T {
     let mut threads = Vec::new();
     let spawn = |worker: rayon::ThreadBuilder| {
         threads.push(std::thread::spawn(|| worker.run()));

@@ -2,20 +2,19 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Activation, activate, group_norm_act, norm_act_conv3d};
+use leanburn_ops::{Activation, activate, conv3d, group_norm_act, norm_act_conv3d};
 
 use crate::blocks::{Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig, GroupNorm, GroupNormConfig};
 
 /// Channels of a block's output for one of its bottleneck.
 pub(super) const EXPANSION: usize = 4;
 
-/// Group norms between a 1x1, a 3x3 and a 1x1 convolution, plus the input; where the block enlarges, transposed convolutions in their places.
-///
-/// A block takes and gives what stands before a ReLU: so this is saved once, for the convolution and the residual behind it.
+/// A 1x1, a 3x3 and a 1x1 convolution with group norms behind them, plus the input, and a ReLU. Where the block enlarges, the second
+/// convolution and that of the input are transposed.
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, and what each convolution gives, 2.5 times the output in all.
+/// Saved for backward: the output, and what each convolution gives, 2.5 times the output in all.
 #[derive(Module, Debug)]
 pub struct BevBlock {
     conv1: Conv2d,
@@ -25,9 +24,6 @@ pub struct BevBlock {
     conv3: Conv2d,
     bn3: GroupNorm,
     downsample: Option<(BevConv, GroupNorm)>,
-    /// Of the input: none where the block is the first.
-    #[module(skip)]
-    activation: Activation,
 }
 
 /// A convolution, or one that enlarges.
@@ -40,7 +36,7 @@ pub enum BevConv {
 }
 
 impl BevConv {
-    /// A kernel of `size` that keeps the size of a plane, or of as much as a plane of that stride needs.
+    /// A kernel of `size` that keeps the size of a plane, or with a stride one that enlarges it by that much.
     fn new(channels: [usize; 2], size: usize, stride: usize, device: &Device) -> Self {
         let config = Conv2dConfig::new(channels, size).with_padding(size / 2).with_bias(false);
         if stride == 1 {
@@ -51,25 +47,17 @@ impl BevConv {
         Self::Transposed(config.with_bias(false).init(device))
     }
 
-    /// The convolution of `activation(norm(x))`.
-    fn forward(&self, x: Tensor<5>, norm: Option<leanburn_ops::Norm>, activation: Activation) -> Tensor<5> {
-        match (self, norm) {
-            (Self::Plain(conv), norm) => norm_act_conv3d(x, norm, activation, conv.convolution(), None),
-            (Self::Transposed(conv), Some(norm)) => conv.forward(group_norm_act(x, norm, activation)),
-            (Self::Transposed(conv), None) => conv.forward(activate(x, activation)),
+    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        match self {
+            Self::Plain(conv) => conv.forward(x),
+            Self::Transposed(conv) => conv.forward(x),
         }
     }
 }
 
 impl BevBlock {
-    /// A block that takes `channels_in` and gives four times its bottleneck's channels; `activation` is that of its input.
-    pub(super) fn new(
-        [channels_in, channels]: [usize; 2],
-        stride: usize,
-        num_groups: usize,
-        activation: Activation,
-        device: &Device,
-    ) -> Self {
+    /// A block that takes `channels_in` and gives four times its bottleneck's channels.
+    pub(super) fn new([channels_in, channels]: [usize; 2], stride: usize, num_groups: usize, device: &Device) -> Self {
         let channels_out = EXPANSION * channels;
         let norm = |channels| GroupNormConfig::new(num_groups, channels).init(device);
         let pointwise = |channels| Conv2dConfig::new(channels, 1).with_bias(false).init(device);
@@ -82,7 +70,6 @@ impl BevBlock {
             conv3: pointwise([channels, channels_out]),
             bn3: norm(channels_out),
             downsample: (stride != 1 || channels_in != channels_out).then(shortcut),
-            activation,
         }
     }
 
@@ -93,13 +80,18 @@ impl BevBlock {
     /// - input: `[batch_size, channels_in, 1, height, width]`
     /// - output: `[batch_size, channels_out, 1, ..]`, height and width times the stride
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let h = norm_act_conv3d(x.clone(), None, self.activation, self.conv1.convolution(), None);
-        let h = self.conv2.forward(h, Some(self.bn1.norm()), Activation::Relu);
+        let h = conv3d(x.clone(), self.conv1.convolution());
+        let h = match &self.conv2 {
+            BevConv::Plain(conv) => {
+                norm_act_conv3d(h, Some(self.bn1.norm()), Activation::Relu, conv.convolution(), None)
+            }
+            BevConv::Transposed(conv) => conv.forward(group_norm_act(h, self.bn1.norm(), Activation::Relu)),
+        };
         let h = norm_act_conv3d(h, Some(self.bn2.norm()), Activation::Relu, self.conv3.convolution(), None);
         let residual = match &self.downsample {
-            Some((conv, norm)) => norm.forward(conv.forward(x, None, self.activation)),
-            None => activate(x, self.activation),
+            Some((conv, norm)) => norm.forward(conv.forward(x)),
+            None => x,
         };
-        self.bn3.forward(h) + residual
+        activate(self.bn3.forward(h) + residual, Activation::Relu)
     }
 }

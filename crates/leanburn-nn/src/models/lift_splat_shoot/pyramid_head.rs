@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, assert_shape};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
-use leanburn_ops::{Activation, ResidencyPolicy, activate, conv3d};
+use leanburn_ops::{ResidencyPolicy, conv3d};
 
 use super::bottleneck::{BevBlock, EXPANSION};
 use crate::blocks::{Conv2d, Conv2dConfig};
@@ -83,8 +83,7 @@ impl PyramidHeadConfig {
             let channels = self.bottleneck(layer);
             let blocks = (0..self.layers[layer]).map(|block| {
                 let stride = if block == 0 { self.strides[layer] } else { 1 };
-                let activation = if layer + block == 0 { Activation::None } else { Activation::Relu };
-                let block = BevBlock::new([channels_in, channels], stride, self.norm_num_groups, activation, device);
+                let block = BevBlock::new([channels_in, channels], stride, self.norm_num_groups, device);
                 channels_in = EXPANSION * channels;
                 block
             });
@@ -152,8 +151,7 @@ impl PyramidHead {
                 h = residency.run(&name(layer, number), block, h, BevBlock::forward);
             }
         }
-        let features = activate(h, Activation::Relu);
-        (conv3d(features.clone(), self.classifier.convolution()), features)
+        (conv3d(h.clone(), self.classifier.convolution()), h)
     }
 }
 
