@@ -42,7 +42,7 @@ impl From<u64> for BatchOrder {
 /// worker's panic arrives as the item of its batch, and the next item is the next batch.
 ///
 /// # Memory
-/// As many batches as [`batches_ahead`] says, and in each worker one sample of the batch that it makes.
+/// As many batches as [`batches_ahead`] says; of volumes in each worker one sample of the batch that it makes, too.
 pub struct Loader<B = Batch> {
     make: Arc<MakeBatch<B>>,
     batch_size: usize,
@@ -80,8 +80,7 @@ impl Loader<WindowBatch> {
     /// As [`Loader::new`], for the windows of a sequence.
     pub fn windows(dataset: Arc<SequenceDataset>, batch_size: usize, order: impl Into<BatchOrder>) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
-        let make = move |index| dataset.train_window(index);
-        let gather = move |indices: Indices<'_>| WindowBatch::gather(batch_size, indices.map(&make));
+        let gather = move |indices: Indices<'_>| dataset.train_batch(batch_size, indices);
         Self::start(gather, batch_size, order.into(), workers, prefetch)
     }
 }

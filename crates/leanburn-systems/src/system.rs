@@ -7,9 +7,9 @@ use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::SequenceConfig;
-use leanburn_nn::weights::WeightsError;
+use leanburn_nn::weights::{MonaiWeights, WeightsError, load_matching, save_safetensors};
 use leanburn_plan::Knob;
-use leanburn_train::{Precision, Workload};
+use leanburn_train::{MainModel, Precision};
 use serde::Serialize;
 
 use crate::batch::Batch;
@@ -17,7 +17,7 @@ use crate::codec::Codec;
 use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::recipe::Recipe;
-use crate::shared::{Context, Source, TrainingSection};
+use crate::shared::{Context, Source, TrainingSection, trained_parameters};
 use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
@@ -38,7 +38,7 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     /// A micro-batch.
     type Batch: Batch;
     /// The models with their optimizers, and their losses.
-    type Workload: Workload<Batch = Self::Batch>;
+    type Workload: MainModel<Batch = Self::Batch, Model: MonaiWeights>;
 
     /// The name of the section in YAML.
     const NAME: &'static str;
@@ -92,22 +92,28 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     /// Panics with the errors of a section that is not valid.
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload>;
 
-    /// Numbers that are trained.
-    fn parameters(workload: &Self::Workload) -> usize;
+    /// Numbers of the model that are trained.
+    fn parameters(workload: &Self::Workload) -> usize {
+        trained_parameters(workload.model().module())
+    }
 
     /// Writes the trained weights to `path`, and those of other models beside it.
     ///
     /// # Errors
     ///
     /// As [`save_safetensors`](leanburn_nn::weights::save_safetensors).
-    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError>;
+    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
+        save_safetensors(&workload.model().trained(), path)
+    }
 
     /// Puts the weights of a source into the models before the first step. What does not fit stays as it was drawn.
     ///
     /// # Errors
     ///
     /// If a file cannot be read or has nothing of its model.
-    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>>;
+    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
+        Ok(vec![source.initialize(workload.model_mut(), load_matching)?])
+    }
 
     /// The trained model as a codec of volumes, with weights from a file, on a device without autodiff; none if it is no codec.
     ///

@@ -11,7 +11,7 @@ use leanburn_nn::models::{AutoencoderKl, MultiScalePatchDiscriminator, PatchDisc
 use leanburn_nn::numerics::widen;
 use serde::{Deserialize, Serialize};
 
-use crate::{AnyLearner, Learner, Losses, Perceptual, Precision, StepPosition, Workload};
+use crate::{AnyLearner, Learner, Losses, MainModel, Perceptual, Precision, StepPosition, Workload};
 
 /// A micro-batch of volumes, `[batch_size, channels, depth, height, width]`.
 pub type AutoencoderBatch = Tensor<5>;
@@ -107,16 +107,6 @@ impl<D: Critic> AutoencoderWorkload<D> {
         self
     }
 
-    /// The autoencoder's learner.
-    pub fn autoencoder(&self) -> &Learner<AutoencoderKl> {
-        &self.autoencoder
-    }
-
-    /// The autoencoder's learner, to change.
-    pub fn autoencoder_mut(&mut self) -> &mut Learner<AutoencoderKl> {
-        &mut self.autoencoder
-    }
-
     /// The discriminator's learner, to change.
     pub fn discriminator_mut(&mut self) -> Option<&mut Learner<D>> {
         self.discriminator.as_mut()
@@ -190,5 +180,17 @@ impl<D: Critic> Workload for AutoencoderWorkload<D> {
             0 => Some(self.generator_loss(batch, position)),
             _ => self.discriminator_loss(batch, position.step),
         }
+    }
+}
+
+impl<D: Critic> MainModel for AutoencoderWorkload<D> {
+    type Model = AutoencoderKl;
+
+    fn model(&self) -> &Learner<AutoencoderKl> {
+        &self.autoencoder
+    }
+
+    fn model_mut(&mut self) -> &mut Learner<AutoencoderKl> {
+        &mut self.autoencoder
     }
 }

@@ -8,7 +8,7 @@ use leanburn_nn::models::{Cnn3dLstm, ConvLstm};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
+use crate::{AnyLearner, Learner, Losses, MainModel, Precision, StepPosition, Workload};
 
 /// A micro-batch: the input, `[batch_size, input_days, channels, height, width]`, and what is to be predicted,
 /// `[batch_size, predict_days, height, width]`.
@@ -59,16 +59,6 @@ impl<M: Forecaster> ForecastWorkload<M> {
         Self { forecaster, difference, precision }
     }
 
-    /// The forecaster's learner.
-    pub fn forecaster(&self) -> &Learner<M> {
-        &self.forecaster
-    }
-
-    /// The forecaster's learner, to change.
-    pub fn forecaster_mut(&mut self) -> &mut Learner<M> {
-        &mut self.forecaster
-    }
-
     /// The forecast by the trained weights, in f32.
     pub fn forecast(&self, fields: Tensor<5>) -> Tensor<4> {
         widen(self.forecaster.trained().forecast(self.precision.cast(without_autodiff(fields))))
@@ -86,5 +76,17 @@ impl<M: Forecaster> Workload for ForecastWorkload<M> {
         let forecast = self.forecaster.module().forecast(self.precision.cast(fields.clone()));
         let loss = voxel_loss(forecast, target.clone(), self.difference, None);
         Some(Losses::of(loss.clone(), vec![("forecast", loss)]))
+    }
+}
+
+impl<M: Forecaster> MainModel for ForecastWorkload<M> {
+    type Model = M;
+
+    fn model(&self) -> &Learner<M> {
+        &self.forecaster
+    }
+
+    fn model_mut(&mut self) -> &mut Learner<M> {
+        &mut self.forecaster
     }
 }

@@ -65,7 +65,7 @@ pub use trainer::{StepReport, Trainer};
 pub use trainer_config::TrainerConfig;
 pub use vae::VaeWorkload;
 pub use vq_vae::VqVaeWorkload;
-pub use workload::{Losses, StepPosition, Workload};
+pub use workload::{Losses, MainModel, StepPosition, Workload};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

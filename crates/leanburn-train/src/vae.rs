@@ -10,7 +10,7 @@ use leanburn_nn::models::Vae3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::{AnyLearner, Learner, Losses, Perceptual, Precision, StepPosition, Workload};
+use crate::{AnyLearner, Learner, Losses, MainModel, Perceptual, Precision, StepPosition, Workload};
 
 /// A voxel autoencoder and its optimizer.
 #[derive(Debug)]
@@ -25,16 +25,6 @@ impl VaeWorkload {
     /// Puts the parts together. `beta` of the loss does not count where the latent is a codebook.
     pub fn new(vae: Learner<Vae3d>, loss: VaeLoss, perceptual: Option<Perceptual>, precision: Precision) -> Self {
         Self { vae, loss, perceptual, precision }
-    }
-
-    /// The autoencoder's learner.
-    pub fn vae(&self) -> &Learner<Vae3d> {
-        &self.vae
-    }
-
-    /// The autoencoder's learner, to change.
-    pub fn vae_mut(&mut self) -> &mut Learner<Vae3d> {
-        &mut self.vae
     }
 
     /// The reconstruction of volumes by the trained weights, deterministic, in f32.
@@ -81,5 +71,17 @@ impl Workload for VaeWorkload {
             total = total + distance * perceptual.weight;
         }
         Some(Losses::of(total, parts))
+    }
+}
+
+impl MainModel for VaeWorkload {
+    type Model = Vae3d;
+
+    fn model(&self) -> &Learner<Vae3d> {
+        &self.vae
+    }
+
+    fn model_mut(&mut self) -> &mut Learner<Vae3d> {
+        &mut self.vae
     }
 }

@@ -10,7 +10,7 @@ use leanburn_nn::models::VqVae3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
+use crate::{AnyLearner, Learner, Losses, MainModel, Precision, StepPosition, Workload};
 
 /// A discrete autoencoder and its optimizer.
 #[derive(Debug)]
@@ -30,16 +30,6 @@ impl VqVaeWorkload {
         precision: Precision,
     ) -> Self {
         Self { vq_vae, difference, occupancy, precision }
-    }
-
-    /// The autoencoder's learner.
-    pub fn vq_vae(&self) -> &Learner<VqVae3d> {
-        &self.vq_vae
-    }
-
-    /// The autoencoder's learner, to change.
-    pub fn vq_vae_mut(&mut self) -> &mut Learner<VqVae3d> {
-        &mut self.vq_vae
     }
 
     /// The reconstruction of volumes by the trained weights, deterministic, in f32.
@@ -66,5 +56,17 @@ impl Workload for VqVaeWorkload {
         let distance = voxel_loss(reconstruction, volumes.clone(), self.difference, self.occupancy);
         let parts = vec![("reconstruction", distance.clone()), ("commitment", commitment.clone())];
         Some(Losses::of(distance + commitment, parts))
+    }
+}
+
+impl MainModel for VqVaeWorkload {
+    type Model = VqVae3d;
+
+    fn model(&self) -> &Learner<VqVae3d> {
+        &self.vq_vae
+    }
+
+    fn model_mut(&mut self) -> &mut Learner<VqVae3d> {
+        &mut self.vq_vae
     }
 }

@@ -1,9 +1,10 @@
 //! What is trained: the seam between models and trainers.
 
+use burn::module::Module;
 use burn::tensor::Tensor;
 use leanburn_ops::recording::without_autodiff;
 
-use crate::AnyLearner;
+use crate::{AnyLearner, Learner};
 
 /// Where a micro-batch stands in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,4 +47,16 @@ pub trait Workload {
 
     /// The loss of the learner of this index; `None` if it does not take part in this micro-batch.
     fn loss(&mut self, learner: usize, batch: &Self::Batch, position: StepPosition) -> Option<Losses>;
+}
+
+/// A workload that is there for one model: the one whose weights are wanted in the end. Others, such as a discriminator, help it.
+pub trait MainModel: Workload {
+    /// The model.
+    type Model: Module;
+
+    /// Its learner.
+    fn model(&self) -> &Learner<Self::Model>;
+
+    /// Its learner, to change.
+    fn model_mut(&mut self) -> &mut Learner<Self::Model>;
 }

@@ -7,7 +7,7 @@ use common::{Setup, WeightsWorkload, alone, batches, device, factors, optimizers
 use leanburn_common::Bytes;
 use leanburn_ops::ResidencyPolicy;
 use leanburn_plan::{Cause, FlexMemory, Target};
-use leanburn_train::{CountingAllocator, MemoryMonitor, MemoryUse, record_step};
+use leanburn_train::{CountingAllocator, MainModel, MemoryMonitor, MemoryUse, record_step};
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;
@@ -52,7 +52,7 @@ fn a_peak_starts_from_what_is_live() {
 fn what_a_learner_holds_is_counted() {
     let _alone = alone();
     let mut trainer = Setup { average_decay: Some(0.9), ..Setup::default() }.trainer();
-    let parameters: usize = common::bits(trainer.workload().autoencoder().module()).iter().map(Vec::len).sum();
+    let parameters: usize = common::bits(trainer.workload().model().module()).iter().map(Vec::len).sum();
     let bytes = Bytes(4 * parameters as u64);
     let [(name, memory)] = trainer.memory()[..] else { panic!("one learner") };
     assert_eq!(name, "autoencoder");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{AutoencoderTrainer, Setup, alone, batches, bits, broken, is_finite, state};
-use leanburn_train::{LearnerReport, LossScale, Precision, TrainError};
+use leanburn_train::{LearnerReport, LossScale, MainModel, Precision, TrainError};
 
 const TOO_LARGE: LossScale =
     LossScale::Dynamic { initial: (1u64 << 40) as f64, growth: 2.0, back_off: 0.5, growth_interval: 1000 };
@@ -39,7 +39,7 @@ fn a_scale_too_large_backs_off_until_training_goes_on() {
         assert_eq!(report.gradient_norm.is_finite(), !report.skipped);
     }
     assert_eq!(trainer.steps(), reports.len() as u64);
-    assert!(is_finite(&bits(trainer.workload().autoencoder().module())));
+    assert!(is_finite(&bits(trainer.workload().model().module())));
     let next = trainer.step(&mut batches(50)).unwrap();
     assert_eq!(next.learners[0].loss_scale, reports.last().unwrap().loss_scale, "a good step does not back off");
 }
@@ -90,7 +90,7 @@ fn too_many_bad_steps_in_a_row_end_the_run() {
     assert!(error.is_diverged());
     assert!(matches!(&error, TrainError::Diverged { step: 5, learner, bad_steps: 3 } if learner == "autoencoder"));
     assert!(error.to_string().contains("lower the learning rate"), "{error}");
-    assert!(is_finite(&bits(trainer.workload().autoencoder().module())));
+    assert!(is_finite(&bits(trainer.workload().model().module())));
 }
 
 #[test]

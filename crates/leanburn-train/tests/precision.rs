@@ -3,13 +3,13 @@
 mod common;
 
 use common::{Setup, alone, batches, bits, is_finite};
-use leanburn_train::{LossScale, Precision};
+use leanburn_train::{LossScale, MainModel, Precision};
 
 fn losses(precision: Precision, scale: LossScale) -> Vec<f64> {
     let mut trainer = Setup { precision, scale, ..Setup::default() }.trainer();
     let mut batches = batches(0);
     let losses = (0..20).map(|_| trainer.step(&mut batches).unwrap().losses["reconstruction"]).collect();
-    assert!(is_finite(&bits(trainer.workload().autoencoder().module())));
+    assert!(is_finite(&bits(trainer.workload().model().module())));
     losses
 }
 

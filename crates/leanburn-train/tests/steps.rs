@@ -10,7 +10,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use common::{Setup, alone, batches, bits, schedule};
 use leanburn_common::Bytes;
-use leanburn_train::{Learner, LearnerConfig, LossScale, TrainError, prepare_gradients};
+use leanburn_train::{Learner, LearnerConfig, LossScale, MainModel, TrainError, prepare_gradients};
 
 /// Gradients 3 and 4 (norm 5) times `scale` of a layer with one weight and one bias.
 fn three_and_four(layer: &Linear, scale: f32) -> GradientsParams {
@@ -73,7 +73,7 @@ fn the_average_follows_weights_and_statistics() {
     let weights = |trainer: &common::AutoencoderTrainer| {
         let workload = trainer.workload();
         let discriminator = workload.discriminator().unwrap().module();
-        [values(bits(workload.autoencoder().module())), values(bits(discriminator))].concat()
+        [values(bits(workload.model().module())), values(bits(discriminator))].concat()
     };
     let mut expected = weights(&trainer);
     let mut batches = batches(0);
@@ -84,7 +84,7 @@ fn the_average_follows_weights_and_statistics() {
     }
     let workload = trainer.workload();
     let kept = workload.discriminator().unwrap().trained();
-    let found = [values(bits(&workload.autoencoder().trained())), values(bits(&kept))].concat();
+    let found = [values(bits(&workload.model().trained())), values(bits(&kept))].concat();
     let far = found.iter().zip(&expected).filter(|(a, b)| (*a - *b).abs() > 1e-6 * b.abs().max(1e-3)).count();
     assert_eq!(far, 0, "of {}", found.len());
     assert_ne!(found, weights(&trainer));
@@ -99,7 +99,7 @@ fn trained_without_an_average_is_the_module() {
     let _alone = alone();
     let mut trainer = Setup::default().trainer();
     trainer.step(&mut batches(0)).unwrap();
-    let learner = trainer.workload().autoencoder();
+    let learner = trainer.workload().model();
     assert_eq!(bits(&learner.trained()), bits(learner.module()));
     let volumes = common::phantoms(0, 1);
     assert!(!trainer.workload().reconstruct(volumes.clone()).is_autodiff());

@@ -15,7 +15,7 @@ use leanburn_nn::models::{Cnn3dLstmConfig, ConvLstmConfig, Vae3dConfig, VqVae3dC
 use leanburn_ops::{Residency, ResidencyPolicy, Tensors};
 use leanburn_plan::{FlexMemory, Target, bound};
 use leanburn_train::{
-    CheckpointStore, CountingAllocator, ForecastBatch, ForecastWorkload, Learner, LearnerConfig, Perceptual,
+    CheckpointStore, CountingAllocator, ForecastBatch, ForecastWorkload, Learner, LearnerConfig, MainModel, Perceptual,
     PerceptualKind, Precision, StepReport, TrainError, Trainer, TrainerConfig, VaeWorkload, VqVaeWorkload, Workload,
     record_step,
 };
@@ -123,7 +123,7 @@ impl System for Voxels {
     }
 
     fn state(workload: &VaeWorkload) -> [Vec<Vec<u32>>; 2] {
-        [bits(workload.vae().module()), bits(&workload.vae().trained())]
+        [bits(workload.model().module()), bits(&workload.model().trained())]
     }
 }
 
@@ -159,7 +159,7 @@ impl System for Discrete {
     }
 
     fn state(workload: &VqVaeWorkload) -> [Vec<Vec<u32>>; 2] {
-        [bits(workload.vq_vae().module()), bits(&workload.vq_vae().trained())]
+        [bits(workload.model().module()), bits(&workload.model().trained())]
     }
 }
 
@@ -202,7 +202,7 @@ impl System for Recurrent {
     }
 
     fn state(workload: &Self::Workload) -> [Vec<Vec<u32>>; 2] {
-        [bits(workload.forecaster().module()), bits(&workload.forecaster().trained())]
+        [bits(workload.model().module()), bits(&workload.model().trained())]
     }
 }
 
@@ -226,7 +226,7 @@ impl System for Convolutional {
     }
 
     fn state(workload: &Self::Workload) -> [Vec<Vec<u32>>; 2] {
-        [bits(workload.forecaster().module()), bits(&workload.forecaster().trained())]
+        [bits(workload.model().module()), bits(&workload.model().trained())]
     }
 }
 

@@ -10,7 +10,7 @@ pub struct DataMemory {
     /// Of those that stay, a share of `cache_rate`.
     pub cached: u64,
     /// Of those that the threads of the loader read again: each holds one as it is in the file and one prepared, of the same size where
-    /// the grid stays.
+    /// the grid stays. Those that are made are prepared in place.
     pub read: u64,
 }
 
@@ -30,7 +30,10 @@ impl DataMemory {
 
     /// What all threads of the loader hold as each reads a volume of so many bytes.
     pub(crate) fn of_readers(config: &DataConfig, bytes: u64) -> u64 {
-        bytes.saturating_mul(2 * config.num_workers.max(1) as u64)
+        let is_made = config.phantom.is_some() || config.radar.is_some();
+        let keeps_grid = config.voxel_size.is_none() && config.spacing.is_none();
+        let copies = if is_made && keeps_grid { 1 } else { 2 };
+        bytes.saturating_mul(copies * config.num_workers.max(1) as u64)
     }
 }
 
@@ -62,8 +65,9 @@ mod tests {
         let plain = DataConfig { phantom, ..DataConfig::default() };
         let resized = DataConfig { voxel_size: Some([4, 4, 6]), ..plain.clone() };
         let labelled = DataConfig { labels: Some(LabelsConfig::default()), cache_rate: 0.5, ..plain.clone() };
-        let expected = [(5 * 4 * 480, 0), (5 * 4 * 96, 0), (3 * 5 * 480, 4 * 5 * 480)];
-        for (config, (cached, read)) in [plain, resized, labelled].into_iter().zip(expected) {
+        let both = DataConfig { cache_rate: 0.5, ..resized.clone() };
+        let expected = [(5 * 4 * 480, 0), (5 * 4 * 96, 0), (3 * 5 * 480, 2 * 5 * 480), (3 * 4 * 96, 4 * 4 * 96)];
+        for (config, (cached, read)) in [plain, resized, labelled, both].into_iter().zip(expected) {
             let found = DataMemory::of(&config, 1, 3).unwrap();
             assert_eq!(found, DataMemory { cached, read });
             assert_eq!(found, Dataset::open(&config, 3).unwrap().memory());

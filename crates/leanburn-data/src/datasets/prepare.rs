@@ -25,7 +25,7 @@ pub fn prepare(volume: Volume, config: &DataConfig) -> Result<Prepared, DataErro
     };
     let first = volume.data()[0];
     let constant = volume.data().iter().all(|value| *value == first);
-    let intensity = config.normalize.apply(volume.data_mut(), config.percentiles)?;
+    let intensity = config.normalize.apply(volume.data_mut(), config.percentiles);
     if !constant && config.normalize == Normalize::Percentile && volume.data().iter().all(|value| *value == 0.0) {
         let expected = format!("different values at the percentiles {:?}", config.percentiles);
         let remedy = "Set `normalize` to min_max, z_score or none, or move the `percentiles`.";

@@ -125,14 +125,13 @@ impl SceneDataset {
         let mut images = zeros(&images_shape)?;
         let mut noise = generator(self.seed, Stream::SceneNoise, scene as u64);
         for (number, camera) in cameras.iter().enumerate() {
-            let image = render::image(&road, camera, config.image_size);
-            for (channel, plane) in image.chunks(height * width).enumerate() {
-                let place = (channel * cameras.len() + number) * height * width;
-                for (value, colour) in images[place..][..height * width].iter_mut().zip(plane) {
+            render::image(&road, camera, config.image_size, |pixel, colour| {
+                for (channel, value) in colour.into_iter().enumerate() {
                     let random: f64 = StandardNormal.sample(&mut noise);
-                    *value = render::normalized(colour + config.noise * random);
+                    let place = (channel * cameras.len() + number) * height * width + pixel;
+                    images[place] = render::normalized(value + config.noise * random);
                 }
-            }
+            });
         }
         let map = render::map(&road, &cameras, config);
         let [rows, columns] = config.map.size();

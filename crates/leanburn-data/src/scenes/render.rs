@@ -9,18 +9,19 @@ const SHADES: [f64; 3] = [0.6, 0.75, 1.0];
 /// What images have of 0 to 1 less, and what they are then divided by.
 const NORMALIZATION: [f64; 2] = [0.45, 0.25];
 
-/// The colours of an image, `[3, rows, columns]`, from 0 to 1 as long as it is not too bright.
-pub(super) fn image(road: &Road, camera: &Camera, [height, width]: [usize; 2]) -> Vec<f64> {
+/// Calls `put` with each pixel's number and its colour, from 0 to 1 as long as it is not too bright.
+pub(super) fn image(
+    road: &Road,
+    camera: &Camera,
+    [height, width]: [usize; 2],
+    mut put: impl FnMut(usize, [f64; COLOURS]),
+) {
     let rays = camera.rays();
-    let mut image = vec![0.0; COLOURS * height * width];
     for pixel in 0..height * width {
         let [row, column] = [pixel / width, pixel % width];
         let colour = colour(road, rays.origin(), rays.direction([column as f64, row as f64]));
-        for (channel, value) in colour.into_iter().enumerate() {
-            image[channel * height * width + pixel] = value * road.light;
-        }
+        put(pixel, colour.map(|value| value * road.light));
     }
-    image
 }
 
 /// Brings a colour to the range that models take.

@@ -6,7 +6,7 @@ use crate::sampling::split::share;
 use crate::sequences::advection::Advection;
 use crate::sequences::config::SequenceConfig;
 use crate::sequences::sequence::{Sequence, check_finite};
-use crate::sequences::window::Window;
+use crate::sequences::window::{Window, WindowBatch};
 use crate::volumes::Intensity;
 use crate::volumes::zeros;
 use rand::seq::SliceRandom;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Memory
 /// The whole sequence after `use_channels` and `downsample`, 4 bytes a value; while it is opened,
-/// one file more, and twice the training part of one channel.
+/// one file more, and the training part of one channel.
 #[derive(Debug)]
 pub struct SequenceDataset {
     config: SequenceConfig,
@@ -108,10 +108,27 @@ impl SequenceDataset {
     /// # Errors
     /// If there is no memory.
     pub fn train_window(&self, index: u64) -> Result<Window, DataError> {
+        self.window(self.train_start(index))
+    }
+
+    /// So many training windows, made in place: no window is in memory besides the batch. None may be missing.
+    pub(crate) fn train_batch(
+        &self,
+        batch_size: usize,
+        indices: impl Iterator<Item = u64>,
+    ) -> Result<WindowBatch, DataError> {
+        let mut batch = WindowBatch::zeros(batch_size, self.window_shapes())?;
+        let mut starts = indices.map(|index| self.train_start(index));
+        batch.fill(|input, target| Some(self.write_window(starts.next()?, input, target)))?;
+        Ok(batch)
+    }
+
+    /// The time of the first frame of training window `index`.
+    fn train_start(&self, index: u64) -> usize {
         let count = self.len() as u64;
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
-        self.window(order[(index % count) as usize])
+        order[(index % count) as usize]
     }
 
     /// Validation window `index`, in the order of time.
@@ -142,18 +159,29 @@ impl SequenceDataset {
     }
 
     fn window(&self, start: usize) -> Result<Window, DataError> {
+        let [input_shape, target_shape] = self.window_shapes();
+        let (mut input, mut target) = (zeros(&input_shape)?, zeros(&target_shape)?);
+        self.write_window(start, &mut input, &mut target);
+        Ok(Window { input, input_shape, target, target_shape, start })
+    }
+
+    /// `[days, channels, height, width]` of what is seen and of what is predicted.
+    fn window_shapes(&self) -> [[usize; 4]; 2] {
+        let [_, channels, height, width] = self.sequence.shape();
+        let of = |days, channels| [days, channels, height, width];
+        [of(self.config.input_days, channels), of(self.config.predict_days, self.targets.len())]
+    }
+
+    /// The window that starts at a time, into places of its [shapes](Self::window_shapes).
+    fn write_window(&self, start: usize, input: &mut [f32], target: &mut [f32]) {
         let [_, channels, height, width] = self.sequence.shape();
         let (plane, frame) = (height * width, channels * height * width);
-        let input_shape = [self.config.input_days, channels, height, width];
-        let target_shape = [self.config.predict_days, self.targets.len(), height, width];
-        let (mut input, mut target) = (zeros(&input_shape)?, zeros(&target_shape)?);
         input.copy_from_slice(&self.sequence.data()[start * frame..(start + self.config.input_days) * frame]);
         for (index, values) in target.chunks_exact_mut(plane).enumerate() {
             let time = start + self.config.input_days + index / self.targets.len();
             let from = time * frame + self.targets[index % self.targets.len()] * plane;
             values.copy_from_slice(&self.sequence.data()[from..from + plane]);
         }
-        Ok(Window { input, input_shape, target, target_shape, start })
     }
 }
 
@@ -191,7 +219,7 @@ fn normalize(sequence: &mut Sequence, border: usize, config: &SequenceConfig) ->
         for (time, values) in training.chunks_exact_mut(plane).enumerate() {
             values.copy_from_slice(&sequence.data()[start(time)..start(time) + plane]);
         }
-        let intensity = config.normalize.apply(&mut training, config.percentiles)?;
+        let intensity = config.normalize.apply(&mut training, config.percentiles);
         (0..time).for_each(|time| intensity.apply(&mut sequence.data_mut()[start(time)..start(time) + plane]));
         intensities.push(intensity);
     }

@@ -1,8 +1,7 @@
 //! Windows of consecutive frames, and batches of them.
 
 use crate::error::DataError;
-use crate::volumes::{count, zeros};
-use std::borrow::Borrow;
+use crate::volumes::zeros;
 use std::path::PathBuf;
 
 /// Consecutive frames: those that a forecaster sees, and those that it predicts.
@@ -39,31 +38,41 @@ impl WindowBatch {
     /// # Errors
     /// If there is none, or their shapes differ.
     pub fn stack(windows: &[Window]) -> Result<Self, DataError> {
-        Self::gather(windows.len(), windows.iter().map(Ok))
-    }
-
-    /// Puts so many windows together as they come; no more than one of them is in memory.
-    pub(crate) fn gather<W: Borrow<Window>>(
-        batch_size: usize,
-        mut windows: impl Iterator<Item = Result<W, DataError>>,
-    ) -> Result<Self, DataError> {
-        let mut next = || windows.next().unwrap_or_else(|| Err(too_few()));
-        let first = next()?;
-        let Window { input_shape, target_shape, .. } = *first.borrow();
-        let of_all = |[days, channels, height, width]: [usize; 4]| [batch_size, days, channels, height, width];
-        let (input_shape, target_shape) = (of_all(input_shape), of_all(target_shape));
-        let mut batch = Self { input: zeros(&input_shape)?, input_shape, target: zeros(&target_shape)?, target_shape };
-        batch.put(0, first.borrow())?;
-        drop(first);
-        for place in 1..batch_size {
-            batch.put(place, next()?.borrow())?;
+        let first = windows.first().ok_or_else(too_few)?;
+        let shapes = [first.input_shape, first.target_shape];
+        let mut batch = Self::zeros(windows.len(), shapes)?;
+        if let Some(other) = windows.iter().find(|window| window.is_other(shapes)) {
+            return Err(other.differs(shapes));
         }
+        let mut windows = windows.iter();
+        batch.fill(|input, target| {
+            let window = windows.next()?;
+            input.copy_from_slice(&window.input);
+            target.copy_from_slice(&window.target);
+            Some(())
+        })?;
         Ok(batch)
     }
 
-    fn put(&mut self, place: usize, window: &Window) -> Result<(), DataError> {
-        put(&mut self.input, self.input_shape, place, &window.input, window.input_shape)?;
-        put(&mut self.target, self.target_shape, place, &window.target, window.target_shape)
+    /// Zeros for so many windows, each with an input and a target of these shapes.
+    pub(crate) fn zeros(batch_size: usize, [input, target]: [[usize; 4]; 2]) -> Result<Self, DataError> {
+        let of_all = |[days, channels, height, width]: [usize; 4]| [batch_size, days, channels, height, width];
+        let (input_shape, target_shape) = (of_all(input), of_all(target));
+        Ok(Self { input: zeros(&input_shape)?, input_shape, target: zeros(&target_shape)?, target_shape })
+    }
+
+    /// Has each window written into its place, in order; none where there are no more.
+    pub(crate) fn fill(
+        &mut self,
+        mut write: impl FnMut(&mut [f32], &mut [f32]) -> Option<()>,
+    ) -> Result<(), DataError> {
+        let [batch_size, ..] = self.input_shape;
+        if batch_size == 0 {
+            return Err(too_few());
+        }
+        let inputs = self.input.chunks_exact_mut(self.input.len() / batch_size);
+        let targets = self.target.chunks_exact_mut(self.target.len() / batch_size);
+        inputs.zip(targets).try_for_each(|(input, target)| write(input, target)).ok_or_else(too_few)
     }
 }
 
@@ -72,24 +81,21 @@ fn too_few() -> DataError {
     DataError::malformed("at least one window in a batch", "none", "Ask for a batch size of 1 or more.")
 }
 
-fn put(
-    all: &mut [f32],
-    [_, first @ ..]: [usize; 5],
-    place: usize,
-    values: &[f32],
-    shape: [usize; 4],
-) -> Result<(), DataError> {
-    let count = count(&first)?;
-    if shape != first || values.len() != count {
-        return Err(DataError::Mismatch {
-            path: PathBuf::from("window in memory"),
-            expected: format!("the shape of the batch, {first:?}"),
-            found: format!("{shape:?}"),
-            remedy: "Stack windows of one data set.",
-        });
+impl Window {
+    fn is_other(&self, [input, target]: [[usize; 4]; 2]) -> bool {
+        let values = |shape: [usize; 4]| shape.iter().product::<usize>();
+        let lengths = (self.input.len(), self.target.len()) == (values(input), values(target));
+        [self.input_shape, self.target_shape] != [input, target] || !lengths
     }
-    all[place * count..][..count].copy_from_slice(values);
-    Ok(())
+
+    fn differs(&self, [input, target]: [[usize; 4]; 2]) -> DataError {
+        DataError::Mismatch {
+            path: PathBuf::from("window in memory"),
+            expected: format!("the shapes of the first, {input:?} and {target:?}, with as many values"),
+            found: format!("{:?} and {:?}", self.input_shape, self.target_shape),
+            remedy: "Stack windows of one data set.",
+        }
+    }
 }
 
 #[cfg(test)]

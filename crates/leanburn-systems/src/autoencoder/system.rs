@@ -10,7 +10,7 @@ use leanburn_data::{Dataset, SequenceConfig};
 use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_ops::largest_attention_block;
 use leanburn_plan::Knob;
-use leanburn_train::AutoencoderWorkload;
+use leanburn_train::{AutoencoderWorkload, MainModel};
 
 use super::build::build;
 use super::discriminator::Discriminator;
@@ -22,7 +22,7 @@ use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::recipe::Recipe;
 use crate::shared::{
     COMPARISON, Context, DIVERGENCE, PERCEPTUAL, RECONSTRUCTION, TrainingSection, check_shape, compared, of_section,
-    streamed_only, trained_parameters, validate_volumes,
+    streamed_only, validate_volumes,
 };
 use crate::system::{ModelChange, System};
 use crate::weight_source::{Initialized, WeightSource};
@@ -120,12 +120,8 @@ impl System for AutoencoderSection {
         build(self, context, device)
     }
 
-    fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.autoencoder().module())
-    }
-
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(&workload.autoencoder().trained(), path)?;
+        save_safetensors(&workload.model().trained(), path)?;
         match workload.discriminator() {
             Some(discriminator) => discriminator.trained().save(&path.with_file_name(DISCRIMINATOR)),
             None => Ok(()),
@@ -133,7 +129,7 @@ impl System for AutoencoderSection {
     }
 
     fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        let mut initialized = vec![source.initialize(workload.autoencoder_mut(), load_matching)?];
+        let mut initialized = vec![source.initialize(workload.model_mut(), load_matching)?];
         if let Some(discriminator) = workload.discriminator_mut() {
             let (name, load) = (Path::new(DISCRIMINATOR), Discriminator::load_matching);
             initialized.push(source.initialize_beside(discriminator, name, load)?);

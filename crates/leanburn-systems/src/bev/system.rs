@@ -1,6 +1,5 @@
 //! Maps of the ground as a system.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
@@ -8,7 +7,6 @@ use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::metrics::IntersectionCounts;
 use leanburn_data::{ROAD_CLASSES, SceneDataset, SceneSample, SequenceConfig};
-use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::Learner;
 
 use super::batch::SceneViews;
@@ -18,9 +16,8 @@ use super::workload::BevWorkload;
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::recipe::Recipe;
-use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy_and_seed, trained_parameters};
+use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy_and_seed};
 use crate::system::{ModelChange, System};
-use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 /// Metrics of the classes, in their order.
@@ -116,18 +113,6 @@ impl System for BevSection {
         let objective = &self.training.objective;
         let precision = context.device.resolved_precision();
         Ok(BevWorkload::new(model, objective.criterion(&self.priors), objective.diffusion_weight, precision))
-    }
-
-    fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.model().module())
-    }
-
-    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(workload.model().trained(), path)
-    }
-
-    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.model_mut(), load_matching)?])
     }
 
     fn check_sample(&self, name: &str, [channels, ..]: [usize; 4]) -> Result<()> {

@@ -10,7 +10,7 @@ use leanburn_nn::models::{BevView, LiftSplatShoot};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::random;
 use leanburn_ops::recording::without_autodiff;
-use leanburn_train::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
+use leanburn_train::{AnyLearner, Learner, Losses, MainModel, Precision, StepPosition, Workload};
 
 use super::batch::SceneViews;
 
@@ -35,16 +35,6 @@ impl BevWorkload {
         let process = || DiffusionProcessConfig::new().with_schedule(BetaSchedule::LINEAR).init();
         let diffusion = (diffusion_weight > 0.0).then(|| (process(), diffusion_weight));
         Self { model, criterion, diffusion, precision }
-    }
-
-    /// The model's learner.
-    pub fn model(&self) -> &Learner<LiftSplatShoot> {
-        &self.model
-    }
-
-    /// The model's learner, to change.
-    pub fn model_mut(&mut self) -> &mut Learner<LiftSplatShoot> {
-        &mut self.model
     }
 
     /// The logits of maps by the trained weights, in f32, `[batch_size, classes, 1, rows, columns]`.
@@ -87,5 +77,17 @@ impl Workload for BevWorkload {
         let Some((denoising, weight)) = denoising else { return Some(Losses::of(map, reported)) };
         reported.push(("denoising", denoising.clone()));
         Some(Losses::of(map + denoising * *weight, reported))
+    }
+}
+
+impl MainModel for BevWorkload {
+    type Model = LiftSplatShoot;
+
+    fn model(&self) -> &Learner<LiftSplatShoot> {
+        &self.model
+    }
+
+    fn model_mut(&mut self) -> &mut Learner<LiftSplatShoot> {
+        &mut self.model
     }
 }

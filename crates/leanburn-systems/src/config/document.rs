@@ -352,8 +352,8 @@ impl Config {
         [0, 1, 2].map(|axis| model[axis] * below.map_or(1, |latents| latents.downsampling[axis]))
     }
 
-    /// Batches that wait for their step, beside the one of the step, and samples that they are made of. Latents are in memory, and do not
-    /// wait.
+    /// Batches that wait for their step, beside the one of the step, and volumes' samples that they are made of; windows are made in place.
+    /// Latents are in memory, and do not wait.
     pub(crate) fn waiting(&self, micro_batch: Bytes) -> Bytes {
         if self.latents.is_some() {
             return Bytes(0);
@@ -364,7 +364,7 @@ impl Config {
             (None, Some(scenes)) => (scenes.num_workers, scenes.prefetch),
             (None, None) => (self.data.num_workers, self.data.prefetch),
         };
-        let samples = if training.batch_size > 1 { workers as u64 } else { 0 };
+        let samples = if training.batch_size > 1 && self.sequence.is_none() { workers as u64 } else { 0 };
         let sample = micro_batch.get() / training.batch_size.max(1) as u64;
         Bytes(micro_batch.get() * batches_ahead(workers, prefetch) as u64 + sample * samples)
     }

@@ -2,6 +2,7 @@
 
 use burn::tensor::{Device, Tensor};
 use leanburn_ops::random::{Distribution, derive, drawn};
+use leanburn_train::MainModel;
 
 use super::batch::stacked;
 use super::latents::LatentDataset;
@@ -23,7 +24,7 @@ pub(super) fn evaluate(workload: &DiffusionWorkload, data: &LatentDataset, devic
     if data.validation().is_empty() {
         return Metrics::new();
     }
-    let (unet, noise) = (workload.unet().trained(), workload.noise());
+    let (unet, noise) = (workload.model().trained(), workload.noise());
     let mut sums = LEVELS.map(|(name, _)| (name, 0.0));
     for (index, latent) in data.validation().iter().enumerate() {
         let (mean, deviation) = stacked(&[latent], device);

@@ -1,14 +1,12 @@
 //! Latent diffusion as a system.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{SequenceConfig, Volume};
-use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
-use leanburn_train::Learner;
+use leanburn_train::{Learner, MainModel};
 
 use super::evaluation::{LEVEL_NAMES, LOSS, evaluate};
 use super::latents::LatentDataset;
@@ -22,12 +20,9 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::{range_of, side_by_side};
 use crate::recipe::Recipe;
-use crate::shared::{
-    Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed, trained_parameters,
-};
+use crate::shared::{Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed};
 use crate::system::{FlatKey, ModelChange, System};
 use crate::volume::{grid, values};
-use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 impl System for DiffusionSection {
@@ -117,18 +112,6 @@ impl System for DiffusionSection {
         Ok(DiffusionWorkload::new(unet, noise, self.training.objective.loss, precision))
     }
 
-    fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.unet().module())
-    }
-
-    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(&workload.unet().trained(), path)
-    }
-
-    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.unet_mut(), load_matching)?])
-    }
-
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {
         if shape[0] != self.in_channels {
             return Err(SystemError::Input {
@@ -154,7 +137,7 @@ impl System for DiffusionSection {
     fn picture(&self, workload: &Self::Workload, data: &Arc<LatentDataset>, device: &Device) -> Result<RgbImage> {
         let real = &data.training()[0];
         let [_, extent @ ..] = real.shape;
-        let unet = workload.unet().trained();
+        let unet = workload.model().trained();
         let sampled = |number: u64| {
             let seed = leanburn_ops::random::derive(data.seed(), &[number]);
             let plan = SamplingPlan { method: None, steps: self.training.objective.num_inference_steps, seed };

@@ -5,7 +5,7 @@ use leanburn_nn::losses::{Difference, l1_loss, l2_loss};
 use leanburn_nn::models::{DiffusionConditions, DiffusionUNet3d};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::random;
-use leanburn_train::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
+use leanburn_train::{AnyLearner, Learner, Losses, MainModel, Precision, StepPosition, Workload};
 
 use super::noise::{Noise, Noisy};
 
@@ -24,16 +24,6 @@ pub struct DiffusionWorkload {
 impl DiffusionWorkload {
     pub(super) fn new(unet: Learner<DiffusionUNet3d>, noise: Noise, loss: Difference, precision: Precision) -> Self {
         Self { unet, noise, loss, precision }
-    }
-
-    /// The U-Net's learner.
-    pub fn unet(&self) -> &Learner<DiffusionUNet3d> {
-        &self.unet
-    }
-
-    /// The U-Net's learner, to change.
-    pub fn unet_mut(&mut self) -> &mut Learner<DiffusionUNet3d> {
-        &mut self.unet
     }
 
     pub(super) fn noise(&self) -> &Noise {
@@ -74,5 +64,17 @@ impl Workload for DiffusionWorkload {
         let noisy = self.noise.add(latents, noise, self.noise.draw(shape, &device));
         let loss = self.loss_of(self.unet.module(), noisy);
         Some(Losses::of(loss.clone(), vec![("denoising", loss)]))
+    }
+}
+
+impl MainModel for DiffusionWorkload {
+    type Model = DiffusionUNet3d;
+
+    fn model(&self) -> &Learner<DiffusionUNet3d> {
+        &self.unet
+    }
+
+    fn model_mut(&mut self) -> &mut Learner<DiffusionUNet3d> {
+        &mut self.unet
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use leanburn_data::{Intensity, Sequence, SequenceConfig};
-use leanburn_nn::numerics::widen;
+use leanburn_nn::{numerics::widen, weights};
 use leanburn_train::{Forecaster, Precision};
 
 use super::model::AnyForecaster;
@@ -35,7 +35,7 @@ impl FieldForecaster {
         reject(context, section.validate(context))?;
         let fields = context.fields();
         let mut model = section.model(fields.predict_days).init(device);
-        model.load(weights)?;
+        weights::load(&mut model, weights)?;
         let channels = RunFolder::normalization_beside(weights)?;
         Ok(Self { model, fields, channels, precision: context.device.resolved_precision(), device: device.clone() })
     }

@@ -1,12 +1,10 @@
 //! The model of a forecaster, from its section.
 
-use std::path::Path;
-
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
 use leanburn_nn::models::{Cnn3dLstm, Cnn3dLstmConfig, ConvLstm, ConvLstmConfig};
-use leanburn_nn::weights::{self, Matched, WeightsError};
+use leanburn_nn::weights::MonaiWeights;
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::Forecaster;
 
@@ -47,41 +45,12 @@ impl AnyForecaster {
             Self::Cnn3dLstm(model) => model.segments(),
         }
     }
+}
 
-    /// Loads the weights, all of them.
-    ///
-    /// # Errors
-    ///
-    /// As [`weights::load`].
-    pub fn load(&mut self, path: &Path) -> std::result::Result<(), WeightsError> {
-        match self {
-            Self::ConvLstm(model) => weights::load(model, path),
-            Self::Cnn3dLstm(model) => weights::load(model, path),
-        }
-    }
-
-    /// Loads the weights that fit.
-    ///
-    /// # Errors
-    ///
-    /// As [`weights::load_matching`].
-    pub fn load_matching(&mut self, path: &Path) -> std::result::Result<Matched, WeightsError> {
-        match self {
-            Self::ConvLstm(model) => weights::load_matching(model, path),
-            Self::Cnn3dLstm(model) => weights::load_matching(model, path),
-        }
-    }
-
-    /// Saves the weights in PyTorch's names.
-    ///
-    /// # Errors
-    ///
-    /// As [`weights::save_safetensors`].
-    pub fn save(&self, path: &Path) -> std::result::Result<(), WeightsError> {
-        match self {
-            Self::ConvLstm(model) => weights::save_safetensors(model, path),
-            Self::Cnn3dLstm(model) => weights::save_safetensors(model, path),
-        }
+impl MonaiWeights for AnyForecaster {
+    /// A convolutional LSTM's parameters have its own names, and none is called as those of the other.
+    fn monai_name(path: &str) -> String {
+        Cnn3dLstm::monai_name(path)
     }
 }
 

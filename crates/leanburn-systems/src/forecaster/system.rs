@@ -1,6 +1,5 @@
 //! Forecasters as a system.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
@@ -8,7 +7,6 @@ use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::metrics::{mean_absolute_error, root_mean_squared_error, skill};
 use leanburn_data::{SequenceConfig, SequenceDataset, Window};
-use leanburn_nn::weights::WeightsError;
 use leanburn_train::{ForecastWorkload, Learner};
 
 use super::model::AnyForecaster;
@@ -17,9 +15,8 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
-use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy_and_seed, trained_parameters};
+use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy_and_seed};
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
-use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 /// A key of the climate guide's file.
@@ -106,18 +103,6 @@ device: {name: flex}
         let learner = learner(context, training, training.learning_rate);
         let learner = Learner::new("forecaster", model.init(device).with_residency(policy), learner)?;
         Ok(ForecastWorkload::new(learner, self.training.objective.forecast_loss, context.device.resolved_precision()))
-    }
-
-    fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.forecaster().module())
-    }
-
-    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        workload.forecaster().trained().save(path)
-    }
-
-    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.forecaster_mut(), AnyForecaster::load_matching)?])
     }
 
     fn check_sample(&self, name: &str, [channels, ..]: [usize; 4]) -> Result<()> {

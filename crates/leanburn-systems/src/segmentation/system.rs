@@ -8,8 +8,8 @@ use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::metrics::{DiceCounts, best_two_thresholds, mean_dice};
 use leanburn_data::{DataError, Dataset, LabelMap, SequenceConfig, Volume};
-use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
-use leanburn_train::Learner;
+use leanburn_nn::weights::{WeightsError, save_safetensors};
+use leanburn_train::{Learner, MainModel};
 
 use super::inference::{predict_logits, window};
 use super::section::{SegmentationNetwork, SegmentationSection};
@@ -20,9 +20,8 @@ use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::{classes, range_of};
 use crate::recipe::Recipe;
-use crate::shared::{Context, TrainingSection, check_shape, learner, of_section, policy_and_seed, trained_parameters};
+use crate::shared::{Context, TrainingSection, check_shape, learner, of_section, policy_and_seed};
 use crate::system::{ModelChange, System};
-use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 /// Names of the Dice scores of the classes from 1 on; further classes are in the mean alone.
@@ -115,16 +114,8 @@ impl System for SegmentationSection {
         Ok(SegmentationWorkload::new(model, self.training.objective.loss(), precision))
     }
 
-    fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.model().module())
-    }
-
     fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
         save_safetensors(&workload.model().trained().network, path)
-    }
-
-    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.model_mut(), load_matching)?])
     }
 
     fn check_sample(&self, name: &str, shape: [usize; 4]) -> Result<()> {

@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor};
 use leanburn_nn::losses::{DiceCeLoss, deep_supervision_loss};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
-use leanburn_train::{AnyLearner, Learner, Losses, Precision, StepPosition, Workload};
+use leanburn_train::{AnyLearner, Learner, Losses, MainModel, Precision, StepPosition, Workload};
 
 use super::supervised::SupervisedNetwork;
 
@@ -20,16 +20,6 @@ impl SegmentationWorkload {
     /// Puts the parts together.
     pub fn new(model: Learner<SupervisedNetwork>, loss: DiceCeLoss, precision: Precision) -> Self {
         Self { model, loss, precision }
-    }
-
-    /// The model's learner.
-    pub fn model(&self) -> &Learner<SupervisedNetwork> {
-        &self.model
-    }
-
-    /// The model's learner, to change.
-    pub fn model_mut(&mut self) -> &mut Learner<SupervisedNetwork> {
-        &mut self.model
     }
 
     /// The logits of volumes by the trained weights, deterministic, in f32.
@@ -62,5 +52,17 @@ impl Workload for SegmentationWorkload {
         let loss = deep_supervision_loss(losses);
         reported.push(("deep_supervision", loss.clone()));
         Some(Losses::of(loss, reported))
+    }
+}
+
+impl MainModel for SegmentationWorkload {
+    type Model = SupervisedNetwork;
+
+    fn model(&self) -> &Learner<SupervisedNetwork> {
+        &self.model
+    }
+
+    fn model_mut(&mut self) -> &mut Learner<SupervisedNetwork> {
+        &mut self.model
     }
 }

@@ -7,7 +7,6 @@ use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::{Dataset, SequenceConfig};
-use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::{Learner, Precision, VaeWorkload};
 
 use super::section::{Vae3dSection, VaeType};
@@ -18,11 +17,9 @@ use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{
     CODEBOOK, COMMITMENT, CodeUse, Context, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION, Recompute,
-    TrainingSection, check_shape, exhibit, learner, of_section, policy_and_seed, streamed_only, trained_parameters,
-    validate_volumes,
+    TrainingSection, check_shape, exhibit, learner, of_section, policy_and_seed, streamed_only, validate_volumes,
 };
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
-use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 impl System for Vae3dSection {
@@ -84,18 +81,6 @@ device: {name: flex}
         let perceptual = perceptual.build(Self::NAME, device)?;
         let precision = context.device.resolved_precision();
         Ok(VaeWorkload::new(vae, self.training.objective.loss(), perceptual, precision))
-    }
-
-    fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.vae().module())
-    }
-
-    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(&workload.vae().trained(), path)
-    }
-
-    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.vae_mut(), load_matching)?])
     }
 
     fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>> {

@@ -7,7 +7,6 @@ use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::{Dataset, SequenceConfig};
-use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_train::{Learner, VqVaeWorkload};
 
 use super::section::VqVaeSection;
@@ -17,10 +16,9 @@ use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::recipe::Recipe;
 use crate::shared::{
     CODEBOOK, COMMITMENT, COMPARISON, CodeUse, Context, OCCUPANCY, RECONSTRUCTION, TrainingSection, check_shape,
-    compared, learner, of_section, policy_and_seed, streamed_only, trained_parameters, validate_volumes,
+    compared, learner, of_section, policy_and_seed, streamed_only, validate_volumes,
 };
 use crate::system::{ModelChange, System, half};
-use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
 impl System for VqVaeSection {
@@ -68,18 +66,6 @@ impl System for VqVaeSection {
         let voxels = &self.training.objective;
         let (difference, occupancy) = (voxels.reconstruction_loss, voxels.occupancy());
         Ok(VqVaeWorkload::new(vq_vae, difference, occupancy, context.device.resolved_precision()))
-    }
-
-    fn parameters(workload: &Self::Workload) -> usize {
-        trained_parameters(workload.vq_vae().module())
-    }
-
-    fn save_weights(workload: &Self::Workload, path: &Path) -> std::result::Result<(), WeightsError> {
-        save_safetensors(&workload.vq_vae().trained(), path)
-    }
-
-    fn initialize(workload: &mut Self::Workload, source: &WeightSource) -> Result<Vec<Initialized>> {
-        Ok(vec![source.initialize(workload.vq_vae_mut(), load_matching)?])
     }
 
     fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>> {

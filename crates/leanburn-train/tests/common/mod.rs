@@ -14,9 +14,9 @@ use leanburn_nn::models::{
 };
 use leanburn_ops::ResidencyPolicy;
 use leanburn_train::{
-    AnyLearner, AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, Losses, OptimizerConfig,
-    OptimizerKind, Precision, ReconstructionLoss, ScheduleConfig, ScheduleKind, StepPosition, TrainError, Trainer,
-    TrainerConfig, Workload,
+    AnyLearner, AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, LossScale, Losses, MainModel,
+    OptimizerConfig, OptimizerKind, Precision, ReconstructionLoss, ScheduleConfig, ScheduleKind, StepPosition,
+    TrainError, Trainer, TrainerConfig, Workload,
 };
 
 /// Voxels along each axis.
@@ -193,7 +193,7 @@ pub fn is_finite(bits: &[Vec<u32>]) -> bool {
 /// Bits of all that a run trains: autoencoder, its average, discriminator, its average.
 pub fn state(trainer: &AutoencoderTrainer) -> Vec<Vec<Vec<u32>>> {
     let workload = trainer.workload();
-    let autoencoder = [bits(workload.autoencoder().module()), bits(&workload.autoencoder().trained())];
+    let autoencoder = [bits(workload.model().module()), bits(&workload.model().trained())];
     let discriminator = workload.discriminator().map(|learner| [bits(learner.module()), bits(&learner.trained())]);
     autoencoder.into_iter().chain(discriminator.into_iter().flatten()).collect()
 }
