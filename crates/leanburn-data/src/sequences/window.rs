@@ -70,8 +70,8 @@ impl WindowBatch {
         if batch_size == 0 {
             return Err(too_few());
         }
-        let inputs = self.input.chunks_exact_mut(self.input.len() / batch_size);
-        let targets = self.target.chunks_exact_mut(self.target.len() / batch_size);
+        let [input, target] = [self.input.len(), self.target.len()].map(|length| length / batch_size);
+        let (inputs, targets) = (self.input.chunks_exact_mut(input), self.target.chunks_exact_mut(target));
         inputs.zip(targets).try_for_each(|(input, target)| write(input, target)).ok_or_else(too_few)
     }
 }

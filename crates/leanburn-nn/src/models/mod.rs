@@ -1,6 +1,6 @@
 //! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions, `SwinTransformer2d` to torchvision's;
 //! `Vae3d`, `ConvLstm` and `Cnn3dLstm`, which no package has, to modules that our tests write down in PyTorch
-//! (`tests/fixtures/make_fixtures.py`).
+//! (`tests/fixtures/make_fixtures.py`), and `LiftSplatShoot` behind its backbone to one of `make_bev_fixtures.py`.
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
