@@ -8,7 +8,7 @@ mod extreme;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use extreme::{Draw, Outcome, attention, conv, fourier, norm, pool, random, resample, stored, window};
+use extreme::{Draw, Outcome, attention, bev, conv, fourier, norm, pool, random, resample, stored, window};
 use leanburn_kernels::conv::{ConvSettings, ConvShape, Input, data_gradient_allocating, data_gradient_workspace};
 
 /// How the standard library, not one of our checks, says that something is wrong.
@@ -25,13 +25,14 @@ fn number(variable: &str, default: u64) -> u64 {
 #[test]
 fn every_function_rejects_or_computes() {
     let (cases, seed) = (number("LEANBURN_EXTREMES", 2_000), number("LEANBURN_EXTREMES_SEED", 1));
-    let functions: [(&str, Function); 15] = [
+    let functions: [(&str, Function); 16] = [
         ("conv", conv::convolution),
         ("conv transposed", conv::transposed),
         ("conv bias", conv::bias),
         ("attention", attention::attention),
         ("attention in windows", window::attention),
         ("layer norm", window::layer_norm),
+        ("pooling from above", bev::pool),
         ("norm", norm::norm),
         ("resample", resample::resample),
         ("max pool", pool::max_pool),

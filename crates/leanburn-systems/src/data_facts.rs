@@ -70,13 +70,16 @@ pub(crate) fn draw_window(data: &SequenceDataset, index: u64) -> Result<(String,
 pub(crate) fn facts_of_scenes(data: &SceneDataset) -> Result<Vec<(&'static str, String)>> {
     let sample = data.train_scene(0)?;
     let ([_, cameras, height, width], [_, rows, columns]) = (sample.images_shape, sample.map_shape);
+    let shares = ROAD_CLASSES.into_iter().zip(data.shares()).map(|(class, share)| format!("{class} {share:.3}"));
+    let shares: Vec<String> = shares.collect();
     let plural = if cameras == 1 { "image" } else { "images" };
     Ok(vec![
         ("scenes", data.config().count.to_string()),
         ("trained on", data.len().to_string()),
         ("validation scenes", data.val_len().to_string()),
         ("seen", format!("{cameras} {plural} of {height}x{width}")),
-        ("mapped", format!("{rows}x{columns} cells of {} m: {}", data.config().map.cell, ROAD_CLASSES.join(", "))),
+        ("mapped", format!("{rows}x{columns} cells of {} m", data.config().map.cell)),
+        ("shares of the classes", shares.join(", ")),
         ("values of the first", summary(&sample.images)),
     ])
 }

@@ -40,7 +40,8 @@ pub struct SceneDataset {
     config: SceneConfig,
     seed: u64,
     held_out: usize,
-    prior: OnceLock<Vec<u8>>,
+    /// The map that fits best, and the shares of the classes.
+    prior: OnceLock<(Vec<u8>, Vec<f64>)>,
 }
 
 impl SceneDataset {
@@ -101,6 +102,15 @@ impl SceneDataset {
     /// The map that fits the training scenes best without looking at them: 0 or 1, `[classes, rows, columns]`. Of each class it has the
     /// cells that are of it in so many scenes that intersection over union is largest.
     pub fn prior(&self) -> &[u8] {
+        &self.frequencies().0
+    }
+
+    /// How often a cell that is seen in the training scenes is of each class.
+    pub fn shares(&self) -> &[f64] {
+        &self.frequencies().1
+    }
+
+    fn frequencies(&self) -> &(Vec<u8>, Vec<f64>) {
         self.prior.get_or_init(|| {
             let [rows, columns] = self.config.map.size();
             let mut frequencies = Frequencies::new(ROAD_CLASSES.len(), rows * columns);
@@ -108,7 +118,7 @@ impl SceneDataset {
                 let (road, cameras) = self.drawn(scene);
                 frequencies.add(&render::map(&road, &cameras, &self.config));
             }
-            frequencies.best()
+            (frequencies.best(), frequencies.shares())
         })
     }
 

@@ -26,6 +26,12 @@ impl Frequencies {
         }
     }
 
+    /// How often a cell that is seen is of each class.
+    pub(super) fn shares(&self) -> Vec<f64> {
+        let sum = |counts: &[u32]| counts.iter().map(|count| f64::from(*count)).sum::<f64>();
+        self.positive.chunks(self.cells).map(|class| sum(class) / sum(&self.seen)).collect()
+    }
+
     /// Of each class the cells that are of it often enough: as often as makes the intersection over union over the maps largest.
     pub(super) fn best(&self) -> Vec<u8> {
         self.positive.chunks(self.cells).flat_map(|class| self.best_of(class)).collect()
@@ -76,6 +82,7 @@ mod tests {
             }
             f64::from(both) / f64::from(union.max(1))
         };
+        assert_eq!(frequencies.shares(), [0.6, 0.1]);
         let best = frequencies.best();
         for class in 0..2 {
             let all = (0..16u8).map(|bits| ratio(class, &std::array::from_fn::<u8, 4, _>(|cell| bits >> cell & 1)));

@@ -1,6 +1,7 @@
 //! Random cases, and what comes of them.
 
 pub mod attention;
+pub mod bev;
 pub mod conv;
 pub mod fourier;
 pub mod norm;

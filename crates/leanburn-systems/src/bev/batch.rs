@@ -31,8 +31,8 @@ impl Tensors for SceneViews {
     }
 
     fn flatten(self, tensors: &mut Vec<DispatchTensor>) -> Self::Layout {
-        self.images.flatten(tensors);
-        self.map.flatten(tensors);
+        Tensors::flatten(self.images, tensors);
+        Tensors::flatten(self.map, tensors);
         self.cameras
     }
 

@@ -40,7 +40,7 @@ impl BevWorkload {
     /// The logits of maps by the trained weights, in f32, `[batch_size, classes, 1, rows, columns]`.
     pub fn logits(&self, images: Tensor<5>, cameras: &[Vec<Camera>]) -> Tensor<5> {
         let images = self.precision.cast(without_autodiff(images));
-        widen(view(self.model.trained(), images, cameras).logits)
+        widen(view(&self.model.trained(), images, cameras).logits)
     }
 
     /// How far the noise is from what the diffusion head takes for it: the map's logits are given, and do not learn from it.
