@@ -29,12 +29,12 @@ const KEYS: [(&[&str], &[&str]); 12] = [
 const SELF_EVIDENT: [(&[&str], &str); 1] = [(&["runner", "type"], "IterBasedRunner")];
 
 /// Keys of which one tells such a configuration.
-const TELLING: [&[&str]; 3] = [&["data", "samples_per_gpu"], &["optimizer", "lr"], &["runner", "max_iters"]];
+pub(crate) const TELLING: [&str; 2] = ["data.samples_per_gpu", "runner.max_iters"];
 
 /// Moves the keys, each with its place, so that errors still point at it. What has no place here stays, and is then reported.
 pub(super) fn settle(entries: &mut Vec<Entry>) {
     let named = NAMES.iter().find(|name| entries.iter().any(|entry| entry.key == **name));
-    if named.is_none() && TELLING.iter().all(|path| find(entries, path).is_none()) {
+    if named.is_none() && TELLING.iter().all(|key| find(entries, &key.split('.').collect::<Vec<_>>()).is_none()) {
         return;
     }
     let system = named.copied().unwrap_or(SYSTEM);

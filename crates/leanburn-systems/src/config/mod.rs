@@ -14,3 +14,5 @@ mod mmcv;
 mod tests;
 
 pub use document::Config;
+
+pub(crate) use mmcv::TELLING as MMCV_KEYS;
