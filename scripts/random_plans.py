@@ -185,7 +185,42 @@ def consistency(r):
     return config
 
 
-SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster, operator, diffusion, consistency]
+def bev(r):
+    stages, groups, enlarged = r.randint(1, 3), r.choice([2, 4]), r.randint(1, 2)
+    heads = [r.choice([1, 2]) << stage for stage in range(stages)]
+    sides = [2 * enlarged * r.randint(4, 12) for _ in range(2)]
+    scenes = {
+        "count": 10,
+        "image_size": [16 * r.randint(1, 5), 16 * r.randint(1, 5)],
+        "camera_yaws": r.choice([[0], [-30, 30]]),
+        "map": {"x": [-sides[0] / 2, sides[0] / 2], "z": [2, 2 + sides[1]], "cell": 1},
+        "num_workers": r.randint(0, 2),
+        "prefetch": r.randint(1, 3),
+    }
+    model = {
+        "backbone": {
+            "embed_dim": 4 * r.randint(1, 6),
+            "depths": [r.randint(1, 2) for _ in range(stages)],
+            "num_heads": heads,
+            "window_size": r.randint(2, 7),
+            "patch_size": r.choice([2, 4]),
+        },
+        "depth": [2, 2 + sides[1], r.randint(1, 4)],
+        "bev_channels": 4 * r.randint(1, 8),
+        "channels": 2 * groups * r.randint(1, 4),
+        "layers": [r.randint(1, 2), r.randint(1, 2)],
+        "strides": [1, enlarged],
+        "norm_num_groups": groups,
+        "training": training(r),
+    }
+    if r.random() < 0.3:
+        model["out_depth"] = True
+    if r.random() < 0.3:
+        model["training"]["diffusion_weight"] = 1
+    return {"bev": model, "scenes": scenes}
+
+
+SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster, operator, diffusion, consistency, bev]
 
 
 def draw(seed, kind, index):

@@ -38,7 +38,8 @@ def processor():
 
 def run(leanburn, recipe, folder):
     text = recipe.read_text()
-    section = next(name for name in ["autoencoder", "vae3d", "vqvae", "forecaster", "operator", "segmentation"] if f"\n{name}:" in text)
+    systems = ["autoencoder", "vae3d", "vqvae", "forecaster", "operator", "segmentation", "bev"]
+    section = next(name for name in systems if f"\n{name}:" in text)
     sets = [f"{section}.training.{key}=10000" for key in QUIET]
     if "name: cuda" in text:
         sets += SMALL

@@ -594,3 +594,24 @@ fn a_fit_names_every_key_that_it_changes() {
     let key = "autoencoder.training.use_gradient_checkpointing = false";
     assert!(printed(&checkpointed).contains(key) && !printed(&[]).contains(key), "it wins over `recompute`");
 }
+
+/// The largest batch within the share: one item more is beyond it, and the learning rate follows.
+#[test]
+fn a_batch_fills_a_share_of_the_memory() {
+    let place = Place::new();
+    let fill = |more: &[&str]| ask_tiny(&place, "fit", &[&["--budget", "40MiB"], more].concat());
+    let (filled, code) = fill(&["--utilisation", "0.5..0.9", "--out", "filled.yaml"]);
+    assert_eq!(code, 0);
+    let (batch, needed) = (number(&filled, "batch_size"), number(&filled, "needed_bytes"));
+    let share = |needed: u64| needed as f64 / (40 << 20) as f64;
+    assert!(share(needed) > 0.5 && share(needed) <= 0.9, "{filled}");
+    let (fewer, _) = fill(&["--utilisation", &format!("0..{}", share(needed) - 1e-6)]);
+    assert_eq!(number(&fewer, "batch_size"), batch - 1, "less memory holds one item less");
+    let plan = ask(&place, &["plan", "filled.yaml", "--budget", "40MiB"]).0;
+    assert!(number(&plan, "micro_batch") == batch && number(&plan, "step_peak_bytes") <= needed, "{plan}");
+    let rate = 0.01 * batch as f64 / 4.0;
+    assert!(batch != 4 && (filled["learning_rate"].as_f64().unwrap() - rate).abs() < 1e-9, "{filled}");
+    let (_, code) = fill(&["--utilisation", "0.001..0.01"]);
+    assert_ne!(code, 0, "not even one item");
+    reject(&place, &["fit", "tiny.yaml", "--budget", "1GiB", "--utilisation", "0.8..0.6"], &["0.6..0.8"]);
+}

@@ -35,6 +35,15 @@ fn systems() -> Vec<(&'static str, String, &'static [&'static str])> {
             &["l1", "codes_used", "perplexity"],
         ),
         ("convlstm", forecaster("convlstm"), &["rmse", "mae", "skill"]),
+        (
+            "bev",
+            format!(
+                "scenes: {{count: 6, image_size: [16, 24], map: {{x: [-8, 8], z: [2, 18], cell: 1}}, num_workers: 1}}\n\
+                 bev: {{backbone: {{embed_dim: 6, depths: [1, 1], num_heads: [1, 2], window_size: 2}}, depth: [2, 18, 4], \
+                 bev_channels: 4, channels: 8, layers: [1, 1], norm_num_groups: 2, training: {{{TRAINING}}}}}\n"
+            ),
+            &["miou", "prior_miou", "iou_drivable"],
+        ),
         ("3dcnn_lstm_lite", forecaster("3dcnn_lstm_lite"), &["rmse", "mae", "skill"]),
         (
             "operator",

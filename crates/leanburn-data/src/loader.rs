@@ -3,6 +3,7 @@
 use crate::datasets::Batch;
 use crate::datasets::Dataset;
 use crate::error::DataError;
+use crate::scenes::{SceneBatch, SceneDataset};
 use crate::sequences::SequenceDataset;
 use crate::sequences::WindowBatch;
 use std::any::Any;
@@ -79,6 +80,16 @@ impl Loader<WindowBatch> {
     pub fn windows(dataset: Arc<SequenceDataset>, batch_size: usize, order: impl Into<BatchOrder>) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
         let gather = move |indices: Indices<'_>| dataset.train_batch(batch_size, indices);
+        Self::start(gather, batch_size, order.into(), workers, prefetch)
+    }
+}
+
+impl Loader<SceneBatch> {
+    /// As [`Loader::new`], for road scenes.
+    pub fn scenes(dataset: Arc<SceneDataset>, batch_size: usize, order: impl Into<BatchOrder>) -> Self {
+        let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
+        let make = move |index| dataset.train_scene(index);
+        let gather = move |indices: Indices<'_>| SceneBatch::gather(batch_size, indices.map(&make));
         Self::start(gather, batch_size, order.into(), workers, prefetch)
     }
 }

@@ -19,6 +19,8 @@ pub(crate) enum Stream {
     Advection = 11,
     Augmentation = 12,
     NavierStokes = 13,
+    Scene = 14,
+    SceneNoise = 15,
 }
 
 /// A new generator for item `index` of a stream. Nothing else enters, so that no number depends

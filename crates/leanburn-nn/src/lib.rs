@@ -5,7 +5,8 @@
 //!   [`SwinUnetr`](models::SwinUnetr), [`DiffusionUNet3d`](models::DiffusionUNet3d),
 //!   [`PatchDiscriminator`](models::PatchDiscriminator) and
 //!   [`MultiScalePatchDiscriminator`](models::MultiScalePatchDiscriminator), equal to MONAI's; [`Vae3d`](models::Vae3d),
-//!   [`ConvLstm`](models::ConvLstm), [`Cnn3dLstm`](models::Cnn3dLstm); [`Fno`](models::Fno), the Fourier neural operators.
+//!   [`ConvLstm`](models::ConvLstm), [`Cnn3dLstm`](models::Cnn3dLstm); [`Fno`](models::Fno), the Fourier neural operators;
+//!   [`LiftSplatShoot`](models::LiftSplatShoot), maps from cameras.
 //! - [`diffusion`]: noise schedules and samplers; [`consistency`]: training for samples in one step.
 //! - [`losses`]: of reconstructions, latents, adversaries and classes.
 //! - [`weights`]: MONAI's weight files in and out.

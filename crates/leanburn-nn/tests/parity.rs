@@ -2,6 +2,8 @@
 //! `Vae3d`, `ConvLstm`, `Cnn3dLstm` and most networks of `Fno` are in no package: there the fixtures are of modules that these scripts
 //! write down in PyTorch.
 
+#[path = "parity/bev.rs"]
+mod bev;
 mod common;
 #[path = "parity/consistency.rs"]
 mod consistency;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use image::RgbImage;
 use leanburn_common::Bytes;
-use leanburn_data::{DataMemory, Dataset, Intensity, Progress, Sample, SequenceDataset, Window, find_volumes};
+use leanburn_data::{
+    DataMemory, Dataset, Intensity, Progress, Sample, SceneDataset, SequenceDataset, Window, find_volumes,
+};
 
-use crate::data_facts::{draw_volume, draw_window, facts_of_fields, facts_of_volumes};
+use crate::data_facts::{draw_scene, draw_volume, draw_window, facts_of_fields, facts_of_scenes, facts_of_volumes};
 use crate::error::Result;
 use crate::shared::Context;
 
@@ -177,6 +179,42 @@ impl Data for Arc<SequenceDataset> {
             .zip(fields.size())
             .map(|(frames, [height, width])| Bytes(4 * (frames * channels * height * width) as u64));
         Ok(held.map(|held| DataSize { held, ..DataSize::default() }))
+    }
+}
+
+/// Road scenes: the section `scenes`. They are drawn as they are asked for, and nothing is held.
+impl Data for Arc<SceneDataset> {
+    fn open(context: &Context<'_>, _progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self> {
+        Ok(Arc::new(SceneDataset::open(&context.scenes(), context.seed)?))
+    }
+
+    fn extent(&self) -> Result<[usize; 3]> {
+        let [height, width] = self.config().image_size;
+        Ok([self.config().camera_yaws.len(), height, width])
+    }
+
+    fn samples(&self) -> Result<Vec<(String, [usize; 4])>> {
+        Ok(vec![("the scenes".into(), self.train_scene(0)?.images_shape)])
+    }
+
+    fn size(&self) -> DataSize {
+        DataSize::default()
+    }
+
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn facts(&self) -> Result<Vec<(&'static str, String)>> {
+        facts_of_scenes(self)
+    }
+
+    fn draw_sample(&self, index: u64) -> Result<(String, RgbImage)> {
+        draw_scene(self, index)
+    }
+
+    fn expected(_context: &Context<'_>, _channels: usize) -> Result<Option<DataSize>> {
+        Ok(Some(DataSize::default()))
     }
 }
 

@@ -1,8 +1,9 @@
 //! What is said of an opened data set: facts, and pictures of its samples.
 
 use image::RgbImage;
-use leanburn_data::{Dataset, Preview, SequenceDataset, Window};
+use leanburn_data::{Dataset, Preview, ROAD_CLASSES, SceneDataset, SequenceDataset, Window};
 
+use crate::bev;
 use crate::error::Result;
 use crate::picture::{fields, range_of, seen};
 
@@ -63,4 +64,28 @@ pub(crate) fn draw_window(data: &SequenceDataset, index: u64) -> Result<(String,
     let last = target.len() - height * width;
     let columns = [("to be predicted", &target[last..]), ("last seen", &persistence[last..])];
     Ok((format!("fields from time {start} on"), fields(columns, [*height, *width])?))
+}
+
+/// The facts of road scenes.
+pub(crate) fn facts_of_scenes(data: &SceneDataset) -> Result<Vec<(&'static str, String)>> {
+    let sample = data.train_scene(0)?;
+    let ([_, cameras, height, width], [_, rows, columns]) = (sample.images_shape, sample.map_shape);
+    let shares = ROAD_CLASSES.into_iter().zip(data.shares()).map(|(class, share)| format!("{class} {share:.3}"));
+    let shares: Vec<String> = shares.collect();
+    let plural = if cameras == 1 { "image" } else { "images" };
+    Ok(vec![
+        ("scenes", data.config().count.to_string()),
+        ("trained on", data.len().to_string()),
+        ("validation scenes", data.val_len().to_string()),
+        ("seen", format!("{cameras} {plural} of {height}x{width}")),
+        ("mapped", format!("{rows}x{columns} cells of {} m", data.config().map.cell)),
+        ("shares of the classes", shares.join(", ")),
+        ("values of the first", summary(&sample.images)),
+    ])
+}
+
+/// A scene's caption and picture: its images and its map.
+pub(crate) fn draw_scene(data: &SceneDataset, index: u64) -> Result<(String, RgbImage)> {
+    let sample = data.train_scene(index)?;
+    Ok((format!("scene {}", sample.scene), bev::draw(&sample, &[])?))
 }

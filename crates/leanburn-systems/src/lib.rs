@@ -42,6 +42,7 @@
 mod any_system;
 pub mod autoencoder;
 mod batch;
+pub mod bev;
 mod codec;
 mod codec_memory;
 mod config;
@@ -76,6 +77,7 @@ pub mod yaml;
 
 pub use autoencoder::{AutoencoderObjectiveSection, AutoencoderSection, DiscriminatorSection};
 pub use batch::{Batch, Batches};
+pub use bev::{BackboneSection, BevObjectiveSection, BevSection};
 pub use codec::{Codec, CodecShape, LatentModel};
 pub use codec_memory::CodecTask;
 pub use config::{Config, NeededRun};

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 
 use crate::any_system::AnySystem;
 use crate::autoencoder::AutoencoderSection;
+use crate::bev::BevSection;
 use crate::diffusion::DiffusionSection;
 use crate::forecaster::ForecasterSection;
 use crate::operator::OperatorSection;
@@ -101,6 +102,8 @@ systems! {
     Segmentation(SegmentationSection),
     /// A diffusion model of latents.
     Diffusion(DiffusionSection),
+    /// Lift, Splat, Shoot: maps from the images of cameras.
+    Bev(BevSection),
 }
 
 /// Reads a system's section.

@@ -21,6 +21,8 @@ use leanburn_systems::{
 use leanburn_train::planning::Planner;
 use leanburn_train::{CountingAllocator, Precision};
 
+#[path = "segmentation/bev.rs"]
+mod bev;
 #[path = "segmentation/consistency.rs"]
 mod consistency;
 #[path = "segmentation/diffusion.rs"]

@@ -69,6 +69,7 @@ fn rows(config: &Config, source: &str, planner: &Planner) -> Result<(String, Vec
     let channels = config.in_channels();
     let what = match config.source() {
         Source::Fields => format!("{} days of {channels} x {} x {} fields", size[0], size[1], size[2]),
+        Source::Scenes => format!("{} images of {} x {} pixels", size[0], size[1], size[2]),
         Source::Volumes | Source::Latents => format!("{channels} x {} x {} x {} voxels", size[0], size[1], size[2]),
     };
     Ok((format!("{what}, on {}", planner.name()), rows))

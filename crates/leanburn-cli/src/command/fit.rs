@@ -10,12 +10,14 @@ use leanburn_ops::StreamSettings;
 use leanburn_plan::{Candidate, Class, Frontier, Knob, Plan, Plans, Recording, Space, Variant};
 use leanburn_systems::planning::ConfigSpace;
 use leanburn_systems::{Config, SystemError};
+use leanburn_train::planning::Planner;
 use serde_json::json;
 
 use super::budget::{BudgetArguments, required, warning};
 use super::load::{inputs, load};
 use super::output::{Force, Output};
 use super::plan_report::unknown_data;
+use super::utilisation::Utilisation;
 use crate::console::{print_line, print_stderr, seconds_text};
 use crate::error::{CommandError, Result, both};
 use crate::progress::Progress;
@@ -48,6 +50,10 @@ pub struct Fit {
     /// scaling rule.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     effective_batch: Option<u16>,
+    /// Find the largest batch whose step needs such a share of the memory, such as 0.6..0.8, and change nothing else but the learning rate,
+    /// which follows by the linear scaling rule.
+    #[arg(long, value_name = "LEAST..MOST", conflicts_with_all = ["effective_batch", "allow"])]
+    utilisation: Option<Utilisation>,
     /// Write the configuration of the plan into this file.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -102,6 +108,9 @@ impl Fit {
         let output = self.out.as_deref().map(output).transpose()?;
         let planner = available.planner(&config.device.name)?;
         let bytes = required(&planner)?;
+        if let Some(utilisation) = self.utilisation {
+            return self.fill(utilisation, config, &planner, output);
+        }
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
         let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
         let machine = planner.machine();
@@ -143,6 +152,46 @@ impl Fit {
         }
         print_stderr(format_args!("searched in {:.1} s", took.as_secs_f64()));
         Ok(())
+    }
+
+    /// Fills a share of the memory with the largest batch.
+    fn fill(
+        &self,
+        utilisation: Utilisation,
+        mut config: Config,
+        planner: &Planner,
+        output: Option<Output>,
+    ) -> Result<()> {
+        let (source, bytes) = (self.config.display().to_string(), required(planner)?);
+        let space = ConfigSpace::new(&config, &source, planner, || config.data_size(&source))?;
+        let Some(filled) = utilisation.largest_batch(&space, planner, bytes)? else {
+            print_line(format_args!(
+                "does not fit: a batch of one item needs more than {:.0} % of {bytes}; `leanburn fit` without --utilisation finds \
+                 what saves memory",
+                100.0 * utilisation.most
+            ))?;
+            return Err(CommandError::OverBudget);
+        };
+        let (before, after) = set_effective_batch(&mut config, filled.batch_size);
+        let share = 100.0 * filled.needed.get() as f64 / bytes.get() as f64;
+        if let Some(output) = output {
+            output.write(&format!("# {source}, fitted to {share:.0} % of {bytes}\n{}", config.to_yaml()))?;
+        }
+        if self.json {
+            return print_line(
+                json!({ "config": source, "device": planner.key(), "budget_bytes": bytes, "needed_bytes": filled.needed,
+                    "batch_size": filled.batch_size, "learning_rate": after }),
+            );
+        }
+        print_line(format_args!("a batch of {} needs {}, {share:.0} % of {bytes}", filled.batch_size, filled.needed))?;
+        if !utilisation.is_reached(filled, bytes) {
+            let [least, most] = [utilisation.least, utilisation.most].map(|share| 100.0 * share);
+            print_line(format_args!("less than {least:.0} %: one item more needs more than {most:.0} %"))?;
+        }
+        print_line(format_args!(
+            "learning rate {before} becomes {after} by the linear scaling rule (base_batch_size)"
+        ))?;
+        warning(planner).into_iter().chain(space.unknown_data().map(unknown_data)).try_for_each(print_line)
     }
 
     fn print(&self, space: &ConfigSpace, plan: &Plan, plans: &Frontier, bytes: Bytes) -> Result<()> {

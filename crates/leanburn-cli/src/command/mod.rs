@@ -31,6 +31,7 @@ mod signals;
 mod stages;
 mod train;
 mod trained;
+mod utilisation;
 mod window;
 
 use clap::Subcommand;

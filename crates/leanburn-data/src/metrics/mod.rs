@@ -1,6 +1,7 @@
 //! How close a result is to the truth, as plain functions on slices; all sums are 64-bit.
 
 mod forecast;
+mod intersection;
 mod lengths;
 mod segmentation;
 mod spectrum;
@@ -8,6 +9,7 @@ mod thresholds;
 mod voxels;
 
 pub use forecast::{mean_absolute_error, relative_error, root_mean_squared_error, skill};
+pub use intersection::IntersectionCounts;
 pub use segmentation::{DiceCounts, dice, mean_dice};
 pub use spectrum::{energy_spectrum, top_octave_error};
 pub use thresholds::{TwoThresholds, best_two_thresholds};

@@ -88,6 +88,11 @@ impl Conv2d {
         conv3d(x, self.convolution())
     }
 
+    /// Puts other parameters in the places of the layer's.
+    pub(crate) fn set(&mut self, weight: Param<Tensor<4>>, bias: Option<Param<Tensor<1>>>) {
+        (self.weight, self.bias) = (weight, bias);
+    }
+
     /// The convolution for an operation that it is folded into.
     pub fn convolution(&self) -> Convolution {
         let [channels_out, channels_in, height, width] = self.weight.dims();

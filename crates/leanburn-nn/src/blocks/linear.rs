@@ -60,7 +60,7 @@ impl Linear {
     }
 
     /// The same, cut into as many maps with as many outputs each.
-    pub(super) fn convolutions<const N: usize>(&self) -> [Convolution; N] {
+    pub(crate) fn convolutions<const N: usize>(&self) -> [Convolution; N] {
         let [outputs, inputs] = self.weight.dims();
         let each = outputs / N;
         let part = |part: usize| Convolution {

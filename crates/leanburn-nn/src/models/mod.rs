@@ -1,6 +1,7 @@
 //! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions, `SwinTransformer2d` to torchvision's;
 //! `Vae3d`, `ConvLstm` and `Cnn3dLstm`, which no package has, to modules that our tests write down in PyTorch
-//! (`tests/fixtures/make_fixtures.py`), as are most networks that `Fno` can be (`make_fno_fixtures.py`).
+//! (`tests/fixtures/make_fixtures.py`), as are most networks that `Fno` can be (`make_fno_fixtures.py`) and `LiftSplatShoot` behind its
+//! backbone (`make_bev_fixtures.py`).
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
@@ -14,6 +15,7 @@ mod conv_lstm;
 mod decoder_level;
 mod diffusion_unet3d;
 mod fno;
+mod lift_splat_shoot;
 mod patch_discriminator;
 mod shape_error;
 mod swin_transformer2d;
@@ -35,6 +37,10 @@ pub use diffusion_unet3d::{
 pub use fno::{
     Fno, FnoBlock, FnoConfig, FnoDoubling, FnoFrequencies, FnoLayer, FnoLayerMlp, FnoMlp, FnoPositions, FnoUpsample,
     FnoUpsampling, FnoWeights,
+};
+pub use lift_splat_shoot::{
+    BevBlock, BevConv, BevDiffusionHead, BevEncoder, BevFusion, BevGridConfig, BevView, Lift, LiftSplatShoot,
+    LiftSplatShootConfig, NUSCENES_PRIORS, PyramidHead, PyramidHeadConfig,
 };
 pub use patch_discriminator::{
     MultiScaleFeatures, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator,

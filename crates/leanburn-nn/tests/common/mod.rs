@@ -396,7 +396,7 @@ fn outcome<M: MonaiWeights>(
 }
 
 /// What a step gives of a model, its input, its outputs and their loss.
-fn outcome_of<M: MonaiWeights, const D: usize>(
+pub fn outcome_of<M: MonaiWeights, const D: usize>(
     model: &M,
     x: Tensor<D>,
     outputs: Vec<(String, Tensor<D>)>,
@@ -444,7 +444,7 @@ pub fn state<M: MonaiWeights>(model: &M) -> Values {
 }
 
 /// The gradients of a model's parameters, or without gradients its parameters and buffers.
-fn visit<M: MonaiWeights>(model: &M, gradients: Option<&Gradients>) -> Values {
+pub fn visit<M: MonaiWeights>(model: &M, gradients: Option<&Gradients>) -> Values {
     let mut visitor = Visitor { path: Vec::new(), gradients, found: Values::new() };
     model.visit(&mut visitor);
     visitor.found.into_iter().map(|(path, values)| (M::monai_name(&path), values)).collect()

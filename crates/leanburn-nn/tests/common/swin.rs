@@ -45,10 +45,10 @@ fn spaced(values: &[f32], most: usize) -> Vec<f32> {
 }
 
 /// Names and shapes of parameters in MONAI.
-type Parameters = Vec<(String, Vec<usize>)>;
+pub type Parameters = Vec<(String, Vec<usize>)>;
 
 /// A model with the weights of the formula, by way of a file with MONAI's names.
-fn with_weights<M: MonaiWeights>(mut model: M, parameters: &Parameters) -> M {
+pub fn with_weights<M: MonaiWeights>(mut model: M, parameters: &Parameters) -> M {
     let of = |(stream, (name, shape)): (usize, &(String, Vec<usize>))| {
         let values = weight(name, stream as u64, shape);
         let bytes = values.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<_>>();
@@ -67,7 +67,7 @@ fn with_weights<M: MonaiWeights>(mut model: M, parameters: &Parameters) -> M {
 }
 
 /// A tensor of the formula's numbers.
-fn tensor<const D: usize>(stream: u64, shape: &[usize], device: &Device) -> Tensor<D> {
+pub fn tensor<const D: usize>(stream: u64, shape: &[usize], device: &Device) -> Tensor<D> {
     let values = numbers(stream, shape.iter().product());
     Tensor::from_data(TensorData::new(values, shape.to_vec()), device)
 }
@@ -77,7 +77,7 @@ fn linear<const D: usize>(output: &Tensor<D>, stream: u64) -> Tensor<1> {
     (output.clone() * tensor::<D>(stream, &output.dims(), &output.device())).sum()
 }
 
-fn about(name: &str) -> Value {
+pub fn about(name: &str) -> Value {
     let text = std::fs::read_to_string(fixture_path(&format!("{name}.json"))).unwrap();
     serde_json::from_str(&text).unwrap()
 }
@@ -86,7 +86,7 @@ fn about(name: &str) -> Value {
 pub type Pairs = Vec<(String, Vec<f32>, Vec<f32>)>;
 
 /// Pairs the values of a step with those under `prefix`.
-fn pairs(outcome: &Outcome, expected: &Tensors, prefix: &str) -> Pairs {
+pub fn pairs(outcome: &Outcome, expected: &Tensors, prefix: &str) -> Pairs {
     let named = expected.iter().filter_map(|(name, (_, values))| Some((name.strip_prefix(prefix)?, values)));
     let pair = |(name, expected): (&str, &Vec<f32>)| {
         let found = match name.split_once('.')? {

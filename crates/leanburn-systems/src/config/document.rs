@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use leanburn_common::{Bytes, Validation, ValidationError};
-use leanburn_data::{DataConfig, Progress, SequenceConfig, batches_ahead, find_volumes};
+use leanburn_data::{DataConfig, Progress, SceneConfig, SequenceConfig, batches_ahead, find_volumes};
 use serde::Serialize;
 
 use super::{diffsr, flat, staged};
@@ -16,7 +16,8 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
 use crate::preview::DataPreview;
 use crate::shared::{
-    Context, DeviceSection, FirstStage, LatentsSection, Source, TrainingSection, read_data, read_sequence, reject,
+    Context, DeviceSection, FirstStage, LatentsSection, Source, TrainingSection, read_data, read_scenes, read_sequence,
+    reject,
 };
 use crate::system::NamedSize;
 use crate::table::{Entry, NAMES, SYSTEMS, SystemSection};
@@ -52,6 +53,9 @@ pub struct Config {
     /// Of which autoencoder the latents are that a diffusion model is trained on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latents: Option<LatentsSection>,
+    /// The road scenes that a model of maps is trained on, in place of `data`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenes: Option<SceneConfig>,
     /// The model and how it is trained.
     #[serde(flatten)]
     pub system: SystemSection,
@@ -96,8 +100,9 @@ impl Config {
         let (system, data) = (system.into(), DataConfig::default());
         let sequence = (system.any().source() == Source::Fields).then(SequenceConfig::default);
         let latents = (system.any().source() == Source::Latents).then(|| LatentsSection::new(""));
+        let scenes = (system.any().source() == Source::Scenes).then(SceneConfig::default);
         let device = DeviceSection::default();
-        Self { seed: SEED, data, sequence, latents, system, device, notes: Vec::new() }
+        Self { seed: SEED, data, sequence, latents, scenes, system, device, notes: Vec::new() }
     }
 
     /// The same on other volumes.
@@ -116,6 +121,12 @@ impl Config {
     #[must_use]
     pub fn with_latents(self, latents: LatentsSection) -> Self {
         Self { latents: Some(latents), ..self }
+    }
+
+    /// The same on other road scenes, for systems that are trained on scenes.
+    #[must_use]
+    pub fn with_scenes(self, scenes: SceneConfig) -> Self {
+        Self { scenes: Some(scenes), ..self }
     }
 
     /// The same on another device, or in another precision.
@@ -186,13 +197,14 @@ impl Config {
         let entry = named.or_else(|| SYSTEMS.iter().find(has_own_source)).unwrap_or(&SYSTEMS[0]);
         let data = match entry.source {
             Source::Volumes | Source::Latents => section.section("data", read_data),
-            Source::Fields => DataConfig::default(),
+            Source::Fields | Source::Scenes => DataConfig::default(),
         };
         let sequence = (entry.source == Source::Fields).then(|| section.section("sequence", read_sequence));
         let latents = (entry.source == Source::Latents).then(|| section.section("latents", LatentsSection::read));
+        let scenes = (entry.source == Source::Scenes).then(|| section.section("scenes", read_scenes));
         let system = section.section(entry.name, |section| (entry.read)(section, sequence.as_ref()));
         let device = section.section("device", DeviceSection::read);
-        let config = Self { seed, data, sequence, latents, system, device, notes: Vec::new() };
+        let config = Self { seed, data, sequence, latents, scenes, system, device, notes: Vec::new() };
         section.close();
         config
     }
@@ -207,9 +219,10 @@ impl Config {
             validation.errors()
         };
         let (system, context) = (self.system.any(), self.context("the configuration"));
-        let data = match &self.sequence {
-            None => below("data", self.data.validate()),
-            Some(sequence) => below("sequence", sequence.validate()),
+        let data = match (&self.sequence, &self.scenes) {
+            (Some(sequence), _) => below("sequence", sequence.validate()),
+            (None, Some(scenes)) => below("scenes", scenes.validate()),
+            (None, None) => below("data", self.data.validate()),
         };
         let latents = self.latents.iter().flat_map(|latents| below("latents", latents.validate())).collect();
         let training = below(&format!("{}.training", system.name()), system.training().validate());
@@ -232,7 +245,7 @@ impl Config {
     /// As [`check`](Self::check).
     pub fn check_run(&self, name: &str) -> Result<()> {
         let mut errors = self.validate();
-        if self.sequence.is_none() && errors.iter().all(|error| error.key != "data.paths") {
+        if self.needs_volumes() && errors.iter().all(|error| error.key != "data.paths") {
             let mut source = Validation::default();
             source.extend_below("data", self.data.missing_source());
             errors.splice(0..0, source.errors());
@@ -242,7 +255,7 @@ impl Config {
 
     /// All but the system; messages call the configuration `name`.
     pub fn context<'a>(&'a self, name: &'a str) -> Context<'a> {
-        let Self { seed, data, sequence, latents, device, .. } = self;
+        let Self { seed, data, sequence, latents, scenes, device, .. } = self;
         Context {
             name,
             seed: *seed,
@@ -250,6 +263,7 @@ impl Config {
             sequence: sequence.as_ref(),
             latents: latents.as_ref(),
             teacher: self.teacher(),
+            scenes: scenes.as_ref(),
             first_stage: open_first_stage,
             device,
         }
@@ -350,7 +364,7 @@ impl Config {
         let unknown = |reason: String| DataSize { unknown: Some(reason), ..DataSize::default() };
         match self.extent() {
             None => self.system.any().data_size(&self.context(name), true),
-            Some(_) if self.sequence.is_none() && !self.data.missing_source().is_empty() => {
+            Some(_) if self.needs_volumes() && !self.data.missing_source().is_empty() => {
                 Ok(unknown("no data is named".into()))
             }
             Some(_) => match self.system.any().data_size(&self.context(name), false) {
@@ -361,8 +375,12 @@ impl Config {
     }
 
     /// Extent of a training sample where the configuration names it: depth, height and width, of latents in their places; of fields the
-    /// days that are seen, height and width.
+    /// days that are seen, height and width; of scenes the cameras, height and width.
     pub fn extent(&self) -> Option<[usize; 3]> {
+        if let Some(scenes) = &self.scenes {
+            let [height, width] = scenes.image_size;
+            return Some([scenes.camera_yaws.len(), height, width]);
+        }
         let Some(sequence) = &self.sequence else {
             let volume = self.data.patch_size.or(self.data.voxel_size)?;
             return Some(self.latents.as_ref().map_or(volume, |latents| latents.extent_of(volume)));
@@ -382,9 +400,17 @@ impl Config {
         if self.latents.is_some() {
             return Bytes(0);
         }
-        let data = (self.data.num_workers, self.data.prefetch);
-        let (workers, prefetch) = self.sequence.as_ref().map_or(data, |fields| (fields.num_workers, fields.prefetch));
+        let (workers, prefetch) = match (&self.sequence, &self.scenes) {
+            (Some(fields), _) => (fields.num_workers, fields.prefetch),
+            (None, Some(scenes)) => (scenes.num_workers, scenes.prefetch),
+            (None, None) => (self.data.num_workers, self.data.prefetch),
+        };
         Bytes(micro_batch.get() * batches_ahead(workers, prefetch) as u64)
+    }
+
+    /// Whether the system is trained on volumes, or on latents of some.
+    fn needs_volumes(&self) -> bool {
+        matches!(self.source(), Source::Volumes | Source::Latents)
     }
 
     /// What the threads of the loader hold besides samples of an extent while they augment them.

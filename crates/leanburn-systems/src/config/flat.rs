@@ -1,7 +1,9 @@
 //! The guides' flat keys: what stands at the top there, moved to the sections here.
 
+use super::entries::put;
+use super::mmcv;
 use crate::table::SYSTEMS;
-use crate::yaml::{Entry, Node, Place, Value};
+use crate::yaml::{Entry, Node, Value};
 
 /// Keys of every guide, the section that each belongs in (`*` is that of the system), and its path or name there.
 const SHARED: [(&str, &str, &str); 5] = [
@@ -17,6 +19,7 @@ const SHARED: [(&str, &str, &str); 5] = [
 /// A key stays where it is if its section has it already, unless it is an override, which wins.
 pub(super) fn settle(root: &mut Node) {
     let Value::Section(entries) = &mut root.value else { return };
+    mmcv::settle(entries);
     let has = |key: &str| entries.iter().any(|entry| entry.key == key);
     if has("autoencoder") {
         return;
@@ -41,30 +44,5 @@ fn relocate(entries: &mut Vec<Entry>, key: &str, path: &[&str], name: &str) {
     entry.key = name.to_string();
     if put(entries, path, entry) {
         entries.remove(at);
-    }
-}
-
-/// Puts an entry into a section below, which is made if it is not there; false if it may not.
-fn put(entries: &mut Vec<Entry>, path: &[&str], entry: Entry) -> bool {
-    let Some((first, below)) = path.split_first() else {
-        let is_override = matches!(entry.place, Place::Override(_));
-        match entries.iter().position(|there| there.key == entry.key) {
-            Some(at) if is_override => entries[at] = entry,
-            Some(_) => return false,
-            None => entries.push(entry),
-        }
-        return true;
-    };
-    if !entries.iter().any(|there| there.key == *first) {
-        let node = Node { place: entry.place.clone(), value: Value::Null };
-        entries.push(Entry { key: first.to_string(), place: entry.place.clone(), node });
-    }
-    let section = entries.iter_mut().rfind(|there| there.key == *first).expect("it was just made");
-    if matches!(section.node.value, Value::Null) {
-        section.node.value = Value::Section(Vec::new());
-    }
-    match &mut section.node.value {
-        Value::Section(entries) => put(entries, below, entry),
-        _ => false,
     }
 }

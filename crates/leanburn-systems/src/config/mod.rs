@@ -7,10 +7,14 @@
 
 mod diffsr;
 mod document;
+mod entries;
 mod flat;
+mod mmcv;
 mod staged;
 
 #[cfg(test)]
 mod tests;
 
 pub use document::{Config, NeededRun};
+
+pub(crate) use mmcv::TELLING as MMCV_KEYS;

@@ -789,7 +789,8 @@ proptest::proptest! {
 fn every_key_is_documented() {
     let documentation = include_str!("../../docs/configuration.md");
     let everything = "data: {phantom: {count: 1}, augmentation: nnunet}\nautoencoder: {num_channels: [32], training: {discriminator: {}}}\n";
-    let others = other_systems().into_iter().chain(diffusion_systems()).map(|config| config.to_yaml());
+    let maps = Config::new(crate::BevSection::default());
+    let others = other_systems().into_iter().chain(diffusion_systems()).chain([maps]).map(|config| config.to_yaml());
     let yaml = parse(everything).unwrap().to_yaml() + &others.collect::<String>();
     let keys = yaml.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").split_once(':'));
     let missing: Vec<&str> =

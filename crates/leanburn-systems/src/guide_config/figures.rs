@@ -70,7 +70,7 @@ impl Figures {
         match kind {
             GuideKind::Autoencoder => Self::autoencoder(document),
             GuideKind::SuperResolution { architecture, .. } => Self::super_resolution(document, *architecture),
-            GuideKind::Forecaster { .. } | GuideKind::HalfPrecision => Self::anywhere(document),
+            GuideKind::Forecaster { .. } | GuideKind::Views | GuideKind::HalfPrecision => Self::anywhere(document),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::document::Document;
 use super::precision;
+use crate::config::MMCV_KEYS;
 use crate::forecaster::ModelType;
 
 /// The kinds of configuration that are recognised.
@@ -21,6 +22,8 @@ pub enum GuideKind {
         /// What that is.
         architecture: Architecture,
     },
+    /// Maps of the ground from cameras, under MMSegmentation's keys.
+    Views,
     /// Settings of f16 without a model that is known.
     HalfPrecision,
 }
@@ -58,6 +61,9 @@ impl GuideKind {
                 return Some(Self::SuperResolution { name: name.to_owned(), architecture });
             }
         }
+        if MMCV_KEYS.iter().any(|key| document.has(key)) {
+            return Some(Self::Views);
+        }
         precision::is_named(document).then_some(Self::HalfPrecision)
     }
 
@@ -70,14 +76,15 @@ impl GuideKind {
             Self::SuperResolution { name, architecture } => {
                 format!("{} (`{}`)", architecture.describe(), name.escape_debug())
             }
+            Self::Views => "maps from cameras".into(),
             Self::HalfPrecision => "settings of half precision".into(),
         }
     }
 
-    /// Whether `leanburn plan` can build it: autoencoders, DiffSR's `FNO2d`, and the forecasters that are ours too.
+    /// Whether `leanburn plan` can build it: autoencoders, maps from cameras, DiffSR's `FNO2d`, and the forecasters that are ours too.
     pub fn is_modelled(&self) -> bool {
         match self {
-            Self::Autoencoder => true,
+            Self::Autoencoder | Self::Views => true,
             Self::Forecaster { model_type: Some(name) } => ModelType::ALL.iter().any(|model| model.name() == name),
             Self::Forecaster { model_type: None } => true,
             Self::SuperResolution { name, .. } => name == "FNO2d",
@@ -96,6 +103,7 @@ impl GuideKind {
             }
             Self::Forecaster { .. } | Self::SuperResolution { .. } if self.is_modelled() => Vec::new(),
             Self::Forecaster { .. } | Self::SuperResolution { .. } => vec![self.describe()],
+            Self::Views => Vec::new(),
             Self::HalfPrecision => vec!["a model that the file does not name".into()],
         }
     }

@@ -5,6 +5,7 @@
 //! | autoencoder | `autoencoder` at the top: ours, and that of the guide to high-resolution volumes |
 //! | forecaster | `model_type` (`convlstm`, `3dcnn_lstm`, ...) or `input_days`, with `batch_size` |
 //! | super-resolution | `model.name` (`FNO2d`, `UNet2d`, `DDPM`, a transformer, ...), `data.shape`, `data.train_batchsize` |
+//! | maps from cameras | `data.samples_per_gpu` or `runner.max_iters` |
 //! | half precision | `loss_scale` or `fp16`, and none of the above |
 //!
 //! They are read leniently: what is not asked for may be anything. The numbers that [`calc`](leanburn_plan::calc::Calc) needs are

@@ -7,6 +7,7 @@ mod error;
 mod fields;
 mod planes;
 mod png;
+mod scene;
 mod seen;
 mod side_by_side;
 
@@ -15,6 +16,7 @@ pub use comparison::comparison;
 pub use error::PictureError;
 pub use fields::fields;
 pub use png::encode_png;
+pub use scene::scene;
 pub use seen::seen;
 pub use side_by_side::side_by_side;
 

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::path::Path;
 
 use burn::tensor::Device;
-use leanburn_data::{DataConfig, SequenceConfig};
+use leanburn_data::{DataConfig, SceneConfig, SequenceConfig};
 
 use super::device_section::DeviceSection;
 use super::latents_section::LatentsSection;
@@ -21,6 +21,8 @@ pub enum Source {
     Fields,
     /// Latents of volumes, the sections `latents` and `data`.
     Latents,
+    /// Road scenes, the section `scenes`.
+    Scenes,
 }
 
 impl Source {
@@ -30,6 +32,7 @@ impl Source {
             Self::Volumes => "data",
             Self::Fields => "sequence",
             Self::Latents => "latents",
+            Self::Scenes => "scenes",
         }
     }
 
@@ -39,6 +42,7 @@ impl Source {
             Self::Volumes => "volumes",
             Self::Fields => "fields",
             Self::Latents => "latents",
+            Self::Scenes => "scenes",
         }
     }
 
@@ -48,6 +52,7 @@ impl Source {
             Self::Volumes => "data.cache_rate",
             Self::Fields => "sequence.downsample",
             Self::Latents => "latents.samples_per_volume",
+            Self::Scenes => "scenes.prefetch",
         }
     }
 }
@@ -81,6 +86,8 @@ pub struct Context<'a> {
     pub latents: Option<&'a LatentsSection>,
     /// The teacher of the model, its run or its weights.
     pub teacher: Option<&'a Path>,
+    /// The scenes to train on, for systems of scenes.
+    pub scenes: Option<&'a SceneConfig>,
     /// What opens a first stage by its weights.
     pub first_stage: OpenFirstStage,
     /// What computes, and in which precision.
@@ -88,6 +95,11 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The scenes to train on.
+    pub(crate) fn scenes(&self) -> SceneConfig {
+        self.scenes.cloned().unwrap_or_default()
+    }
+
     /// The fields to train on, with the one channel that is predicted.
     pub(crate) fn fields(&self) -> SequenceConfig {
         let mut fields = self.sequence.cloned().unwrap_or_default();

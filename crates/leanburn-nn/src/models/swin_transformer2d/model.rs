@@ -89,6 +89,11 @@ impl SwinTransformer2d {
     ///
     /// Panics if the input has other than `in_channels` channels, or no whole patch.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        self.forward_within(x, "", &self.residency)
+    }
+
+    /// The same as a part of a model with a policy of its own, in which the names of the segments begin with `prefix`.
+    pub(crate) fn forward_within(&self, x: Tensor<4>, prefix: &str, residency: &ResidencyPolicy) -> Tensor<4> {
         let SwinTransformer2dConfig { in_channels, patch_size, .. } = self.config;
         assert_shape!(x, [_, in_channels, ..]);
         let [_, _, height, width] = x.dims();
@@ -99,10 +104,12 @@ impl SwinTransformer2d {
         let mut h = self.patch_norm.forward(self.patch_embed.forward(x.unsqueeze_dim(2)));
         for (index, stage) in self.stages.iter().enumerate() {
             for (number, block) in stage.blocks.iter().enumerate() {
-                h = self.residency.run(&block_name(index, number), block, h, SwinBlock::forward);
+                let name = format!("{prefix}{}", block_name(index, number));
+                h = residency.run(&name, block, h, SwinBlock::forward);
             }
             if let Some(merging) = &stage.merging {
-                h = self.residency.run(&merging_name(index), merging, h, PatchMerging::forward);
+                let name = format!("{prefix}{}", merging_name(index));
+                h = residency.run(&name, merging, h, PatchMerging::forward);
             }
         }
         self.norm.forward(h).squeeze_dim(2)

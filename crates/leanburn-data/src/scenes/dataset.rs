@@ -1,0 +1,242 @@
+//! Scenes by their number.
+
+use super::batch::SceneSample;
+use super::config::{COLOURS, SceneConfig};
+use super::prior::Frequencies;
+use super::render;
+use super::road::{ROAD_CLASSES, Road};
+use crate::error::DataError;
+use crate::random::{Stream, generator};
+use crate::sampling::split::share;
+use crate::volumes::zeros;
+use leanburn_common::Camera;
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_distr::{Distribution, StandardNormal};
+use std::sync::OnceLock;
+
+/// How far cameras are turned and moved from scene to scene: to the right, down, and up; degrees and metres.
+const JITTER: [f64; 3] = [3.0, 2.0, 0.15];
+
+/// Synthetic road scenes. Each is a pure function of the seed and its number; the last ones are held out.
+///
+/// # Memory
+/// None: a scene is drawn when it is asked for.
+///
+/// # Example
+/// ```
+/// use leanburn_data::{ROAD_CLASSES, SceneConfig, SceneDataset};
+///
+/// let config = SceneConfig { count: 10, image_size: [24, 32], ..SceneConfig::default() };
+/// let scenes = SceneDataset::open(&config, 7)?;
+/// let scene = scenes.train_scene(0)?;
+/// assert_eq!(scene.images_shape, [3, 1, 24, 32]);
+/// assert_eq!(scene.map_shape, [ROAD_CLASSES.len() + 1, 196, 200]);
+/// assert_eq!((scenes.len(), scenes.val_len()), (8, 2));
+/// # Ok::<(), leanburn_data::DataError>(())
+/// ```
+#[derive(Debug)]
+pub struct SceneDataset {
+    config: SceneConfig,
+    seed: u64,
+    held_out: usize,
+    /// The map that fits best, and the shares of the classes.
+    prior: OnceLock<(Vec<u8>, Vec<f64>)>,
+}
+
+impl SceneDataset {
+    /// The scenes of a configuration.
+    ///
+    /// # Errors
+    /// Every validation error of the configuration.
+    pub fn open(config: &SceneConfig, seed: u64) -> Result<Self, DataError> {
+        DataError::if_invalid(config.validate())?;
+        let is_split = config.val_fraction > 0.0 && config.count > 1;
+        let held_out = if is_split { share(config.count, config.val_fraction) } else { 0 };
+        Ok(Self { config: config.clone(), seed, held_out, prior: OnceLock::new() })
+    }
+
+    /// Number of scenes to train on; one epoch has as many samples.
+    pub fn len(&self) -> usize {
+        self.config.count - self.held_out
+    }
+
+    /// Whether there is nothing to train on, which no opened data set is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of scenes that are held out.
+    pub fn val_len(&self) -> usize {
+        self.held_out
+    }
+
+    /// The configuration it was opened with.
+    pub fn config(&self) -> &SceneConfig {
+        &self.config
+    }
+
+    /// Training sample `index`; indices run on over the epochs without end, each in an order of its own.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn train_scene(&self, index: u64) -> Result<SceneSample, DataError> {
+        let count = self.len() as u64;
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
+        self.scene(order[(index % count) as usize])
+    }
+
+    /// Scene `index` of those that are held out.
+    ///
+    /// # Errors
+    /// If `index` is not below [`SceneDataset::val_len`], or there is no memory.
+    pub fn val_scene(&self, index: usize) -> Result<SceneSample, DataError> {
+        if index >= self.val_len() {
+            let expected = format!("a validation scene below {}", self.val_len());
+            return Err(DataError::OutOfRange { expected, found: index.to_string() });
+        }
+        self.scene(self.len() + index)
+    }
+
+    /// The map that fits the training scenes best without looking at them: 0 or 1, `[classes, rows, columns]`. Of each class it has the
+    /// cells that are of it in so many scenes that intersection over union is largest.
+    pub fn prior(&self) -> &[u8] {
+        &self.frequencies().0
+    }
+
+    /// How often a cell that is seen in the training scenes is of each class.
+    pub fn shares(&self) -> &[f64] {
+        &self.frequencies().1
+    }
+
+    fn frequencies(&self) -> &(Vec<u8>, Vec<f64>) {
+        self.prior.get_or_init(|| {
+            let [rows, columns] = self.config.map.size();
+            let mut frequencies = Frequencies::new(ROAD_CLASSES.len(), rows * columns);
+            for scene in 0..self.len() {
+                let (road, cameras) = self.drawn(scene);
+                frequencies.add(&render::map(&road, &cameras, &self.config));
+            }
+            (frequencies.best(), frequencies.shares())
+        })
+    }
+
+    /// What a model took, as a colour from 0 to 1.
+    pub fn colour(value: f32) -> f32 {
+        render::colour_of(value)
+    }
+
+    fn scene(&self, scene: usize) -> Result<SceneSample, DataError> {
+        let config = &self.config;
+        let (road, cameras) = self.drawn(scene);
+        let [height, width] = config.image_size;
+        let images_shape = [COLOURS, cameras.len(), height, width];
+        let mut images = zeros(&images_shape)?;
+        let mut noise = generator(self.seed, Stream::SceneNoise, scene as u64);
+        for (number, camera) in cameras.iter().enumerate() {
+            render::image(&road, camera, config.image_size, |pixel, colour| {
+                for (channel, value) in colour.into_iter().enumerate() {
+                    let random: f64 = StandardNormal.sample(&mut noise);
+                    let place = (channel * cameras.len() + number) * height * width + pixel;
+                    images[place] = render::normalized(value + config.noise * random);
+                }
+            });
+        }
+        let map = render::map(&road, &cameras, config);
+        let [rows, columns] = config.map.size();
+        let map_shape = [ROAD_CLASSES.len() + 1, rows, columns];
+        Ok(SceneSample { images, images_shape, cameras, map, map_shape, scene })
+    }
+
+    /// A scene's road and cameras.
+    fn drawn(&self, scene: usize) -> (Road, Vec<Camera>) {
+        let mut rng = generator(self.seed, Stream::Scene, scene as u64);
+        let road = Road::draw(&self.config, &mut rng);
+        let [turned, tilted, higher] =
+            JITTER.map(|most| self.config.camera_jitter * most * rng.random_range(-1.0..1.0));
+        let camera = |yaw: &f64| self.config.camera([yaw + turned, tilted], higher);
+        (road, self.config.camera_yaws.iter().map(camera).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenes::SceneMap;
+
+    fn config() -> SceneConfig {
+        let map = SceneMap { x: [-16.0, 16.0], z: [2.0, 34.0], cell: 1.0 };
+        SceneConfig {
+            count: 20,
+            image_size: [48, 64],
+            camera_yaws: vec![-50.0, 0.0, 50.0],
+            map,
+            ..SceneConfig::default()
+        }
+    }
+
+    #[test]
+    fn seed_and_number_decide_a_scene() {
+        let scenes = |seed| SceneDataset::open(&config(), seed).unwrap();
+        let (one, same, other) = (scenes(3), scenes(3), scenes(4));
+        assert_eq!((one.len(), one.val_len()), (16, 4));
+        assert_eq!(one.train_scene(5).unwrap(), same.train_scene(5).unwrap());
+        assert_ne!(one.train_scene(5).unwrap().images, other.train_scene(5).unwrap().images);
+        let epoch = |from: u64| {
+            let mut numbers: Vec<_> = (from..from + 16).map(|index| one.train_scene(index).unwrap().scene).collect();
+            let order = numbers.clone();
+            numbers.sort_unstable();
+            assert_eq!(numbers, (0..16).collect::<Vec<_>>(), "each once");
+            order
+        };
+        assert_ne!(epoch(0), epoch(16));
+        assert_eq!(one.val_scene(3).unwrap().scene, 19);
+        assert!(one.val_scene(4).is_err());
+    }
+
+    /// The pixel that shows a cell of the map has the colour of its class: cameras and map belong together.
+    #[test]
+    fn cameras_see_the_map() {
+        let config = SceneConfig { noise: 0.0, vehicles: 0, ..config() };
+        let scenes = SceneDataset::open(&config, 1).unwrap();
+        let [rows, columns] = config.map.size();
+        let cells = rows * columns;
+        let (mut seen, mut right) = (0, 0);
+        for scene in 0..4 {
+            let (road, _) = scenes.drawn(scene);
+            let sample = scenes.scene(scene).unwrap();
+            for cell in (0..cells).filter(|cell| sample.map[ROAD_CLASSES.len() * cells + cell] == 1) {
+                let [x, z] = config.map.middle(cell / columns, cell % columns);
+                let pixels = sample.cameras.iter().enumerate();
+                let (camera, [u, v]) = pixels
+                    .filter_map(|(number, camera)| Some((number, camera.pixel([x, 0.0, z])?.0)))
+                    .find(|(_, [u, v])| (0.0..63.0).contains(u) && (0.0..47.0).contains(v))
+                    .unwrap_or((0, [0.0; 2]));
+                let pixel = (v.round() as usize) * 64 + u.round() as usize;
+                let value = |channel: usize| sample.images[(channel * 3 + camera) * 48 * 64 + pixel];
+                let is_grass = value(1) > value(0) && value(1) > value(2);
+                let is_bare = (0..4).all(|class| sample.map[class * cells + cell] == 0);
+                // where the ground is one colour around the cell
+                let around = [[-1.5, 0.0], [1.5, 0.0], [0.0, -1.5], [0.0, 1.5]];
+                let classes = |[x, z]: [f64; 2]| road.classes(road.along([x, z]));
+                if z < 15.0 && around.iter().all(|[dx, dz]| classes([x + dx, z + dz]) == classes([x, z])) {
+                    seen += 1;
+                    right += usize::from(is_grass == is_bare);
+                }
+            }
+        }
+        assert!(seen > 300 && right * 100 > seen * 97, "{right} of {seen}");
+    }
+
+    /// What is measured beside a model: better than nothing, and far from right.
+    #[test]
+    fn the_prior_is_a_map_of_its_own() {
+        let scenes = SceneDataset::open(&config(), 2).unwrap();
+        let prior = scenes.prior();
+        assert_eq!(prior.len(), 5 * 32 * 32);
+        let taken: Vec<usize> =
+            prior.chunks(32 * 32).map(|class| class.iter().filter(|cell| **cell == 1).count()).collect();
+        assert!(taken.iter().all(|cells| *cells > 0) && taken[0] > taken[3], "{taken:?}");
+    }
+}
