@@ -9,7 +9,7 @@ use leanburn_common::{Bytes, Validation, ValidationError};
 use leanburn_data::{DataConfig, Progress, SceneConfig, SequenceConfig, batches_ahead, find_volumes};
 use serde::Serialize;
 
-use super::{diffsr, flat, staged};
+use super::{flat, staged};
 use crate::codec::Codec;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
@@ -173,12 +173,10 @@ impl Config {
         let mut overrides = overrides.to_vec();
         let staged = staged::settle(&mut root, &mut overrides)
             .map_err(|error| ConfigErrors::new(source_name, text, vec![*error]))?;
-        diffsr::settle(&mut root);
         flat::settle(&mut root);
         for text in &overrides {
             errors.extend(apply(&mut root, text).err().map(|error| *error));
         }
-        diffsr::settle(&mut root);
         flat::settle(&mut root);
         let config = Self { notes: staged.notes, ..Self::read(&mut reader, &root) };
         if readable {
