@@ -34,7 +34,7 @@ pub fn mean_absolute_error(prediction: &[f32], truth: &[f32]) -> Result<f64, Dat
 /// # Example
 /// ```
 /// use leanburn_data::metrics::relative_error;
-/// assert_eq!(relative_error(&[3.0, 1.0], &[3.0, 4.0])?, 0.6);
+/// assert!((relative_error(&[3.0, 1.0], &[3.0, 4.0])? - 0.6).abs() < 1e-12);
 /// # Ok::<(), leanburn_data::DataError>(())
 /// ```
 pub fn relative_error(prediction: &[f32], truth: &[f32]) -> Result<f64, DataError> {
@@ -89,6 +89,14 @@ mod tests {
         assert_eq!(skill(&[9.0, 11.0], &truth, &persistence).unwrap(), -2.0);
         assert_eq!(skill(&truth, &truth, &truth).unwrap(), 0.0);
         assert_eq!(skill(&persistence, &truth, &truth).unwrap(), f64::NEG_INFINITY);
+    }
+
+    #[test]
+    fn relative_errors_are_of_the_truth() {
+        let error = |prediction: &[f32]| relative_error(prediction, &[0.0, 8.0, 6.0]).unwrap();
+        assert!((error(&[0.0; 3]) - 1.0).abs() < 1e-12 && (error(&[3.0, 4.0, 6.0]) - 0.5).abs() < 1e-12);
+        assert_eq!((error(&[0.0, 8.0, 6.0]), relative_error(&[1.0], &[0.0]).unwrap()), (0.0, f64::INFINITY));
+        assert!(relative_error(&[1.0], &[1.0, 2.0]).unwrap_err().is_malformed());
     }
 
     #[test]

@@ -52,7 +52,7 @@ mod tests {
         let loss = relative_l2_loss(x, y.clone()).into_scalar::<f32>();
         assert!((loss - 0.3).abs() < 1e-6, "{loss}");
         let device = Device::flex().autodiff();
-        let exact = Tensor::from_data(y.into_data(), &device).require_grad();
+        let exact = Tensor::<2>::from_data(y.into_data(), &device).require_grad();
         let gradients = relative_l2_loss(exact.clone(), exact.clone().detach()).backward();
         let gradient = exact.grad(&gradients).unwrap().into_data();
         assert!(gradient.iter::<f32>().all(|value| value == 0.0), "{gradient}");

@@ -570,7 +570,7 @@ fn an_operator_is_for_the_fields_that_are_named() {
         ("model: SwinIR", "operator.model", "one of fno, neuraloperator, FNO2d, diffsr"),
         ("widths: [8, 8], num_layers: 2", "operator.widths", "3"),
         ("modes: 12", "operator.modes", "a pair such as [12, 12]"),
-        ("modes: [12, 0]", "operator.modes", "at least 1"),
+        ("modes: [12, 0]", "operator.modes", "an integer from 1"),
         ("rank: 2", "operator.rank", "1"),
         ("model: neuraloperator, widths: [4, 8, 4], modes: [2, 2]", "operator.widths", "one width"),
         ("training: {operator_loss: l3}", "operator.training.operator_loss", "relative_l2"),

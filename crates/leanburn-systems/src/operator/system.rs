@@ -52,8 +52,8 @@ impl System for OperatorSection {
         },
         Curves {
             title: "Energy of the shortest waves",
-            y_label: "relative error",
-            log_y: true,
+            y_label: "difference, of the larger",
+            log_y: false,
             train: &[],
             validation: &["top_octave_error"],
         },
