@@ -41,7 +41,8 @@ impl BevCells {
         assert!(cells.len().is_multiple_of(each), "expected {each} points for each item, found {} in all", cells.len());
         let items = cells.len() / each;
         let fits = |number: usize| number < u32::MAX as usize;
-        assert!(fits(cells.len()) && fits(items.saturating_mul(count)), "expected less than 2^32 points and cells");
+        let all = [each, cells.len(), items.saturating_mul(count)];
+        assert!(all.into_iter().all(fits), "expected less than 2^32 points and cells");
         let mut starts = vec![0u32; items * count + 1];
         for (place, &cell) in cells.iter().enumerate().filter(|(_, cell)| **cell != Self::OUTSIDE) {
             assert!((cell as usize) < count, "expected a cell below {count}, the grid {grid:?}, found {cell}");
