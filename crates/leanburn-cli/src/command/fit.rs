@@ -165,11 +165,15 @@ impl Fit {
         let (source, bytes) = (self.config.display().to_string(), required(planner)?);
         let space = ConfigSpace::new(&config, &source, planner, || config.data_size(&source))?;
         let Some(filled) = utilisation.largest_batch(&space, planner, bytes)? else {
-            print_line(format_args!(
-                "does not fit: a batch of one item needs more than {:.0} % of {bytes}; `leanburn fit` without --utilisation finds \
-                 what saves memory",
-                100.0 * utilisation.most
-            ))?;
+            if self.json {
+                print_line(json!({ "budget_bytes": bytes, "batch_size": null }))?;
+            } else {
+                print_line(format_args!(
+                    "does not fit: a batch of one item needs more than {:.0} % of {bytes}; `leanburn fit` without --utilisation finds \
+                     what saves memory",
+                    100.0 * utilisation.most
+                ))?;
+            }
             return Err(CommandError::OverBudget);
         };
         let (before, after) = set_effective_batch(&mut config, filled.batch_size);

@@ -14,7 +14,8 @@ pub fn bev_pool_workspace(_cells: &BevCells) -> usize {
 
 /// Bytes that [`bev_pool_backward`](super::bev_pool_backward) takes at most: eight rows of pixels in float64 for each thread.
 pub fn bev_pool_backward_workspace(cells: &BevCells, channels: usize) -> usize {
-    busy(cells.batch_size() * channels.div_ceil(BLOCK).max(cells.bins())) * BLOCK * cells.pixels() * size_of::<f64>()
+    let tasks = cells.batch_size().saturating_mul(channels.div_ceil(BLOCK).max(cells.bins()));
+    busy(tasks) * BLOCK * cells.pixels() * size_of::<f64>()
 }
 
 /// Channels of the features, and all of the slices' lengths as they must be.
