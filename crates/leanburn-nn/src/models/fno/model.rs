@@ -8,7 +8,7 @@ use leanburn_common::panic_if_invalid;
 use leanburn_ops::{Activation, ResidencyPolicy};
 
 use super::config::{FnoConfig, FnoPositions};
-use super::grid::{cropped, margins, padded, with_channels};
+use super::grid::{Margins, cropped, margins, padded, with_channels};
 use super::layer::FnoLayer;
 use super::mlp::FnoMlp;
 use super::upsample::FnoUpsample;
@@ -103,26 +103,29 @@ impl Fno {
         let [_, _, input @ ..] = x.dims();
         let (size, between) = (self.config.output_size(input), Activation::from(self.config.activation));
         let margins = margins(size, &self.config.padding);
-        let (h, entry) = self.enter(x, between);
+        let (h, entry) = self.enter(x, between, margins);
         let run = self.run_length();
-        let h = (0..self.layers.len()).step_by(run).fold(padded(h, margins), |h, first| {
-            self.run_layers(first..(first + run).min(self.layers.len()), h, if first == 0 { entry } else { between })
+        let h = (0..self.layers.len()).step_by(run).fold(h, |h, first| {
+            let layers = first..(first + run).min(self.layers.len());
+            self.run_layers(layers, h, if first == 0 { entry } else { between }, margins)
         });
         let behind = if self.config.activate_last { between } else { Activation::None };
         self.projection.forward(cropped(h, margins, size), [behind, between], &self.residency, PROJECTION)
     }
 
-    /// What the first layer takes, and the activation that is applied to it there.
-    fn enter(&self, x: Tensor<5>, between: Activation) -> (Tensor<5>, Activation) {
-        let composes = self.config.composes_lift();
-        let x = with_channels(x, self.config.axes(), self.config.positions, composes);
-        if composes {
+    /// What the first run of layers takes, and the activation that is applied to it there. Where that run begins with the map to its
+    /// channels, it makes positions and margins too: recomputed, it saves the field alone.
+    fn enter(&self, x: Tensor<5>, between: Activation, margins: Margins) -> (Tensor<5>, Activation) {
+        if self.config.composes_lift() {
             return (x, Activation::None);
         }
+        let x = with_channels(x, self.config.axes(), self.config.positions, false);
         let h = self.lift.forward(x, [Activation::None, between], &self.residency, LIFT);
         match &self.upsample {
-            Some(upsample) => (self.residency.run(UPSAMPLE, upsample, h, FnoUpsample::forward), between),
-            None => (h, Activation::None),
+            Some(upsample) => {
+                (padded(self.residency.run(UPSAMPLE, upsample, h, FnoUpsample::forward), margins), between)
+            }
+            None => (padded(h, margins), Activation::None),
         }
     }
 
@@ -132,12 +135,13 @@ impl Fno {
     }
 
     /// A run of layers; `entry` is the activation in front of the first.
-    fn run_layers(&self, layers: Range<usize>, h: Tensor<5>, entry: Activation) -> Tensor<5> {
+    fn run_layers(&self, layers: Range<usize>, h: Tensor<5>, entry: Activation, margins: Margins) -> Tensor<5> {
         let (first, last) = (layers.start, self.layers.len() - 1);
         let (name, between) = (run_name(first), Activation::from(self.config.activation));
         let nested = self.residency.inside(&name);
         let lift = self.lift.linear().filter(|_| first == 0 && self.config.composes_lift()).cloned();
         let part = (lift, self.layers[layers].to_vec());
+        let (axes, positions) = (self.config.axes(), self.config.positions);
         self.residency.run(&name, &part, h, move |(lift, layers): &(Option<Conv3d>, Vec<FnoLayer>), h| {
             layers.iter().zip(first..).fold(h, |h, (layer, index)| {
                 let entry = if index == first { entry } else { between };
@@ -145,8 +149,9 @@ impl Fno {
                 let name = layer_name(index);
                 match lift.as_ref().filter(|_| index == 0) {
                     Some(lift) => {
-                        nested.run(&name, &(lift.clone(), layer.clone()), h, |(lift, layer): &(Conv3d, FnoLayer), h| {
-                            FnoLayer::forward_behind(layer, h, lift)
+                        let part = (lift.clone(), layer.clone());
+                        nested.run(&name, &part, h, move |(lift, layer): &(Conv3d, FnoLayer), x| {
+                            layer.forward_behind(padded(with_channels(x, axes, positions, true), margins), lift)
                         })
                     }
                     None => nested.run(&name, layer, h, move |layer: &FnoLayer, h| layer.forward(h, entry, inner)),
