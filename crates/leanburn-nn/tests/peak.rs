@@ -193,10 +193,11 @@ fn an_operator_saves_one_volume_a_layer() {
     // The first layer saves the input with positions and ones, five eighths. The network behind the last one would save 16 more; of these a
     // slab of 8 planes of 40 is there at a time, and its gradient.
     assert!(kept.0 < 4.9 && kept.1 < 12.8, "{kept:.2?}");
-    assert!(recomputed.0 < 4.8 && recomputed.1 < 12.7, "{recomputed:.2?}");
+    // Of four layers two volumes are saved.
+    assert!(recomputed.0 < 2.8 && recomputed.1 < 10.8, "{recomputed:.2?}");
     let [kept, recomputed] = of(FnoConfig::neuraloperator(vec![8; 3], 1, 1, 8, 4));
     println!("volumes held and at the peak, with networks: kept {kept:.2?}, recomputed {recomputed:.2?}");
     // Two and a half a layer, the input of the network behind them and the input with positions.
-    assert!(kept.0 < 12.1 && kept.1 < 15.9, "{kept:.2?}");
-    assert!(recomputed.0 < 6.1 && recomputed.1 < 9.9, "{recomputed:.2?}");
+    assert!(kept.0 < 11.9 && kept.1 < 13.9, "{kept:.2?}");
+    assert!(recomputed.0 < 3.8 && recomputed.1 < 10.0, "{recomputed:.2?}");
 }

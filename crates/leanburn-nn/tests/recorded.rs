@@ -215,7 +215,8 @@ fn a_recomputed_operator_transforms_once_more() {
     let (kept, gradients) = operator(ResidencyPolicy::keep());
     assert_eq!(kept, 6);
     assert_eq!(operator(ResidencyPolicy::recompute_all()), (9, gradients));
-    assert_eq!(operator(ResidencyPolicy::keep().with_rule("layer_1", Residency::Recompute)), (7, gradients));
+    let one = |name| operator(ResidencyPolicy::keep().with_rule(name, Residency::Recompute));
+    assert_eq!([one("layer_1"), one("layers_2")], [(7, gradients); 2]);
 }
 
 /// A step of an operator of the paper's kind at its full size holds 1.1 volumes a layer and less. PyTorch 2.15 holds 4,376 MiB on volumes
@@ -226,7 +227,7 @@ fn an_operator_holds_one_volume_a_layer() {
         let config = FnoConfig::new(1, 1, vec![width; layers + 1], vec![vec![modes; size.len()]; layers]);
         let mut field = [batch_size, 1, 1, 1, 1];
         field[5 - size.len()..].copy_from_slice(&size);
-        let spectral = layers * width * width * modes.pow(size.len() as u32) << size.len();
+        let spectral = (layers * width * width * modes.pow(size.len() as u32)) << size.len();
         let [kept, recomputed] = [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()].map(|policy| {
             held(spectral, |device| {
                 let model = config.init(device).with_residency(policy.clone());
@@ -238,6 +239,6 @@ fn an_operator_holds_one_volume_a_layer() {
         println!("{size:?}: {kept:.0} MiB, recomputed {recomputed:.0} MiB; a volume has {volume:.0} MiB");
         assert!(kept > 0.9 * volume * layers as f64, "{size:?}: {kept:.0} MiB, not all is counted");
         assert!(kept < 1.1 * volume * layers as f64, "{size:?}: {kept:.0} MiB");
-        assert!(recomputed < 1.05 * volume * layers as f64, "{size:?}: {recomputed:.0} MiB");
+        assert!(recomputed < 0.7 * volume * layers as f64, "{size:?}: {recomputed:.0} MiB");
     }
 }

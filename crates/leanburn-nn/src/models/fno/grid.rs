@@ -28,8 +28,11 @@ pub(super) fn with_channels(x: Tensor<5>, axes: usize, positions: FnoPositions, 
     if added.is_empty() { x } else { Tensor::cat([x].into_iter().chain(added).collect(), 1) }
 }
 
+/// Positions in front of depth, height and width, and behind them.
+pub(super) type Margins = [[usize; 2]; 3];
+
 /// Positions in front of each axis and behind it: the shares of its length, an entry for each of the last axes or none.
-pub(super) fn margins(size: [usize; 3], shares: &[[f64; 2]]) -> [[usize; 2]; 3] {
+pub(super) fn margins(size: [usize; 3], shares: &[[f64; 2]]) -> Margins {
     let unused = 3 - shares.len();
     std::array::from_fn(|axis| match axis.checked_sub(unused) {
         Some(index) => shares[index].map(|share| (share * size[axis] as f64).round_ties_even() as usize),
@@ -38,7 +41,7 @@ pub(super) fn margins(size: [usize; 3], shares: &[[f64; 2]]) -> [[usize; 2]; 3] 
 }
 
 /// The field with zeros around it.
-pub(super) fn padded(x: Tensor<5>, margins: [[usize; 2]; 3]) -> Tensor<5> {
+pub(super) fn padded(x: Tensor<5>, margins: Margins) -> Tensor<5> {
     margins.into_iter().enumerate().fold(x, |x, (axis, margins)| {
         let zeros = |count: usize| {
             let mut dims = x.dims();
@@ -54,7 +57,7 @@ pub(super) fn padded(x: Tensor<5>, margins: [[usize; 2]; 3]) -> Tensor<5> {
 }
 
 /// The field without what was put around it.
-pub(super) fn cropped(x: Tensor<5>, margins: [[usize; 2]; 3], size: [usize; 3]) -> Tensor<5> {
+pub(super) fn cropped(x: Tensor<5>, margins: Margins, size: [usize; 3]) -> Tensor<5> {
     margins.into_iter().enumerate().fold(x, |x, (axis, margins)| match margins {
         [0, 0] => x,
         [before, _] => x.narrow(axis + 2, before, size[axis]),

@@ -87,9 +87,12 @@ impl FnoLayer {
         let spectral = self.spectral.dense();
         let [_, _, out, kept @ ..] = spectral.dims();
         let [depth, height, across] = kept;
-        let rows: Tensor<3> = spectral.reshape([2, width, out * depth * height * across]);
-        let columns = map.clone().transpose().reshape([1, channels + 1, width]).expand([2, channels + 1, width]);
-        let spectral = columns.matmul(rows).reshape([2, channels + 1, out, depth, height, across]);
+        let rows: Tensor<2> = spectral.reshape([2 * width, out * depth * height * across]);
+        // Real rows and imaginary ones alike.
+        let (columns, zeros) = (map.clone().transpose(), Tensor::zeros([channels + 1, width], &map.device()));
+        let real = Tensor::cat(vec![columns.clone(), zeros.clone()], 1);
+        let both = Tensor::cat(vec![real, Tensor::cat(vec![zeros, columns], 1)], 0);
+        let spectral = both.matmul(rows).reshape([2, channels + 1, out, depth, height, across]);
         let Pointwise { weight, bias } = self.pointwise();
         let weight = weight.reshape([out, width]).matmul(map).reshape([out, channels + 1, 1, 1, 1]);
         self.convolve(x, Activation::None, spectral, Pointwise { weight, bias })

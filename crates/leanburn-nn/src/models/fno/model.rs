@@ -1,15 +1,18 @@
 //! The Fourier neural operator itself.
 
+use std::ops::Range;
+
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::panic_if_invalid;
 use leanburn_ops::{Activation, ResidencyPolicy, Unstreamable};
 
 use super::config::{FnoConfig, FnoPositions};
-use super::grid::{cropped, margins, padded, with_channels};
+use super::grid::{Margins, cropped, margins, padded, with_channels};
 use super::layer::FnoLayer;
 use super::mlp::FnoMlp;
 use super::upsample::FnoUpsample;
+use crate::blocks::Conv3d;
 use crate::segmented::segmented;
 
 /// Fourier neural operator in one, two or three dimensions; see [`FnoConfig`] for an example and for the networks that it can be.
@@ -25,7 +28,8 @@ use crate::segmented::segmented;
 /// dimensions the networks of each position run in slabs (see [`FnoMlp`]); on planes recompute the segment `projection` where its channels
 /// are many.
 ///
-/// Segments are `lift` and `upsample` where there are such, `layer_0`, .., `projection`.
+/// Segments are `lift` and `upsample` where there are such, runs of layers (`layers_0`, `layers_2`, ..) and the layers in them (`layer_0`,
+/// ..), `projection`. A layer saves little but its input, so it is runs that are worth recomputing: of four layers two volumes are saved.
 #[derive(Module, Debug)]
 pub struct Fno {
     lift: FnoMlp,
@@ -74,7 +78,11 @@ impl Fno {
     pub fn segments(&self) -> Vec<String> {
         let lift = (!self.config.composes_lift()).then_some(LIFT);
         let entry = lift.into_iter().chain(self.upsample.as_ref().map(|_| UPSAMPLE)).map(String::from);
-        entry.chain((0..self.layers.len()).map(layer_name)).chain([PROJECTION.to_string()]).collect()
+        let layers = (0..self.layers.len()).flat_map(|layer| {
+            let run = layer.is_multiple_of(self.run_length()).then(|| run_name(layer));
+            run.into_iter().chain([layer_name(layer)])
+        });
+        entry.chain(layers).chain([PROJECTION.to_string()]).collect()
     }
 
     /// The segments that can run in slabs along the depth: the networks of each position.
@@ -101,47 +109,71 @@ impl Fno {
         let [_, _, input @ ..] = x.dims();
         let (size, between) = (self.config.output_size(input), Activation::from(self.config.activation));
         let margins = margins(size, &self.config.padding);
-        let (mut h, mut entry) = self.enter(x, between);
-        h = padded(h, margins);
-        for (index, layer) in self.layers.iter().enumerate() {
-            h = self.run_layer(index, layer, h, entry);
-            entry = between;
-        }
+        let (h, entry) = self.enter(x, between, margins);
+        let run = self.run_length();
+        let h = (0..self.layers.len()).step_by(run).fold(h, |h, first| {
+            let layers = first..(first + run).min(self.layers.len());
+            self.run_layers(layers, h, if first == 0 { entry } else { between }, margins)
+        });
         let behind = if self.config.activate_last { between } else { Activation::None };
         self.projection.forward(cropped(h, margins, size), [behind, between], &self.residency, PROJECTION)
     }
 
-    /// What the first layer takes, and the activation that is applied to it there.
-    fn enter(&self, x: Tensor<5>, between: Activation) -> (Tensor<5>, Activation) {
-        let composes = self.config.composes_lift();
-        let x = with_channels(x, self.config.axes(), self.config.positions, composes);
-        if composes {
+    /// What the first run of layers takes, and the activation that is applied to it there. Where that run begins with the map to its
+    /// channels, it makes positions and margins too: recomputed, it saves the field alone.
+    fn enter(&self, x: Tensor<5>, between: Activation, margins: Margins) -> (Tensor<5>, Activation) {
+        if self.config.composes_lift() {
             return (x, Activation::None);
         }
+        let x = with_channels(x, self.config.axes(), self.config.positions, false);
         let h = self.lift.forward(x, [Activation::None, between], &self.residency, LIFT);
         match &self.upsample {
-            Some(upsample) => (self.residency.run(UPSAMPLE, upsample, h, FnoUpsample::forward), between),
-            None => (h, Activation::None),
+            Some(upsample) => {
+                (padded(self.residency.run(UPSAMPLE, upsample, h, FnoUpsample::forward), margins), between)
+            }
+            None => (padded(h, margins), Activation::None),
         }
     }
 
-    fn run_layer(&self, index: usize, layer: &FnoLayer, h: Tensor<5>, entry: Activation) -> Tensor<5> {
-        let name = layer_name(index);
-        let is_last = index + 1 == self.layers.len();
-        let inner = if is_last { Activation::None } else { self.config.activation.into() };
-        match self.lift.linear() {
-            Some(lift) if index == 0 && self.config.composes_lift() => {
-                let both = (lift.clone(), layer.clone());
-                self.residency.run(&name, &both, h, |(lift, layer): &(_, FnoLayer), h| layer.forward_behind(h, lift))
-            }
-            _ => self.residency.run(&name, layer, h, move |layer: &FnoLayer, h| layer.forward(h, entry, inner)),
-        }
+    /// Layers of a run: the root of their number, so that as many volumes are saved between runs as are made again inside of one.
+    fn run_length(&self) -> usize {
+        self.layers.len().isqrt().max(1)
+    }
+
+    /// A run of layers; `entry` is the activation in front of the first.
+    fn run_layers(&self, layers: Range<usize>, h: Tensor<5>, entry: Activation, margins: Margins) -> Tensor<5> {
+        let (first, last) = (layers.start, self.layers.len() - 1);
+        let (name, between) = (run_name(first), Activation::from(self.config.activation));
+        let nested = self.residency.inside(&name);
+        let lift = self.lift.linear().filter(|_| first == 0 && self.config.composes_lift()).cloned();
+        let part = (lift, self.layers[layers].to_vec());
+        let (axes, positions) = (self.config.axes(), self.config.positions);
+        self.residency.run(&name, &part, h, move |(lift, layers): &(Option<Conv3d>, Vec<FnoLayer>), h| {
+            layers.iter().zip(first..).fold(h, |h, (layer, index)| {
+                let entry = if index == first { entry } else { between };
+                let inner = if index == last { Activation::None } else { between };
+                let name = layer_name(index);
+                match lift.as_ref().filter(|_| index == 0) {
+                    Some(lift) => {
+                        let part = (lift.clone(), layer.clone());
+                        nested.run(&name, &part, h, move |(lift, layer): &(Conv3d, FnoLayer), x| {
+                            layer.forward_behind(padded(with_channels(x, axes, positions, true), margins), lift)
+                        })
+                    }
+                    None => nested.run(&name, layer, h, move |layer: &FnoLayer, h| layer.forward(h, entry, inner)),
+                }
+            })
+        })
     }
 }
 
 const LIFT: &str = "lift";
 const UPSAMPLE: &str = "upsample";
 const PROJECTION: &str = "projection";
+
+fn run_name(first: usize) -> String {
+    format!("layers_{first}")
+}
 
 fn layer_name(layer: usize) -> String {
     format!("layer_{layer}")
@@ -155,11 +187,14 @@ mod tests {
     fn segments_are_named_in_order_of_execution() {
         let segments = |config: FnoConfig| config.init(&Device::flex()).segments();
         let classic = FnoConfig::new(1, 1, vec![2; 3], vec![vec![2]; 2]);
-        assert_eq!(segments(classic), ["layer_0", "layer_1", "projection"]);
+        assert_eq!(segments(classic), ["layers_0", "layer_0", "layers_1", "layer_1", "projection"]);
         let refining = FnoConfig::diffsr_2d([1, 1], vec![2, 3], vec![vec![2, 2]], 2);
-        assert_eq!(segments(refining), ["lift", "upsample", "layer_0", "projection"]);
-        let gated = FnoConfig::neuraloperator(vec![4, 4], 1, 1, 4, 1);
-        assert_eq!(segments(gated), ["lift", "layer_0", "projection"]);
+        assert_eq!(segments(refining), ["lift", "upsample", "layers_0", "layer_0", "projection"]);
+        let gated = FnoConfig::neuraloperator(vec![4, 4], 1, 1, 4, 4);
+        assert_eq!(
+            segments(gated),
+            ["lift", "layers_0", "layer_0", "layer_1", "layers_2", "layer_2", "layer_3", "projection"]
+        );
     }
 
     #[test]
