@@ -159,7 +159,7 @@ pub(super) mod tests {
             let named = named.map(|(cause, bytes)| (cause, Bytes(bytes)));
             assert_eq!(named.collect::<Vec<_>>(), timeline.causes_at(index), "event {index}");
         }
-        assert_eq!(all[2], [100, 0, 0, 0, 0, 60, 10, 20, 0]);
+        assert_eq!(all[2], [100, 0, 0, 0, 0, 0, 60, 10, 20, 0]);
         let in_blocks = |cause: &Cause| !matches!(cause, Cause::Workspace | Cause::GraphMetadata);
         for (place, cause) in Cause::ALL.into_iter().enumerate().filter(|(_, cause)| in_blocks(cause)) {
             assert_eq!(timeline.most(cause).get(), all.iter().map(|bytes| bytes[place]).max().unwrap(), "{cause}");
