@@ -50,7 +50,7 @@ fn score<M: Forecaster>(
         let input = TensorData::new(window.input.clone(), [1, days, channels, height, width]);
         let forecast = workload.forecast(Tensor::from_data(input, device)).into_data();
         predicted.extend(forecast.iter::<f32>());
-        persistence.extend(dataset.persistence(&window));
+        persistence.extend(dataset.persistence(&window)?);
         truth.extend(window.target);
     }
     Ok((root_mean_squared_error(&predicted, &truth)?, skill(&predicted, &truth, &persistence)?))
