@@ -122,7 +122,10 @@ impl SequenceDataset {
     ) -> Result<WindowBatch, DataError> {
         let mut batch = WindowBatch::zeros(batch_size, self.window_shapes())?;
         let mut starts = indices.map(|index| self.train_start(index));
-        batch.fill(|input, target| Some(self.write_window(starts.next()?, input, target)))?;
+        batch.fill(|input, target| {
+            self.write_window(starts.next()?, input, target);
+            Some(())
+        })?;
         Ok(batch)
     }
 

@@ -185,7 +185,7 @@ impl BevSection {
 fn predict(workload: &BevWorkload, sample: &SceneSample, device: &Device) -> Vec<u8> {
     let [colours, cameras, height, width] = sample.images_shape;
     let images = TensorData::new(sample.images.clone(), [1, colours, cameras, height, width]);
-    let logits = workload.logits(Tensor::from_data(images, device), &[sample.cameras.clone()]);
+    let logits = workload.logits(Tensor::from_data(images, device), std::slice::from_ref(&sample.cameras));
     let logits = logits.into_data().try_to_vec::<f32>().expect("the logits are f32");
     logits.into_iter().map(|logit| u8::from(logit > 0.0)).collect()
 }
