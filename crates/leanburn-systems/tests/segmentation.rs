@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use burn::tensor::Device;
 use leanburn_common::Bytes;
@@ -33,6 +33,10 @@ static HEAP: CountingAllocator = CountingAllocator;
 
 /// Tests that measure the heap, or would be measured, take turns.
 static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
 
 const SOUND: &str = "\
 data:
@@ -191,7 +195,7 @@ fn values(records: &[Record], phase: Phase, name: &str) -> Vec<f64> {
 
 #[test]
 fn a_model_learns_and_goes_on_where_it_stopped() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let session = |name: &str| Session::new(tiny()).unwrap().in_folder(folder.path().join(name));
     let straight = session("straight").run().unwrap();
@@ -232,7 +236,7 @@ fn swin(network: SwinUnetrSection, extent: [usize; 3], precision: Precision, is_
 /// Windows that are shifted, padded and shrunken; both versions; kept, recomputed and in half precision.
 #[test]
 fn the_planned_peak_of_a_swin_unetr_is_the_measured_one() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     let small = || SwinUnetrSection::default().with_feature_size(12).with_depths([2, 1, 1, 1]);
     let other = || small().with_num_heads([1, 2, 2, 4]).with_window_size([4, 5, 3]).with_use_v2(true);
@@ -255,7 +259,7 @@ fn the_planned_peak_of_a_swin_unetr_is_the_measured_one() {
 
 #[test]
 fn a_swin_unetr_goes_on_where_it_stopped() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let network = SwinUnetrSection::default().with_feature_size(12).with_depths([1; 4]).with_window_size([4; 3]);
     let session = |name: &str| {
@@ -283,7 +287,7 @@ fn supervised() -> Config {
 /// Heads are trained, saved in checkpoints, and no part of the weights, which are the model's alone.
 #[test]
 fn a_supervised_model_learns_and_goes_on_where_it_stopped() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let session = |name: &str| Session::new(supervised()).unwrap().in_folder(folder.path().join(name));
     let straight = session("straight").run().unwrap();
@@ -307,7 +311,7 @@ fn a_supervised_model_learns_and_goes_on_where_it_stopped() {
 
 #[test]
 fn the_planned_peak_is_the_measured_one() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     let extent = [32, 32, 48];
     for (base, recompute, precision) in [
@@ -349,7 +353,7 @@ fn codec() -> Codec {
 
 #[test]
 fn a_volume_is_reconstructed_in_slabs_within_a_budget() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     let (codec, extent) = (codec(), [143, 32, 32]);
     let values = (0..extent.iter().product::<usize>()).map(|index| (index * 37 % 101) as f32 / 101.0).collect();

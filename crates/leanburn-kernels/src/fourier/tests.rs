@@ -27,9 +27,7 @@ fn exact<E: Stored>(values: &[E]) -> Vec<f64> {
 fn dense(transform: &Transform) -> Vec<Vec<f64>> {
     let (size, modes) = (transform.size(), transform.modes());
     let matrices = [0, 1, 2].map(|axis| transform.matrices(axis));
-    let all = |[a, b, c]: [usize; 3]| {
-        (0..a).flat_map(move |i| (0..b).flat_map(move |j| (0..c).map(move |k| [i, j, k]))).collect::<Vec<_>>()
-    };
+    let all = |[a, b, c]: [usize; 3]| (0..a * b * c).map(|at| [at / (b * c), at / c % b, at % c]).collect::<Vec<_>>();
     let wave = |k: [usize; 3], n: [usize; 3]| {
         (0..3).fold((1.0, 0.0), |(re, im), axis| {
             let place = k[axis] * size[axis] + n[axis];

@@ -11,7 +11,7 @@ use leanburn_train::Precision;
 use leanburn_train::planning::Planner;
 
 use super::diffusion::on_a_new_thread;
-use super::{ALONE, errors, values};
+use super::{alone, errors, values};
 
 const SMALL: &str = "\
 scenes:
@@ -106,7 +106,7 @@ fp16: {loss_scale: 512.0}
 
 #[test]
 fn a_model_of_maps_learns_and_goes_on_where_it_stopped() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let session = |name: &str| Session::new(parse(SMALL)).unwrap().in_folder(folder.path().join(name));
     let straight = session("straight").run().unwrap();
@@ -128,7 +128,7 @@ fn a_model_of_maps_learns_and_goes_on_where_it_stopped() {
 /// Recomputed segments and a diffusion head give the same losses; a static loss scale and bf16 train too.
 #[test]
 fn every_precision_trains_and_recomputation_changes_nothing() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let run = |name: &str, device: &str, recompute: Recompute| {
         let text =
@@ -152,7 +152,7 @@ fn every_precision_trains_and_recomputation_changes_nothing() {
 
 #[test]
 fn the_planned_peak_of_a_model_of_maps_is_the_measured_one() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     for (recompute, precision, diffusion) in [
         (Recompute::none(), Precision::F32, 0),
         (Recompute::all(), Precision::F32, 1),
@@ -180,6 +180,7 @@ fn the_planned_peak_of_a_model_of_maps_is_the_measured_one() {
 /// The guide's model: 800 x 600 pixels, Swin-T, 14 classes there and five here. The guide's 10.5 GB are those of a batch of four.
 #[test]
 fn a_batch_of_eight_of_the_guides_model_needs_less_than_the_guides_of_four() {
+    let _alone = alone();
     let planned = |precision: Precision, recompute: Recompute| {
         let device = DeviceSection::new("flex").with_precision(Some(precision));
         let mut config = Config::new(leanburn_systems::BevSection::default()).with_device(device);

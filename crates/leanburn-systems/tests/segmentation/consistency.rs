@@ -16,8 +16,8 @@ use leanburn_systems::{
 };
 use leanburn_train::MainModel;
 
-use super::diffusion::{alone, first_stage, planned_and_measured, second_stage};
-use super::values;
+use super::diffusion::{first_stage, planned_and_measured, second_stage};
+use super::{alone, values};
 
 fn section(config: &Config) -> DiffusionSection {
     let SystemSection::Diffusion(section) = &config.system else { panic!("{config:?}") };
@@ -191,6 +191,7 @@ fn what_a_teacher_is_rejected_for(folder: &Path) {
 
 #[test]
 fn a_configuration_that_contradicts_itself_is_rejected() {
+    let _alone = alone();
     let errors = |lines: &str| {
         let text = format!(
             "data: {{phantom: {{count: 2}}, patch_size: 16}}\nlatents: {{autoencoder: runs/a}}\ndiffusion:\n  num_channels: [4, 8]\n{lines}"

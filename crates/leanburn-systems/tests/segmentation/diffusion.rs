@@ -21,11 +21,7 @@ use leanburn_systems::{
 use leanburn_train::Precision;
 use leanburn_train::planning::Planner;
 
-use super::{ALONE, values};
-
-pub(super) fn alone() -> std::sync::MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
+use super::{alone, values};
 
 pub(super) fn data() -> DataConfig {
     DataConfig {
