@@ -18,7 +18,7 @@ use crate::error::DataError;
 /// counts.add(&[1, 1, 0, 1], &[1, 0, 0, 0], &[1, 0])?;
 /// counts.add(&[1, 1, 1, 0], &[0, 1, 1, 0], &[1, 1])?;
 /// assert_eq!(counts.scores(), [2.0 / 3.0, 1.0]);
-/// assert_eq!(counts.mean(), 5.0 / 6.0);
+/// assert!((counts.mean() - 5.0 / 6.0).abs() < 1e-12);
 /// # Ok::<(), leanburn_data::DataError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
