@@ -48,12 +48,12 @@ impl System for DiffusionSection {
         },
         Recipe {
             name: "radar-diffusion",
-            about: "new radar scenes: diffusion on the latents of radar-vae, minutes on a CPU",
+            about: "new radar scenes: diffusion on the latents of radar-vae, on a CPU",
             text: include_str!("../../recipes/radar-diffusion.yaml"),
         },
         Recipe {
             name: "radar-consistency",
-            about: "new radar scenes in one step: radar-diffusion distilled, minutes on a CPU",
+            about: "new radar scenes in one step: radar-diffusion distilled, on a CPU",
             text: include_str!("../../recipes/radar-consistency.yaml"),
         },
     ];

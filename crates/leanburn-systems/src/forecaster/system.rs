@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::metrics::{mean_absolute_error, root_mean_squared_error, skill};
-use leanburn_data::{SequenceConfig, SequenceDataset, Window};
+use leanburn_data::{SequenceConfig, SequenceDataset};
 use leanburn_train::{ForecastWorkload, Learner};
 
 use super::model::AnyForecaster;
@@ -15,7 +15,7 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
-use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy_and_seed};
+use crate::shared::{Context, Source, TrainingSection, forecast, learner, of_section, policy_and_seed};
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::yaml::Section;
 
@@ -169,12 +169,4 @@ device: {name: flex}
         };
         ModelType::ALL.map(size).into()
     }
-}
-
-/// The forecast of a window, day by day.
-fn forecast(workload: &ForecastWorkload<AnyForecaster>, window: &Window, device: &Device) -> Vec<f32> {
-    let [days, channels, height, width] = window.input_shape;
-    let input = TensorData::new(window.input.clone(), [1, days, channels, height, width]);
-    let forecast = workload.forecast(Tensor::from_data(input, device));
-    forecast.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::ValidationError;
 use leanburn_data::metrics::{relative_error, skill, top_octave_error};
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
-use crate::shared::{Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed};
+use crate::shared::{Context, Source, TrainingSection, check_shape, forecast, learner, of_section, policy_and_seed};
 use crate::system::{ModelChange, System, half};
 use crate::yaml::Section;
 
@@ -106,7 +106,7 @@ impl System for OperatorSection {
         let count = data.val_len();
         for index in 0..count {
             let window = data.val_window(index)?;
-            let prediction = predict(workload, &window, device);
+            let prediction = forecast(workload, &window, device);
             let (field, size) = last_field(&window);
             relative += relative_error(&prediction, &window.target)? / count as f64;
             octave += top_octave_error(&prediction[field..], &window.target[field..], size)? / count as f64;
@@ -124,7 +124,7 @@ impl System for OperatorSection {
     /// The last day of a window.
     fn picture(&self, workload: &Self::Workload, data: &Arc<SequenceDataset>, device: &Device) -> Result<RgbImage> {
         let window = if data.val_len() > 0 { data.val_window(0)? } else { data.train_window(0)? };
-        let (prediction, baseline) = (predict(workload, &window, device), data.persistence(&window)?);
+        let (prediction, baseline) = (forecast(workload, &window, device), data.persistence(&window)?);
         let (field, size) = last_field(&window);
         let name = if data.config().sample_factor > 1 { "bicubic" } else { "last seen" };
         let columns =
@@ -153,14 +153,6 @@ impl System for OperatorSection {
         }
         changes
     }
-}
-
-/// The prediction of a window, day by day.
-fn predict(workload: &ForecastWorkload<Fno>, window: &Window, device: &Device) -> Vec<f32> {
-    let [days, channels, height, width] = window.input_shape;
-    let input = TensorData::new(window.input.clone(), [1, days, channels, height, width]);
-    let prediction = workload.forecast(Tensor::from_data(input, device));
-    prediction.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
 }
 
 /// Where the last field of a target begins, and its height and width.
