@@ -3,7 +3,7 @@
 use crate::augmentation::Drawn;
 use crate::datasets::batch::{Batch, Sample};
 use crate::datasets::config::DataConfig;
-use crate::datasets::item::{Item, Scan, check_against, load};
+use crate::datasets::item::{Item, Reader, Scan, check_against, load};
 use crate::datasets::memory::{DataMemory, cached};
 use crate::datasets::source::Source;
 use crate::error::DataError;
@@ -17,7 +17,6 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
-use std::borrow::Cow;
 
 /// How far opening a dataset has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +183,8 @@ impl Dataset {
     /// # Errors
     /// If a volume that is not cached can no longer be read or has changed, or there is no memory.
     pub fn train_sample(&self, index: u64) -> Result<Sample, DataError> {
-        let mut placed = self.placed(index)?;
+        let mut reader = Reader::default();
+        let mut placed = self.placed(index, &mut reader)?;
         let Cut { start, size: size @ [x, y, z], .. } = placed.patch;
         let shape = [self.channels(), x, y, z];
         let mut data = zeros(&shape)?;
@@ -198,11 +198,12 @@ impl Dataset {
         &self,
         batch_size: usize,
         mut indices: impl Iterator<Item = u64>,
+        reader: &mut Reader,
     ) -> Result<Batch, DataError> {
         let mut batch = None;
         for place in 0..batch_size {
             let index = indices.next().ok_or_else(Batch::too_few)?;
-            let mut placed = self.placed(index)?;
+            let mut placed = self.placed(index, reader)?;
             let [x, y, z] = placed.patch.size; // the same for all: what has no patch size has volumes of one size
             let batch = match &mut batch {
                 Some(batch) => batch,
@@ -239,8 +240,9 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::train_sample`].
     pub fn preview(&self, index: u64) -> Result<Preview, DataError> {
-        let Placed { item, scan, patch, .. } = self.placed(index)?;
-        let plain = item.sample(&scan, Cut { flips: [false; 3], ..patch })?;
+        let mut reader = Reader::default();
+        let Placed { item, scan, patch, .. } = self.placed(index, &mut reader)?;
+        let plain = item.sample(scan, Cut { flips: [false; 3], ..patch })?;
         let axes = ["x", "y", "z"].into_iter().zip(patch.flips).filter(|(_, flip)| *flip);
         let mirrored = axes.map(|(axis, _)| format!("mirrored along {axis}"));
         let changes: Vec<String> = self.drawn(index).iter().flat_map(Drawn::describe).chain(mirrored).collect();
@@ -253,7 +255,7 @@ impl Dataset {
         Some(Drawn::of(augmentation, self.channels(), &mut generator(self.seed, Stream::Augmentation, index)))
     }
 
-    fn placed(&self, index: u64) -> Result<Placed<'_>, DataError> {
+    fn placed<'a>(&'a self, index: u64, reader: &'a mut Reader) -> Result<Placed<'a>, DataError> {
         let count = self.training.len() as u64;
         let mut order = self.training.clone();
         order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
@@ -262,7 +264,7 @@ impl Dataset {
             unreachable!("only volumes with a training region are in the list");
         };
         let mut random = generator(self.seed, Stream::TrainSample, index);
-        let scan = item.scan(&self.config)?;
+        let scan = reader.scan(item, &self.config)?;
         let size = self.config.patch_size.unwrap_or(region.extent());
         let prefer = random.random_bool(self.config.foreground_probability);
         let centre = if prefer { foreground.draw(&scan.volume, &mut random) } else { None };
@@ -334,7 +336,7 @@ impl Dataset {
 /// The volume of a training sample, where in it the sample lies, and the generator of what else is drawn.
 struct Placed<'a> {
     item: &'a Item,
-    scan: Cow<'a, Scan>,
+    scan: &'a Scan,
     patch: Cut,
     random: ChaCha8Rng,
 }

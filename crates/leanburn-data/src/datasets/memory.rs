@@ -9,8 +9,9 @@ use crate::error::DataError;
 pub struct DataMemory {
     /// Of those that stay, a share of `cache_rate`.
     pub cached: u64,
-    /// Of those that the threads of the loader read again: each holds one as it is in the file and one prepared, of the same size where
-    /// the grid stays. Those that are made are prepared in place.
+    /// Of those that are read again: each thread of the loader holds the one that it has read last, prepared, and while it reads one as it is
+    /// in the file, of the same size where the grid stays. Those that are made are prepared in place. Without threads one is held between
+    /// steps alone.
     pub read: u64,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::backend::DispatchTensor;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use leanburn_common::{Bytes, Camera};
-use leanburn_data::{BatchOrder, Loader, ROAD_CLASSES, SceneBatch, SceneDataset};
+use leanburn_data::{BatchOrder, Loader, SceneBatch, SceneDataset};
 use leanburn_ops::{Tensors, random};
 
 use crate::batch::{Batch, Batches};
@@ -75,7 +75,7 @@ impl Batch for SceneViews {
         let [rows, columns] = scenes.map.size();
         SceneShape {
             images: [micro_batch, channels, cameras, height, width],
-            map: [micro_batch, ROAD_CLASSES.len() + 1, 1, rows, columns],
+            map: [micro_batch, scenes.classes().len() + 1, 1, rows, columns],
             cameras: Arc::new(vec![scenes.cameras(); micro_batch]),
         }
     }
