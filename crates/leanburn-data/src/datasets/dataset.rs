@@ -4,7 +4,7 @@ use crate::augmentation::Drawn;
 use crate::datasets::batch::{Batch, Sample};
 use crate::datasets::config::DataConfig;
 use crate::datasets::item::{Item, Reader, Scan, check_against, load};
-use crate::datasets::memory::{DataMemory, cached};
+use crate::datasets::memory::{DataMemory, stays};
 use crate::datasets::source::Source;
 use crate::error::DataError;
 use crate::random::{Stream, generator};
@@ -92,14 +92,14 @@ impl Dataset {
         DataError::if_invalid(config.missing_source())?;
         let sources = Source::all(config, seed)?;
         let total = sources.len();
-        let cached = cached(config, total);
         let roles = roles(total, config.val_fraction, seed);
+        let stays = stays(config, &roles);
         let jobs: Vec<(usize, &Source)> = sources.iter().enumerate().collect();
         let (mut items, mut places): (Vec<Item>, Vec<Place>) = (Vec::new(), Vec::new());
         for jobs in jobs.chunks(config.num_workers.max(1)) {
             let loaded: Vec<Result<(Item, Vec<Place>), DataError>> = jobs
                 .par_iter()
-                .map(|(index, source)| load(config, source, *index, roles[*index], *index < cached, seed))
+                .map(|(index, source)| load(config, source, *index, roles[*index], stays[*index], seed))
                 .collect();
             for loaded in loaded {
                 let (item, found) = loaded?;
@@ -161,7 +161,7 @@ impl Dataset {
         let labels = u64::from(self.config.labels.is_some());
         let bytes =
             |item: &Item| item.shape[1..].iter().product::<usize>() as u64 * (4 * item.shape[0] as u64 + labels);
-        let read = self.items.iter().filter(|item| item.cached.is_none()).map(bytes);
+        let read = self.items.iter().filter(|item| item.training.is_some() && item.cached.is_none()).map(bytes);
         DataMemory {
             cached: self.cached_bytes(),
             read: read.max().map_or(0, |bytes| DataMemory::of_readers(&self.config, bytes)),

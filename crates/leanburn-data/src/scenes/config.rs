@@ -3,7 +3,8 @@
 use super::folder::NUSCENES_CLASSES;
 use super::road::ROAD_CLASSES;
 use crate::checks;
-use crate::volumes::count;
+use crate::error::DataError;
+use crate::volumes::{count, zeros};
 use leanburn_common::{Camera, Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ pub struct SceneConfig {
     /// A folder with images, maps and cameras in the layout of nuScenes for maps; its scenes take the place of synthetic ones.
     ///
     /// It has `img_dir/train/NAME.png` with colours, `ann_bev_dir/train/NAME.png` with a bit for each class and one for what is hidden, the same
-    /// below `val` for scenes that are held out, and `calib.json` with a camera matrix for each name, or the tables `v1.0-trainval`.
+    /// below `val` for scenes that are held out; `ann_bev_dir/train_depth/NAME.png` where depths are asked for; and `calib.json` with a camera matrix for each name, or the tables `v1.0-trainval`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_root: Option<PathBuf>,
     /// Number of synthetic scenes.
@@ -34,6 +35,8 @@ pub struct SceneConfig {
     pub map: SceneMap,
     /// The most vehicles of a scene.
     pub vehicles: usize,
+    /// Whether it is known how far what each pixel shows is away.
+    pub depth: bool,
     /// Standard deviation of the images' noise; black is 0, white 1.
     pub noise: f64,
     /// Share of the scenes that is held out.
@@ -86,6 +89,7 @@ impl Default for SceneConfig {
             camera_jitter: 1.0,
             map: SceneMap::default(),
             vehicles: 6,
+            depth: false,
             noise: 0.02,
             val_fraction: 0.2,
             num_workers: 2,
@@ -153,6 +157,12 @@ impl SceneConfig {
             let expected = format!("[from, to] in metres, a whole number of cells of {cell}, at most {MOST_CELLS}");
             validation.check(sound, key, &expected, format!("[{from}, {to}]"), "write a range such as [-25, 25]");
         }
+    }
+
+    /// Depths that are not known yet, of so many cameras; none where they are not asked for.
+    pub(super) fn no_depth(&self, cameras: usize) -> Result<Vec<f32>, DataError> {
+        let [height, width] = self.image_size;
+        if self.depth { zeros(&[cameras, height, width]) } else { Ok(Vec::new()) }
     }
 
     /// The cameras of a scene where nothing differs from scene to scene.

@@ -56,7 +56,7 @@ impl SceneDataset {
         DataError::if_invalid(config.validate())?;
         let (source, count) = match &config.data_root {
             Some(root) => {
-                let folder = Folder::open(root)?;
+                let folder = Folder::open(root, config.depth)?;
                 let count = folder.count();
                 (Source::Folder(folder), count)
             }
@@ -231,6 +231,25 @@ mod tests {
             }
         }
         assert!(seen > 300 && right * 100 > seen * 97, "{right} of {seen}");
+    }
+
+    /// A camera finds again what it sees at the depth that it is said to have: on the ground, or above it on a vehicle.
+    #[test]
+    fn depths_are_those_of_what_is_seen() {
+        let config = SceneConfig { depth: true, ..config() };
+        let sample = SceneDataset::open(&config, 5).unwrap().train_scene(1).unwrap();
+        assert_eq!(sample.depth.len(), 3 * 48 * 64);
+        let (mut ground, mut above) = (0, 0);
+        for (place, depth) in sample.depth.iter().enumerate().filter(|(_, depth)| **depth > 0.0) {
+            let (camera, pixel) = (place / (48 * 64), place % (48 * 64));
+            let [_, down, _] =
+                sample.cameras[camera].point([(pixel % 64) as f64, (pixel / 64) as f64], f64::from(*depth));
+            assert!((-2.3..1e-3).contains(&down), "{down}");
+            *(if down > -1e-3 { &mut ground } else { &mut above }) += 1;
+        }
+        assert!(ground > 2000 && above > 10 && sample.depth.contains(&0.0), "{ground} {above}");
+        let without = SceneDataset::open(&SceneConfig { depth: false, ..config }, 5).unwrap().train_scene(1).unwrap();
+        assert!(without.depth.is_empty() && without.images == sample.images);
     }
 
     /// What is measured beside a model: better than nothing, and far from right.

@@ -20,9 +20,13 @@ pub(super) fn sample(config: &SceneConfig, seed: u64, scene: usize) -> Result<Sc
     let [height, width] = config.image_size;
     let images_shape = [COLOURS, cameras.len(), height, width];
     let mut images = zeros(&images_shape)?;
+    let mut depth = config.no_depth(cameras.len())?;
     let mut noise = generator(seed, Stream::SceneNoise, scene as u64);
     for (number, camera) in cameras.iter().enumerate() {
-        render::image(&road, camera, config.image_size, |pixel, colour| {
+        render::image(&road, camera, config.image_size, |pixel, colour, distance| {
+            if let Some(depth) = depth.get_mut(number * height * width + pixel) {
+                *depth = distance as f32;
+            }
             for (channel, value) in colour.into_iter().enumerate() {
                 let random: f64 = StandardNormal.sample(&mut noise);
                 let place = (channel * cameras.len() + number) * height * width + pixel;
@@ -33,7 +37,7 @@ pub(super) fn sample(config: &SceneConfig, seed: u64, scene: usize) -> Result<Sc
     let map = render::map(&road, &cameras, config);
     let [rows, columns] = config.map.size();
     let map_shape = [ROAD_CLASSES.len() + 1, rows, columns];
-    Ok(SceneSample { images, images_shape, cameras, map, map_shape, scene })
+    Ok(SceneSample { images, images_shape, depth, cameras, map, map_shape, scene })
 }
 
 /// The map of a scene alone.

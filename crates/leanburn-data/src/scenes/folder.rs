@@ -7,7 +7,7 @@ use super::calibration::{self, Calibration};
 use super::config::{COLOURS, SceneConfig, SceneMap};
 use crate::error::DataError;
 use crate::volumes::zeros;
-use image::{DynamicImage, ImageReader, RgbImage};
+use image::{DynamicImage, ImageBuffer, ImageReader, Luma, RgbImage};
 use leanburn_common::Camera;
 use std::collections::HashSet;
 use std::fs;
@@ -33,7 +33,11 @@ pub const NUSCENES_CLASSES: [&str; 14] = [
 
 /// What ImageNet's colours have on average, from 0 to 255, and how far they are from it.
 const NORMALIZATION: [[f32; COLOURS]; 2] = [[123.675, 116.28, 103.53], [58.395, 57.12, 57.375]];
-const MAPS_AGAIN: &str = "Make the maps again, 16 bits a pixel: a bit for each class, and bit 14 for what is hidden.";
+const GREYS_AGAIN: &str = "Save it again with 16 bits a pixel: of a map a bit for each class, and bit 14 for what is hidden; depths in 256ths of a metre.";
+/// What a metre is in an image of depths.
+const METRE: f32 = 256.0;
+
+type Greys = ImageBuffer<Luma<u16>, Vec<u16>>;
 const PARTS: [&str; 2] = ["train", "val"];
 
 /// What a model took of a channel, as a colour from 0 to 1.
@@ -53,12 +57,14 @@ pub(super) struct Folder {
 struct Scene {
     image: PathBuf,
     map: PathBuf,
+    /// Where depths would be.
+    depth: PathBuf,
     camera: Calibration,
 }
 
 impl Folder {
-    /// Finds the scenes, in the order of their names.
-    pub(super) fn open(root: &Path) -> Result<Self, DataError> {
+    /// Finds the scenes, in the order of their names. If depths are asked for, some of those to train on must have them.
+    pub(super) fn open(root: &Path, with_depth: bool) -> Result<Self, DataError> {
         let [train, val] = [names(root, PARTS[0])?, names(root, PARTS[1])?];
         let wanted: HashSet<&str> = train.iter().chain(&val).map(String::as_str).collect();
         let cameras = calibration::read(root, &wanted)?;
@@ -75,14 +81,21 @@ impl Folder {
             let Some(&camera) = cameras.get(name) else {
                 return Err(missing(format!("a camera {name:?} in calib.json or v1.0-trainval"), "none".into()));
             };
-            Ok(Scene { image, map, camera })
+            let depth = root.join("ann_bev_dir").join(format!("{part}_depth")).join(format!("{name}.png"));
+            Ok(Scene { image, map, depth, camera })
         };
         let parts = PARTS.into_iter().zip([&train, &val]);
         let scenes: Result<_, _> = parts
             .flat_map(|(part, names)| names.iter().map(move |name| (part, name)))
             .map(|(part, name)| of(part, name))
             .collect();
-        Ok(Self { scenes: scenes?, train: train.len() })
+        let folder = Self { scenes: scenes?, train: train.len() };
+        if with_depth && !folder.scenes[..folder.train].iter().any(|scene| scene.depth.is_file()) {
+            let remedy = "Put depths there, 16-bit greys in 256ths of a metre, or leave `depth` out.";
+            let place = root.join("ann_bev_dir").join("train_depth");
+            return Err(DataError::malformed("depths, NAME.png, for some of the maps", "none", remedy).at(&place));
+        }
+        Ok(folder)
     }
 
     /// Scenes to train on, and those that are held out.
@@ -102,18 +115,17 @@ impl Folder {
         let [rows, columns] = config.map.size();
         let map_shape = [NUSCENES_CLASSES.len() + 1, rows, columns];
         let cameras = vec![camera(&files.camera, size, config.image_size)];
-        Ok(SceneSample { images, images_shape, cameras, map, map_shape, scene })
+        let mut depth = config.no_depth(1)?;
+        if config.depth && files.depth.is_file() {
+            resize_depth(&greys(&files.depth)?, config.image_size, &mut depth);
+        }
+        Ok(SceneSample { images, images_shape, depth, cameras, map, map_shape, scene })
     }
 
     /// Reads a map, 0 or 1: `[classes, rows, columns]`, and one layer more that says what is seen. The row that is nearest is the first.
     pub(super) fn map(&self, expected: &SceneMap, scene: usize) -> Result<Vec<u8>, DataError> {
         let path = &self.scenes[scene].map;
-        let image = decoded(path)?;
-        let DynamicImage::ImageLuma16(pixels) = image else {
-            let found = format!("{:?}", image.color());
-            return Err(DataError::malformed("a map of 16-bit greys", found, MAPS_AGAIN).at(path));
-        };
-        let [rows, columns] = expected.size();
+        let (pixels, [rows, columns]) = (greys(path)?, expected.size());
         if [pixels.height() as usize, pixels.width() as usize] != [rows, columns] {
             return Err(DataError::Mismatch {
                 path: path.clone(),
@@ -155,6 +167,16 @@ fn decoded(path: &Path) -> Result<DynamicImage, DataError> {
     })
 }
 
+fn greys(path: &Path) -> Result<Greys, DataError> {
+    match decoded(path)? {
+        DynamicImage::ImageLuma16(pixels) => Ok(pixels),
+        other => {
+            let found = format!("{:?}", other.color());
+            Err(DataError::malformed("an image of 16-bit greys", found, GREYS_AGAIN).at(path))
+        }
+    }
+}
+
 /// A camera at the origin, for an image of another size than its file's.
 fn camera(calibration: &Calibration, file: [usize; 2], size: [usize; 2]) -> Camera {
     let of = calibration.size.unwrap_or(file);
@@ -189,11 +211,20 @@ fn resize(image: &RgbImage, [height, width]: [usize; 2], values: &mut [f32]) {
     }
 }
 
+/// The nearest pixel's depth in metres: between two of them there may be nothing. `[height, width]`.
+fn resize_depth(image: &Greys, [height, width]: [usize; 2], values: &mut [f32]) {
+    let [from_height, from_width] = [image.height() as usize, image.width() as usize];
+    for (pixel, value) in values.iter_mut().enumerate().take(height * width) {
+        let [row, column] = [pixel / width * from_height / height, pixel % width * from_width / width];
+        *value = f32::from(image.as_raw()[row * from_width + column]) / METRE;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::scenes::SceneDataset;
-    use image::{GrayImage, ImageBuffer, Luma, Rgb};
+    use image::{GrayImage, Rgb};
     use std::fs::File;
     use std::io::Write;
 
@@ -269,6 +300,20 @@ mod tests {
             (value(2, 0, 5) - 0.5).abs() < 1e-3 && (value(1, 3, 1) - 0.25).abs() < 1e-3 && value(1, 3, 0).abs() < 1e-3
         );
         assert_eq!(sample.cameras[0].pixel([1.0, 0.5, 10.0]).unwrap().0, [24.0, 3.75]);
+    }
+
+    #[test]
+    fn depths_are_read_where_they_are() {
+        let folder = folder();
+        let config = SceneConfig { depth: true, ..config(&folder) };
+        assert!(SceneDataset::open(&config, 1).unwrap_err().to_string().contains("train_depth"));
+        fs::create_dir(folder.path().join("ann_bev_dir/train_depth")).unwrap();
+        let depths = Greys::from_fn(32, 24, |column, row| Luma([(column * 256 + row) as u16]));
+        depths.save(folder.path().join("ann_bev_dir/train_depth/a.png")).unwrap();
+        let scenes = SceneDataset::open(&config, 1).unwrap();
+        let known = (0..2).map(|index| scenes.train_scene(index).unwrap()).find(|sample| sample.scene == 0).unwrap();
+        assert_eq!((known.depth.len(), known.depth[3 * 16 + 5]), (12 * 16, 10.0 + 6.0 / 256.0));
+        assert_eq!(scenes.val_scene(0).unwrap().depth, [0.0; 12 * 16], "not known");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The `bev` section.
 
-use leanburn_data::{NUSCENES_CLASSES, ROAD_CLASSES, SceneConfig};
-use leanburn_nn::models::{BevGridConfig, LiftSplatShootConfig, SwinTransformer2dConfig};
+use leanburn_data::{ROAD_CLASSES, SceneConfig};
+use leanburn_nn::models::{BevGridConfig, LiftSplatShootConfig, NUSCENES_PRIORS, SwinTransformer2dConfig};
 use serde::Serialize;
 
 use super::objective::BevObjectiveSection;
@@ -10,11 +10,6 @@ use crate::yaml::{MANY, PerPlane, Section};
 
 /// How often the classes of synthetic road scenes occur where they are seen, with the scenes' defaults.
 const PRIORS: [f64; ROAD_CLASSES.len()] = [0.44, 0.02, 0.14, 0.02, 0.015];
-/// The same of nuScenes.
-const NUSCENES_PRIORS: [f64; NUSCENES_CLASSES.len()] = [
-    0.44679, 0.02407, 0.14491, 0.02994, 0.02086, 0.00477, 0.00156, 0.00189, 0.00084, 0.00119, 0.00019, 0.00012,
-    0.00031, 0.00176,
-];
 
 /// A model that maps the ground, and its training.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -89,7 +89,7 @@ impl System for BevSection {
             title: "Losses",
             y_label: "loss",
             log_y: true,
-            train: &[("map", "map"), ("noise in maps", "denoising")],
+            train: &[("map", "map"), ("noise in maps", "denoising"), ("depth, in metres", "depth")],
             validation: &[],
         },
         Curves {
@@ -125,7 +125,7 @@ impl System for BevSection {
         let model = if is_ground { self.model(&scenes).validate() } else { Vec::new() };
         let on_priors = |error: &ValidationError| error.key != "priors";
         let model = of_section(model.into_iter().filter(on_priors).collect(), Self::NAME, &fields);
-        [model, self.validate_classes(&scenes)].concat()
+        [model, self.validate_targets(&scenes)].concat()
     }
 
     fn training(&self) -> &TrainingSection {
@@ -148,12 +148,9 @@ impl System for BevSection {
         let model = Learner::new("lift_splat_shoot", model.init(device).with_residency(policy), learner)?;
         let objective = &self.training.objective;
         let precision = context.device.resolved_precision();
-        Ok(BevWorkload::new(
-            model,
-            objective.criterion(&self.priors(&context.scenes())),
-            objective.diffusion_weight,
-            precision,
-        ))
+        let criterion = objective.criterion(&self.priors(&context.scenes()));
+        let workload = BevWorkload::new(model, criterion, objective.diffusion_weight, precision);
+        Ok(workload.with_depth_weight(objective.depth_weight))
     }
 
     fn check_sample(&self, name: &str, [channels, ..]: [usize; 4]) -> Result<()> {
@@ -207,9 +204,18 @@ impl System for BevSection {
 }
 
 impl BevSection {
-    /// Whether there is a share for each class.
-    fn validate_classes(&self, scenes: &SceneConfig) -> Vec<ValidationError> {
+    /// Whether there is a share for each class, and there are depths to learn from.
+    fn validate_targets(&self, scenes: &SceneConfig) -> Vec<ValidationError> {
         let mut validation = Validation::default();
+        let depth = self.training.objective.depth_weight;
+        let expected = "depths to learn from where it is above 0";
+        validation.check(
+            depth == 0.0 || scenes.depth,
+            "bev.training.depth_weight",
+            expected,
+            depth,
+            "write scenes.depth: true",
+        );
         let priors = self.priors(scenes);
         let is_share = |prior: &f64| *prior > 0.0 && *prior < 1.0;
         validation.check(
