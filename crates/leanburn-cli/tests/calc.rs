@@ -137,6 +137,7 @@ fn a_configuration_gives_the_numbers() {
     fs::write(place.path("swin.yaml"), FNO.replace("FNO2d", "SwinIR")).unwrap();
     let other = ask(&place, &["--config", "swin.yaml", "--num_layers", "4"]).0["instead"].clone();
     assert!(other.as_str().unwrap().contains("cannot build a transformer (`SwinIR`) yet"), "{other}");
+    assert!(answer["planned"].is_null(), "the file says no modes, and is none of ours: {answer}");
     let (answer, code) = ask(&place, &["--config", "fno.yaml", "--gpu_memory", "2"]);
     assert_eq!((answer["advice"]["batch"]["batch"].as_u64(), code), (Some(358), 1));
     assert_eq!(answer["configuration"]["figures"]["num_layers"], "assumed: the default of an FNO");
@@ -153,6 +154,38 @@ fn a_configuration_gives_the_numbers() {
     assert!(
         rejected.contains("--threshold: expected a share of the card from 1 to 100 percent, found 0"),
         "{rejected}"
+    );
+}
+
+/// DiffSR's `ns2d/fno.yaml`, with a smaller batch.
+const WHOLE_FNO: &str = "\
+model: {name: 'FNO2d', modes1: [15, 12, 9, 9, 9], modes2: [15, 12, 9, 9, 9], width: 64, fc_dim: 128, layers: [16, 24, 24, 32, 32],
+  in_dim: 1, out_dim: 1, act: 'gelu', pos_dim: 2, upsample_factor: [4, 4]}
+data: {name: 'NavierStokes2D', data_path: '/data/NavierStokes_V1e-5_N1200_T20.mat', sample_factor: 4, shape: [64, 64],
+  train_batchsize: 16, eval_batchsize: 512, train_ratio: 0.98, valid_ratio: 0.01, test_ratio: 0.01, subset: False, subset_ratio: 0.1,
+  normalize: True, normalizer_type: 'PGN'}
+train: {random_seed: 42, cuda: True, device: 0, epochs: 500, patience: 10, eval_freq: 5, saving_best: True, load_ckpt: False,
+  saving_ckpt: True, ckpt_freq: 5, ckpt_max: 5, distribute: False, distribute_mode: 'DDP', device_ids: [0, 1, 2, 3]}
+optimize: {optimizer: 'AdamW', lr: 0.001, weight_decay: 0.001}
+schedule: {scheduler: 'StepLR', step_size: 300, gamma: 0.5}
+log: {verbose: True, log: True, log_dir: '/home/logs/fno2d', wandb: True, wandb_project: 'DiffSR-FNO2d-ns2d'}
+";
+
+/// The rule's figure, and beside it what the plan of the same file says.
+#[test]
+fn the_plan_stands_beside_the_figure_of_a_file_that_can_be_planned() {
+    let place = Place::new();
+    fs::write(place.path("fno.yaml"), WHOLE_FNO).unwrap();
+    // 16 x 64 x 64 x 64 x 4 bytes = 16 MiB, 4 layers
+    let (answer, _) = ask(&place, &["--config", "fno.yaml"]);
+    assert_eq!(answer["total_bytes"].as_u64(), Some(64 << 20));
+    let planned: Value =
+        serde_json::from_str(&place.run(&["plan", "fno.yaml", "--budget", "24GiB", "--json"]).stdout).unwrap();
+    assert_eq!(answer["planned"]["needed_bytes"], planned["needed_bytes"], "{planned}");
+    let said = place.run(&["calc", "--config", "fno.yaml"]).stdout;
+    assert!(
+        said.contains("4 layers: 0.062 GiB") && said.contains("fits: needs ") && said.contains("times the rule's"),
+        "{said}"
     );
 }
 

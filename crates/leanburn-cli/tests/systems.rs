@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::Place;
-use leanburn_data::{Advection, AdvectionConfig, Sequence, Volume};
+use leanburn_data::{Advection, AdvectionConfig, NavierStokes, NavierStokesConfig, Sequence, Volume};
 use serde_json::Value;
 
 const TRAINING: &str = "batch_size: 1, gradient_accumulation_steps: 2, max_steps: 4, learning_rate: 0.01, val_interval: 2, \
@@ -53,6 +53,18 @@ fn systems() -> Vec<(&'static str, String, &'static [&'static str])> {
                  input_days: 1, use_channels: [0]}}\n"
             ),
             &["relative_l2", "skill", "top_octave_error"],
+        ),
+        (
+            // 4 windows to train on are 2 steps an epoch
+            "conv_in_epochs",
+            format!(
+                "operator: {{model: conv, widths: 4, num_layers: 1, training: {{{}, max_epochs: 2,\n  lr_schedule: step, \
+                 lr_step_epochs: 1, lr_gamma: 0.5}}}}\n\
+                 sequence: {{navier_stokes: {{trajectories: 3, steps: 3, size: 12, solver_size: 32}}, num_workers: 1,\n  \
+                 input_days: 1, use_channels: [0]}}\n",
+                TRAINING.replace("max_steps: 4, ", "")
+            ),
+            &["relative_l2", "relative_l2_persistence", "top_octave_ratio"],
         ),
         (
             "super_resolving_operator",
@@ -269,6 +281,68 @@ fn fields_are_forecast_in_their_units() {
     assert!(spread(forecasts[0].data()) > 0.01 && spread(&differences) < 0.05, "{}", spread(&differences));
     let ended = place.run(&["predict", "plain/run/weights.safetensors", "plain/days/all.npy", "out.nii"]);
     assert!(ended.code == Some(2) && ended.stderr.contains(".npy"), "{ended:?}");
+}
+
+/// An operator's weights work on other grids, and what it predicts can be seen again.
+#[test]
+fn an_operator_predicts_step_by_step_and_is_evaluated_on_other_grids() {
+    let (place, file) = place(
+        "flows",
+        "sequence: {navier_stokes: {trajectories: 3, steps: 3, size: 12, solver_size: 32}, num_workers: 1, input_days: 1}\n\
+         operator: {widths: 4, modes: [3, 3], num_layers: 1, training: {max_epochs: 0.5, batch_size: 2, learning_rate: 0.01}}\n",
+    );
+    place.succeed(&["train", &file, "--out", "run"]);
+    let fields = |size: usize| {
+        let flows = NavierStokesConfig { trajectories: 1, steps: 2, size, solver_size: 32, ..Default::default() };
+        NavierStokes::new(&flows, 5).unwrap().sequence().unwrap()
+    };
+    let weights = "run/weights.safetensors";
+    for size in [12, 18] {
+        fields(size).write(place.path("seen.npy")).unwrap();
+        let predict = |input: &str, out: &str, steps: &str| {
+            place.succeed(&["predict", weights, input, out, "--steps", steps, "--force"]);
+            Sequence::read(place.path(out)).unwrap()
+        };
+        let all = predict("seen.npy", "all.npy", "3");
+        assert_eq!(all.shape(), [3, 1, size, size]);
+        let first = predict("seen.npy", "first.npy", "1");
+        let second = predict("first.npy", "second.npy", "1");
+        assert_eq!(first.data(), &all.data()[..size * size]);
+        let apart = second.data().iter().zip(&all.data()[size * size..]).map(|(one, other)| (one - other).abs());
+        assert!(apart.fold(0.0, f32::max) < 1e-5, "a step from the file of the step before is the next step");
+    }
+    let evaluate = |set: &str| -> Value {
+        let printed = place.succeed(&["evaluate", weights, "--set", set, "--json"]);
+        serde_json::from_str(&printed).unwrap()
+    };
+    let records = leanburn_systems::metrics::read_metrics(&place.path("run/metrics.jsonl")).unwrap();
+    let last = records.iter().rfind(|record| record.values.contains_key("relative_l2")).unwrap();
+    let same = evaluate("sequence.navier_stokes.size=12");
+    assert_eq!(same["relative_l2"].as_f64(), last.values.get("relative_l2").copied(), "{same}");
+    let finer = evaluate("sequence.navier_stokes.size=18");
+    assert!(finer["relative_l2"] != same["relative_l2"] && finer["skill"].is_number(), "{finer}");
+    for (arguments, said) in [
+        (&["evaluate", weights, "--set", "operator.widths=5"][..], "the model whose weights these are"),
+        (&["evaluate", weights, "--set", "sequence.val_fraction=0"], "validation samples"),
+        (&["predict", weights, "seen.npy", "none.npy", "--steps", "0"], "at least 1"),
+    ] {
+        let ended = place.run(arguments);
+        assert!(ended.code == Some(2) && ended.stderr.contains(said), "{ended:?}");
+    }
+    // Of a model that refines the grid, each field of the file is refined; normalized place by place, on its grid alone.
+    let (_, config, _) = systems().into_iter().find(|system| system.0 == "super_resolving_operator").unwrap();
+    fs::write(place.path("fine.yaml"), config).unwrap();
+    place.succeed(&["train", "fine.yaml", "--out", "fine"]);
+    let coarse = |height: usize| {
+        let values = (0..3 * height * 6).map(|at| at as f32 * 0.1).collect();
+        Sequence::new(values, [3, 1, height, 6]).unwrap().write(place.path("coarse.npy")).unwrap();
+    };
+    coarse(4);
+    place.succeed(&["predict", "fine/weights.safetensors", "coarse.npy", "refined.npy"]);
+    assert_eq!(Sequence::read(place.path("refined.npy")).unwrap().shape(), [3, 1, 8, 12]);
+    coarse(5);
+    let ended = place.run(&["predict", "fine/weights.safetensors", "coarse.npy", "none.npy"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("pointwise"), "{ended:?}");
 }
 
 /// A diffusion model of the latents of `tiny.yaml`.

@@ -8,15 +8,16 @@ use std::sync::Arc;
 /// A coefficient, or two real values.
 pub(crate) type Value = Complex<f64>;
 
-/// A rectangle with periodic sides: `[height, width]`, columns fastest. Coefficients lie in the order of the FFT.
+/// A rectangle with periodic sides in so many dimensions: `[height, width]`, `[depth, height, width]`, the last axis fastest. Coefficients
+/// lie in the order of the FFT.
 ///
 /// The planner is the one without vector instructions, so that every processor gets the same bits.
 #[derive(Clone)]
-pub(crate) struct Grid {
-    size: [usize; 2],
-    /// Along rows, and along columns.
-    forward: [Arc<dyn Fft<f64>>; 2],
-    inverse: [Arc<dyn Fft<f64>>; 2],
+pub(crate) struct Grid<const D: usize = 2> {
+    size: [usize; D],
+    /// Along each axis.
+    forward: [Arc<dyn Fft<f64>>; D],
+    inverse: [Arc<dyn Fft<f64>>; D],
 }
 
 /// How often the wave of a place along an axis goes up and down, negative behind the middle.
@@ -25,35 +26,35 @@ fn wave(place: usize, length: usize) -> i64 {
     if 2 * place <= length { place } else { place - length }
 }
 
-impl Grid {
-    pub(crate) fn new([height, width]: [usize; 2]) -> Self {
+impl<const D: usize> Grid<D> {
+    pub(crate) fn new(size: [usize; D]) -> Self {
         let mut planner = FftPlannerScalar::new();
-        let forward = [width, height].map(|length| planner.plan_fft_forward(length));
-        Self { size: [height, width], forward, inverse: [width, height].map(|length| planner.plan_fft_inverse(length)) }
+        let forward = size.map(|length| planner.plan_fft_forward(length));
+        Self { size, forward, inverse: size.map(|length| planner.plan_fft_inverse(length)) }
     }
 
-    /// The waves along rows (top to bottom) and columns of each coefficient, in their order.
-    pub(crate) fn waves(&self) -> impl Iterator<Item = [i64; 2]> {
-        let [height, width] = self.size;
-        (0..height).flat_map(move |row| (0..width).map(move |column| [wave(row, height), wave(column, width)]))
-    }
-
-    /// `2 pi (k_x + i k_y)` of each coefficient: the gradient of a function with coefficients `f` is the real and the imaginary
-    /// part of that with coefficients `i (2 pi (k_x + i k_y)) f`, by one transform.
-    pub(crate) fn gradients(&self) -> Vec<Value> {
-        self.waves().map(|[y, x]| Complex::new(TAU * x as f64, TAU * y as f64)).collect()
+    /// The waves along each axis of each coefficient, in their order.
+    pub(crate) fn waves(&self) -> impl Iterator<Item = [i64; D]> {
+        let size = self.size;
+        (0..size.iter().product()).map(move |mut place: usize| {
+            let mut waves = [0; D];
+            for (count, length) in waves.iter_mut().zip(size).rev() {
+                *count = wave(place % length, length);
+                place /= length;
+            }
+            waves
+        })
     }
 
     /// The place of a wave's coefficient; none where the grid is too coarse for it.
-    pub(crate) fn place(&self, waves: [i64; 2]) -> Option<usize> {
-        let lengths = self.size.map(|length| length as i64);
-        let fine = waves.iter().zip(lengths).all(|(wave, length)| 2 * wave.abs() < length);
-        let [row, column] = [0, 1].map(|axis| waves[axis].rem_euclid(lengths[axis]) as usize);
-        fine.then_some(row * self.size[1] + column)
+    pub(crate) fn place(&self, waves: [i64; D]) -> Option<usize> {
+        let along = || waves.into_iter().zip(self.size.map(|length| length as i64));
+        let fine = along().all(|(wave, length)| 2 * wave.abs() < length);
+        fine.then(|| along().fold(0, |place, (wave, length)| place * length + wave.rem_euclid(length)) as usize)
     }
 
     /// Whether the product of two functions of such waves has these without those that are aliased: the lower two thirds.
-    pub(crate) fn resolves(&self, waves: [i64; 2]) -> bool {
+    pub(crate) fn resolves(&self, waves: [i64; D]) -> bool {
         waves.iter().zip(self.size).all(|(wave, length)| 3 * wave.abs() < length as i64)
     }
 
@@ -69,17 +70,28 @@ impl Grid {
         self.transform(&self.inverse, spectrum);
     }
 
-    fn transform(&self, along: &[Arc<dyn Fft<f64>>; 2], values: &mut [Value]) {
-        let [height, width] = self.size;
+    /// Each axis in turn, from the last to the first: the one that is transformed is fastest, and becomes the slowest.
+    fn transform(&self, along: &[Arc<dyn Fft<f64>>; D], values: &mut [Value]) {
         let mut turned = vec![Value::default(); values.len()];
-        along[0].process(values);
-        transpose(values, &mut turned, [height, width]);
-        along[1].process(&mut turned);
-        transpose(&turned, values, [width, height]);
+        for (fft, length) in along.iter().zip(self.size).rev() {
+            fft.process(values);
+            transpose(values, &mut turned, length);
+            values.copy_from_slice(&turned);
+        }
     }
 }
 
-fn transpose(from: &[Value], to: &mut [Value], [height, width]: [usize; 2]) {
+impl Grid {
+    /// `2 pi (k_x + i k_y)` of each coefficient: the gradient of a function with coefficients `f` is the real and the imaginary
+    /// part of that with coefficients `i (2 pi (k_x + i k_y)) f`, by one transform.
+    pub(crate) fn gradients(&self) -> Vec<Value> {
+        self.waves().map(|[y, x]| Complex::new(TAU * x as f64, TAU * y as f64)).collect()
+    }
+}
+
+/// Lines of so many values, as columns.
+fn transpose(from: &[Value], to: &mut [Value], width: usize) {
+    let height = from.len() / width;
     for (row, line) in from.chunks_exact(width).enumerate() {
         line.iter().enumerate().for_each(|(column, value)| to[column * height + row] = *value);
     }

@@ -15,6 +15,7 @@ use crate::codec::Codec;
 use crate::data::{Data, DataSize};
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
+use crate::field_predictor::FieldPredictor;
 use crate::preview::{DataPreview, preview};
 use crate::run::{AnyRun, Run};
 use crate::shared::{Context, Source, TrainingSection, trainer};
@@ -46,6 +47,7 @@ pub(crate) trait AnySystem {
     /// Size of the data, with the extent of a sample if that is asked for.
     fn data_size(&self, context: &Context<'_>, with_extent: bool) -> Result<DataSize>;
     fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>>;
+    fn predictor(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<FieldPredictor>>;
     /// Numbers that are trained.
     fn parameters(&self, context: &Context<'_>) -> Result<usize>;
     /// A step of micro-batches of an extent, recorded.
@@ -163,6 +165,10 @@ impl<S: System> AnySystem for S {
         System::codec(self, context, weights, device)
     }
 
+    fn predictor(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<FieldPredictor>> {
+        System::predictor(self, context, weights, device)
+    }
+
     fn parameters(&self, context: &Context<'_>) -> Result<usize> {
         Ok(S::parameters(&self.build(context, &Device::flex().autodiff())?))
     }
@@ -197,9 +203,11 @@ impl<S: System> AnySystem for S {
         device: &Device,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Box<dyn AnyRun>> {
+        // the data first: how many steps its epochs take, the schedule of a learner has to know
+        let data = DataOf::<S>::open(context, progress)?;
+        let context = &Context { samples: Some(data.samples_of_epoch()), ..*context };
         let mut workload = self.build(context, device)?;
         self.learn_from(&mut workload, context, device)?;
-        let data = DataOf::<S>::open(context, progress)?;
         for (name, shape) in data.samples()? {
             System::check_sample(self, &name, shape)?; // before anything is written
         }

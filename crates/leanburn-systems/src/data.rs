@@ -50,6 +50,9 @@ pub trait Data: Sized {
     /// If the first sample cannot be read.
     fn extent(&self) -> Result<[usize; 3]>;
 
+    /// How many training samples an epoch has.
+    fn samples_of_epoch(&self) -> usize;
+
     /// Names and shapes of samples that the models must take: `[channels, depth, height, width]`, of fields
     /// `[channels, days, height, width]`.
     ///
@@ -104,6 +107,10 @@ impl Data for Arc<Dataset> {
         Ok(extent)
     }
 
+    fn samples_of_epoch(&self) -> usize {
+        self.len()
+    }
+
     fn samples(&self) -> Result<Vec<(String, [usize; 4])>> {
         let named = |sample: Sample| (sample.name, sample.shape);
         let mut samples = vec![named(self.train_sample(0)?)];
@@ -144,6 +151,10 @@ impl Data for Arc<SequenceDataset> {
     fn extent(&self) -> Result<[usize; 3]> {
         let [days, _, height, width] = self.train_window(0)?.input_shape;
         Ok([days, height, width])
+    }
+
+    fn samples_of_epoch(&self) -> usize {
+        self.len()
     }
 
     fn samples(&self) -> Result<Vec<(String, [usize; 4])>> {
@@ -191,6 +202,10 @@ impl Data for Arc<SceneDataset> {
     fn extent(&self) -> Result<[usize; 3]> {
         let [height, width] = self.config().image_size;
         Ok([self.config().camera_yaws.len(), height, width])
+    }
+
+    fn samples_of_epoch(&self) -> usize {
+        self.len()
     }
 
     fn samples(&self) -> Result<Vec<(String, [usize; 4])>> {

@@ -56,6 +56,9 @@ pub(crate) trait AnyRun {
 
     /// Size of the data, and extent of a sample.
     fn data_size(&self) -> Result<DataSize>;
+
+    /// Steps to train for, the data's epochs counted.
+    fn last_step(&self) -> u64;
 }
 
 /// A system in training.
@@ -139,5 +142,9 @@ impl<S: System> AnyRun for Run<S> {
 
     fn data_size(&self) -> Result<DataSize> {
         Ok(DataSize { extent: Some(self.data.extent()?), ..self.data.size() })
+    }
+
+    fn last_step(&self) -> u64 {
+        self.system.training().steps(Some(self.data.samples_of_epoch()))
     }
 }

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::error::{Result, SystemError};
+use crate::normalization;
 use crate::weight_source::WEIGHTS;
 
-const NORMALIZATION: &str = "normalization.json";
 const CHECKPOINTS: &str = "checkpoints";
 /// Held by the process that trains.
 const LOCK: &str = ".lock";
@@ -260,7 +260,7 @@ impl RunFolder {
 
     /// What the channels of the data were normalized by, of systems whose models need it to be used.
     pub fn normalization(&self) -> PathBuf {
-        self.path.join(NORMALIZATION)
+        self.path.join(normalization::FILE)
     }
 
     /// Writes what the channels of the data were normalized by.
@@ -269,28 +269,7 @@ impl RunFolder {
     ///
     /// [`SystemError::Write`].
     pub(crate) fn write_normalization(&self, channels: &[Intensity]) -> Result<()> {
-        let path = self.normalization();
-        let text = serde_json::to_vec_pretty(channels).expect("numbers serialise");
-        atomic::write(&path, &text).map_err(SystemError::writing(&path))
-    }
-
-    /// What lies beside weights: what the channels of their data were normalized by.
-    ///
-    /// # Errors
-    ///
-    /// [`SystemError::Input`] if it is not there, or is something else.
-    pub(crate) fn normalization_beside(weights: &Path) -> Result<Vec<Intensity>> {
-        let path = weights.with_file_name(NORMALIZATION);
-        let read = fs::read(&path).map_err(|error| error.to_string());
-        let read = read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
-        read.map_err(|found| SystemError::Input {
-            subject: path.display().to_string(),
-            expected: "what the data was normalized by in training, a scale and an offset a channel".into(),
-            found,
-            remedy:
-                "name the weights in the run's folder; a run of an older version writes the file with `train --resume`"
-                    .into(),
-        })
+        normalization::write(&self.normalization(), channels)
     }
 
     /// The folder of the weights that were the best by `best_metric`.

@@ -16,6 +16,7 @@ use crate::batch::Batch;
 use crate::codec::Codec;
 use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
+use crate::field_predictor::FieldPredictor;
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, trained_parameters};
 use crate::weight_source::{Initialized, WeightSource};
@@ -136,6 +137,16 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     ///
     /// As [`load`](leanburn_nn::weights::load).
     fn codec(&self, _context: &Context<'_>, _weights: &Path, _device: &Device) -> Result<Option<Codec>> {
+        Ok(None)
+    }
+
+    /// The trained model as one that predicts fields, with weights from the folder of a run, on a device without autodiff; none if it does
+    /// not.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](leanburn_nn::weights::load), and where the run's `normalization.json` is missing.
+    fn predictor(&self, _context: &Context<'_>, _weights: &Path, _device: &Device) -> Result<Option<FieldPredictor>> {
         Ok(None)
     }
 

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use leanburn_data::WindowBatch;
 use leanburn_nn::losses::{Difference, relative_l2_loss, voxel_loss};
-use leanburn_nn::models::{Cnn3dLstm, ConvLstm, Fno};
+use leanburn_nn::models::{Cnn3dLstm, ConvLstm, ConvNet, Fno};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
 
@@ -49,11 +49,23 @@ impl Forecaster for Cnn3dLstm {
 /// The days that are seen are channels of an operator's input, and those that are predicted of its output.
 impl Forecaster for Fno {
     fn forecast(&self, fields: Tensor<5>) -> Tensor<4> {
-        let [batch_size, days, channels, height, width] = fields.dims();
-        let forecast = self.forward(fields.reshape([batch_size, days * channels, 1, height, width]));
-        let [_, days, _, height, width] = forecast.dims();
-        forecast.reshape([batch_size, days, height, width])
+        as_channels(fields, |fields| self.forward(fields))
     }
+}
+
+/// As of an operator.
+impl Forecaster for ConvNet {
+    fn forecast(&self, fields: Tensor<5>) -> Tensor<4> {
+        as_channels(fields, |fields| self.forward(fields))
+    }
+}
+
+/// What a model of planes makes of the days of fields as its channels, with its channels as days.
+fn as_channels(fields: Tensor<5>, forward: impl FnOnce(Tensor<5>) -> Tensor<5>) -> Tensor<4> {
+    let [batch_size, days, channels, height, width] = fields.dims();
+    let forecast = forward(fields.reshape([batch_size, days * channels, 1, height, width]));
+    let [_, days, _, height, width] = forecast.dims();
+    forecast.reshape([batch_size, days, height, width])
 }
 
 /// How a forecast is compared with the truth.

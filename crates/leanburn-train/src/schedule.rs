@@ -2,7 +2,7 @@
 
 use burn::lr_scheduler::{
     LrSchedulerConfig, cosine::CosineAnnealingLrSchedulerConfig, linear::LinearLrSchedulerConfig,
-    module_lr_scheduler::ModuleLrScheduler, sequential::SequentialLrSchedulerConfig,
+    module_lr_scheduler::ModuleLrScheduler, sequential::SequentialLrSchedulerConfig, step::StepLrSchedulerConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +19,13 @@ pub enum ScheduleKind {
     Linear,
     /// Half a cosine to zero ([SGDR](https://arxiv.org/abs/1608.03983)).
     Cosine,
+    /// Falls by a factor every so many steps: PyTorch's `StepLR`.
+    Step,
 }
 
 /// A learning rate for every step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ScheduleConfig {
     /// The learning rate at its highest.
@@ -33,10 +36,16 @@ pub struct ScheduleConfig {
     pub warmup_steps: u64,
     /// Steps in all; the schedule ends there.
     pub max_steps: u64,
+    /// Steps from one fall of [`ScheduleKind::Step`] to the next, counted from the end of the warm-up.
+    pub step_size: u64,
+    /// What each of its falls multiplies the learning rate by.
+    pub gamma: f64,
 }
 
 /// More steps than anybody takes.
 const ENDLESS: u64 = 1 << 48;
+/// What a step of the learning rate multiplies it by, where nothing says it: PyTorch's default.
+const GAMMA: f64 = 0.1;
 
 /// A constant rate of 1e-4.
 impl Default for ScheduleConfig {
@@ -48,7 +57,8 @@ impl Default for ScheduleConfig {
 impl ScheduleConfig {
     /// A constant learning rate from the first step on, without end.
     pub fn new(learning_rate: f64) -> Self {
-        Self { learning_rate, kind: ScheduleKind::Constant, warmup_steps: 0, max_steps: ENDLESS }
+        let kind = ScheduleKind::Constant;
+        Self { learning_rate, kind, warmup_steps: 0, max_steps: ENDLESS, step_size: ENDLESS, gamma: GAMMA }
     }
 
     /// With this shape after the warm-up. A shape that falls does so until [`max_steps`](Self::with_max_steps).
@@ -68,7 +78,14 @@ impl ScheduleConfig {
     /// With so many steps in all.
     #[must_use]
     pub fn with_max_steps(mut self, max_steps: u64) -> Self {
-        self.max_steps = max_steps;
+        self.max_steps = max_steps.min(ENDLESS);
+        self
+    }
+
+    /// Falling to `gamma` of what it was every `step_size` steps, where the shape is [`ScheduleKind::Step`].
+    #[must_use]
+    pub fn with_falls(mut self, step_size: u64, gamma: f64) -> Self {
+        (self.step_size, self.gamma) = (step_size.min(ENDLESS), gamma);
         self
     }
 
@@ -83,7 +100,7 @@ impl ScheduleConfig {
     ///
     /// # Errors
     ///
-    /// [`TrainError::Schedule`] if the learning rate is not in (0, 1].
+    /// [`TrainError::Schedule`] if the learning rate is not in (0, 1], or it falls every 0 steps.
     pub fn init(&self) -> Result<Schedule, TrainError> {
         let scheduler = self
             .burn_schedule()
@@ -102,6 +119,9 @@ impl ScheduleConfig {
             ScheduleKind::Constant => LinearLrSchedulerConfig::new(rate, rate, rest).into(),
             ScheduleKind::Linear => LinearLrSchedulerConfig::new(rate, 0.0, rest).into(),
             ScheduleKind::Cosine => CosineAnnealingLrSchedulerConfig::new(rate, rest).into(),
+            ScheduleKind::Step => {
+                StepLrSchedulerConfig::new(rate, self.step_size as usize).with_gamma(self.gamma).into()
+            }
         };
         if warmup == 0 {
             return SequentialLrSchedulerConfig::new(vec![main], vec![]).init();
@@ -148,7 +168,7 @@ mod tests {
     use super::*;
 
     fn rates(kind: ScheduleKind, warmup_steps: u64) -> Vec<f64> {
-        let config = ScheduleConfig { learning_rate: 0.1, kind, warmup_steps, max_steps: 8 };
+        let config = ScheduleConfig::new(0.1).with_kind(kind).with_warmup_steps(warmup_steps).with_max_steps(8);
         let mut schedule = config.init().unwrap();
         (0..8).map(|step| schedule.at(step)).collect()
     }
@@ -172,21 +192,40 @@ mod tests {
     }
 
     #[test]
+    fn falls_by_a_factor_every_so_many_steps_after_the_warm_up() {
+        // torch.optim.lr_scheduler.StepLR(step_size=3, gamma=0.5)
+        let config = ScheduleConfig::new(0.1).with_kind(ScheduleKind::Step).with_falls(3, 0.5).with_max_steps(8);
+        let rates = |config: &ScheduleConfig| -> Vec<f64> {
+            let mut schedule = config.init().unwrap();
+            (0..8).map(|step| schedule.at(step)).collect()
+        };
+        assert_close(&rates(&config), &[0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025]);
+        let warm = config.clone().with_warmup_steps(1);
+        assert_close(&rates(&warm), &[0.05, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025]);
+        let endless = ScheduleConfig::new(0.1).with_kind(ScheduleKind::Step);
+        assert_close(&rates(&endless), &[0.1; 8]);
+        assert!(config.with_falls(0, 0.5).init().is_err());
+    }
+
+    #[test]
     fn a_step_has_one_rate_however_it_is_reached() {
-        let config = ScheduleConfig { learning_rate: 0.1, kind: ScheduleKind::Cosine, warmup_steps: 2, max_steps: 9 };
-        let mut schedule = config.init().unwrap();
-        let forward: Vec<f64> = (0..9).map(|step| schedule.at(step)).collect();
-        assert_eq!(schedule.at(8), forward[8]);
-        for step in [5, 2, 7, 0] {
-            assert_eq!(config.init().unwrap().at(step), forward[step as usize]);
-            assert_eq!(schedule.at(step), forward[step as usize]);
+        for kind in [ScheduleKind::Cosine, ScheduleKind::Step] {
+            let config =
+                ScheduleConfig::new(0.1).with_kind(kind).with_warmup_steps(2).with_max_steps(9).with_falls(2, 0.5);
+            let mut schedule = config.init().unwrap();
+            let forward: Vec<f64> = (0..9).map(|step| schedule.at(step)).collect();
+            assert_eq!(schedule.at(8), forward[8]);
+            for step in [5, 2, 7, 0] {
+                assert_eq!(config.init().unwrap().at(step), forward[step as usize]);
+                assert_eq!(schedule.at(step), forward[step as usize]);
+            }
         }
     }
 
     #[test]
     fn a_rate_out_of_range_is_rejected() {
         for learning_rate in [0.0, -1.0, 2.0, f64::NAN] {
-            let config = ScheduleConfig { learning_rate, kind: ScheduleKind::Constant, warmup_steps: 0, max_steps: 9 };
+            let config = ScheduleConfig::new(learning_rate).with_max_steps(9);
             let message = config.init().err().map(|error| error.to_string());
             assert!(message.is_some_and(|message| message.contains("learning rate")), "{learning_rate}");
         }
@@ -194,8 +233,7 @@ mod tests {
 
     #[test]
     fn the_linear_rule() {
-        let config =
-            ScheduleConfig { learning_rate: 1e-4, kind: ScheduleKind::Constant, warmup_steps: 0, max_steps: 9 };
+        let config = ScheduleConfig::new(1e-4).with_max_steps(9);
         assert_eq!(config.scaled_to_batch(16, 4).learning_rate, 4e-4);
     }
 }

@@ -1,12 +1,16 @@
 //! `leanburn calc`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use leanburn_common::Bytes;
 use leanburn_plan::calc::{Calc as Rule, CalcError, SAFE_PERCENT};
+use leanburn_systems::Config;
 use leanburn_systems::guide_config::{Figure, Figures, GuideConfig, GuideError};
+use leanburn_systems::planning::{ConfigSpace, planner_of};
 
-use super::calc_report::CalcReport;
+use super::calc_report::{CalcReport, PlannedStep};
+use super::plan_report::PlanReport;
 use crate::console::print_line;
 use crate::error::{CommandError, Result};
 
@@ -69,7 +73,9 @@ impl Calc {
                 return Err(CommandError::Arguments { errors, remedy: REMEDY });
             }
         };
-        let report = CalcReport::new(&rule, &estimate, self.config.as_deref().zip(guide.as_ref()));
+        let budget = Bytes(estimate.gpu_bytes);
+        let planned = self.config.as_deref().zip(guide.as_ref()).and_then(|(path, guide)| planned(path, guide, budget));
+        let report = CalcReport::new(&rule, &estimate, self.config.as_deref().zip(guide.as_ref()), planned);
         if self.json {
             print_line(report.to_json())?
         } else {
@@ -115,6 +121,22 @@ impl Calc {
             None => Err("expected the memory of the card in GB, such as 24, found no such flag".into()),
         }
     }
+}
+
+/// What `leanburn plan` says of the file on a device with so much memory; nothing where it cannot build its model, where the file is not one
+/// of ours, which that command says better, or where the data would have to be read.
+fn planned(path: &Path, guide: &GuideConfig, budget: Bytes) -> Option<PlannedStep> {
+    if !guide.not_modelled.is_empty() {
+        return None;
+    }
+    let source = path.display().to_string();
+    let mut config = Config::load(path, &[]).ok()?;
+    config.resolve_device();
+    config.extent()?;
+    let planner = planner_of(&config.device.name, None, Some(budget)).ok()?;
+    let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source)).ok()?;
+    let report = PlanReport::of(&config, &source, &space, planner, space.configured()).ok()?;
+    Some(PlannedStep { needed: report.need(), fit_check: report.fit_check() })
 }
 
 /// What a flag says, or else the configuration, or else the default.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use leanburn_common::Bytes;
 use leanburn_plan::calc::{Advice, Calc, Estimate, NOT_COUNTED, Outcome};
 use leanburn_systems::LossScale;
 use leanburn_systems::guide_config::{Figure, GuideConfig};
@@ -20,8 +21,20 @@ pub(super) struct CalcReport<'a> {
     estimate: &'a Estimate,
     configuration: Option<Source<'a>>,
     not_counted: [&'static str; NOT_COUNTED.len()],
+    /// What the real training step needs, where that can be planned.
+    planned: Option<PlannedStep>,
     /// What would say what is really needed.
     instead: String,
+}
+
+/// What `leanburn plan` says of the file.
+#[derive(Debug, Serialize)]
+pub(super) struct PlannedStep {
+    /// All that is needed at the peak, weights, gradients and optimizer included.
+    #[serde(rename = "needed_bytes")]
+    pub needed: Bytes,
+    /// Whether it fits on the card, in words.
+    pub fit_check: String,
 }
 
 /// The file that the numbers are from.
@@ -38,11 +51,16 @@ struct Source<'a> {
 }
 
 impl<'a> CalcReport<'a> {
-    pub(super) fn new(calc: &'a Calc, estimate: &'a Estimate, guide: Option<(&Path, &'a GuideConfig)>) -> Self {
+    pub(super) fn new(
+        calc: &'a Calc,
+        estimate: &'a Estimate,
+        guide: Option<(&Path, &'a GuideConfig)>,
+        planned: Option<PlannedStep>,
+    ) -> Self {
         let instead =
             guide.map_or_else(|| format!("`leanburn plan CONFIG`{PLAN}"), |(path, guide)| instead(path, guide));
         let configuration = guide.map(|(path, guide)| Source::new(calc, path, guide));
-        Self { calc, estimate, configuration, not_counted: NOT_COUNTED, instead }
+        Self { calc, estimate, configuration, not_counted: NOT_COUNTED, planned, instead }
     }
 
     /// The report as one JSON object.
@@ -124,7 +142,14 @@ impl fmt::Display for CalcReport<'_> {
         for part in self.not_counted {
             writeln!(out, "  - {part}")?;
         }
-        write!(out, "{}.", self.instead)
+        write!(out, "{}", self.instead)?;
+        match &self.planned {
+            None => out.write_str("."),
+            Some(PlannedStep { needed, fit_check }) => {
+                let times = needed.get() as f64 / estimate.total_bytes as f64;
+                write!(out, ":\n  {fit_check}; that is {times:.2} times the rule's {}", Gib(estimate.total_bytes))
+            }
+        }
     }
 }
 

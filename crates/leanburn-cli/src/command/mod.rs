@@ -10,6 +10,7 @@ mod codec;
 mod compare;
 mod data;
 mod devices;
+mod evaluate;
 mod files;
 mod fit;
 mod launch;
@@ -57,6 +58,8 @@ pub enum Command {
     Measure(measure::Measure),
     /// Measure this processor's rates, for the plans' times.
     Calibrate,
+    /// Validation metrics of trained weights, on the data of their run or on other data.
+    Evaluate(evaluate::Evaluate),
     /// Reconstruct volumes with a trained autoencoder (KL, voxel or discrete).
     Reconstruct(reconstruct::Reconstruct),
     /// Label volumes with a trained segmentation model.
@@ -67,7 +70,7 @@ pub enum Command {
     Decode(codec::Decode),
     /// Sample new volumes with a trained latent diffusion model.
     Sample(sampling::Sample),
-    /// Forecast fields with a trained forecaster.
+    /// Predict fields with a trained forecaster or neural operator.
     Predict(predict::Predict),
     /// Estimate a network's memory by the classic rule of thumb.
     Calc(calc::Calc),
@@ -102,6 +105,7 @@ impl Command {
             Self::Fit(fit) => fit.run(),
             Self::Measure(measure) => measure.run(),
             Self::Calibrate => calibrate::run(),
+            Self::Evaluate(evaluate) => evaluate.run(),
             Self::Reconstruct(reconstruct) => reconstruct.run(),
             Self::Segment(segment) => segment.run(),
             Self::Encode(encode) => encode.run(),

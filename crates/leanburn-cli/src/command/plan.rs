@@ -66,23 +66,9 @@ impl Plan {
         let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
         let candidate = self.ranks.share_of(space.configured())?;
         let began = Instant::now();
-        let recording = space.record_with(&candidate, candidate.recorded())?;
-        let timeline = recording.timeline(planner.memory_model());
-        let taken = planner.memory_model().taken(&timeline);
+        let mut report = PlanReport::of(&config, &source, &space, planner, candidate)?;
         let took = began.elapsed();
-        let seconds = planner.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
-        let exchange = self.ranks.exchange(&timeline, seconds);
-        let report = PlanReport {
-            config: &config,
-            source: &source,
-            space: &space,
-            candidate,
-            timeline,
-            taken,
-            planner,
-            seconds,
-            exchange,
-        };
+        report.exchange = self.ranks.exchange(&report.timeline, report.seconds);
 
         if let Some(page) = page {
             page.write(&report.page(Vec::new())?.render()?)?;

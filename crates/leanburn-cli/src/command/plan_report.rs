@@ -38,6 +38,26 @@ pub(super) struct PlanReport<'a> {
     pub exchange: Option<Exchange>,
 }
 
+impl<'a> PlanReport<'a> {
+    /// Traces a step of one process.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the configuration from being recorded.
+    pub fn of(
+        config: &'a Config,
+        source: &'a str,
+        space: &'a ConfigSpace,
+        planner: Planner,
+        candidate: Candidate,
+    ) -> Result<Self> {
+        let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(planner.memory_model());
+        let taken = planner.memory_model().taken(&timeline);
+        let seconds = planner.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
+        Ok(Self { config, source, space, candidate, timeline, taken, planner, seconds, exchange: None })
+    }
+}
+
 impl PlanReport<'_> {
     /// Other bytes than those of the step, with names.
     pub fn other_bytes(&self) -> Vec<(String, Bytes)> {

@@ -3,21 +3,26 @@
 use std::path::Path;
 
 use clap::Args;
-use leanburn_data::{Format, Sequence};
-use leanburn_systems::forecaster::FieldForecaster;
-use leanburn_systems::{SystemError, SystemSection};
+use leanburn_data::Format;
+use leanburn_systems::SystemError;
 
 use super::files::{Files, run_all};
 use super::trained::{ModelArguments, other_system};
 use crate::error::Result;
 
-/// `leanburn predict`: of each file of fields, `[time, channels, height, width]`, those of the days after its last ones, in its units.
+/// `leanburn predict`: of each file of fields, `[time, channels, height, width]` or with the axes of the training files, those of the days
+/// after its last ones, in its units; of an operator that refines the grid, each of its fields on the fine grid. An operator takes fields of
+/// any grid, of the one that it was trained on or of a finer one.
 #[derive(Debug, Args)]
 pub struct Predict {
     #[command(flatten)]
     model: ModelArguments,
     #[command(flatten)]
     files: Files,
+    /// Go on from what was predicted, so many times in all: days that were predicted are seen as if they were known. For models that
+    /// predict the one channel that they see.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    steps: usize,
 }
 
 impl Predict {
@@ -25,15 +30,14 @@ impl Predict {
         let jobs = self.files.jobs(&self.model, Some(".npy"))?;
         jobs.iter().try_for_each(|job| check_format(&job.out))?;
         let (config, name, device) = self.model.config()?;
-        let SystemSection::Forecaster(section) = &config.system else {
-            return Err(other_system(&config, name, "forecaster", "only forecasters predict fields"));
+        let Some(predictor) = config.predictor(&name, &self.model.weights, &device)? else {
+            return Err(other_system(&config, name, "forecaster` or `operator", "only these predict fields"));
         };
-        let forecaster = FieldForecaster::load(section, &config.context(&name), &self.model.weights, &device)?;
         run_all(jobs, |job| {
-            let forecast =
-                forecaster.predict(&Sequence::read(&job.input)?).map_err(|error| named(error, &job.input))?;
-            job.output.write_with(|path| forecast.write(path))?;
-            let [days, _, height, width] = forecast.shape();
+            let fields = predictor.read(&job.input)?;
+            let predicted = predictor.predict(&fields, self.steps).map_err(|error| named(error, &job.input))?;
+            job.output.write_with(|path| predicted.write(path))?;
+            let [days, _, height, width] = predicted.shape();
             Ok(format!("{days} x {height} x {width}"))
         })
     }
@@ -43,6 +47,9 @@ impl Predict {
 fn named(error: SystemError, path: &Path) -> SystemError {
     match error {
         SystemError::Data(error) => error.at(path).into(),
+        SystemError::Input { subject, expected, found, remedy } => {
+            SystemError::Input { subject: format!("{}: {subject}", path.display()), expected, found, remedy }
+        }
         error => error,
     }
 }

@@ -26,6 +26,11 @@ pub(super) struct ModelArguments {
 impl ModelArguments {
     /// The model's configuration, its name for messages, and the device.
     pub fn config(&self) -> Result<(Config, String, Device)> {
+        self.config_with(&[])
+    }
+
+    /// The same with keys that are set, each `section.key=value`.
+    pub fn config_with(&self, set: &[String]) -> Result<(Config, String, Device)> {
         let path = self.config_path();
         if self.config.is_none() && !path.is_file() {
             let error = SystemError::Input {
@@ -36,7 +41,7 @@ impl ModelArguments {
             };
             return Err(error.into());
         }
-        let config = Config::load(&path, &[])?;
+        let config = Config::load(&path, set)?;
         let device = device_for(&self.device, config.device.resolved_precision())?;
         Ok((config, path.display().to_string(), device))
     }
@@ -56,7 +61,7 @@ impl ModelArguments {
         match config.codec(&name, &self.weights, &device)? {
             Some(codec) => Ok((config, codec)),
             None => {
-                let remedy = "`leanburn segment` labels volumes, `leanburn predict` forecasts fields";
+                let remedy = "`leanburn segment` labels volumes, `leanburn predict` predicts fields";
                 Err(other_system(&config, name, "autoencoder`, `vae3d` or `vqvae", remedy))
             }
         }

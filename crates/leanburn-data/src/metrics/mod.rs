@@ -11,6 +11,6 @@ mod voxels;
 pub use forecast::{mean_absolute_error, relative_error, root_mean_squared_error, skill};
 pub use intersection::IntersectionCounts;
 pub use segmentation::{DiceCounts, dice, mean_dice};
-pub use spectrum::{energy_spectrum, top_octave_error};
+pub use spectrum::{energy_spectrum, top_octave_error, top_octave_ratio};
 pub use thresholds::{TwoThresholds, best_two_thresholds};
 pub use voxels::{ChamferDistance, chamfer_distance, intersection_over_union, squared_distances};

@@ -4,9 +4,10 @@ use super::lengths::check_lengths;
 use crate::error::DataError;
 use crate::fourier::{Grid, Value};
 
-/// The energy spectrum of a field `[height, width]` on a periodic grid: half the square of the amplitudes of all waves whose
-/// wavenumber rounds to 0, 1, 2 and so on, up to half of the shorter side. So waves shorter than two places along that side, in corners
-/// of the spectrum, do not count.
+/// The isotropic energy spectrum of a field on a periodic grid of one to three dimensions, `[width]`, `[height, width]` or
+/// `[depth, height, width]`: half the square of the amplitudes of all waves whose wavenumber (the length of the vector of the periods
+/// along each axis) rounds to 0, 1, 2 and so on, up to half of the shortest side. So waves shorter than two places along that side, in
+/// corners of the spectrum, do not count.
 ///
 /// # Errors
 /// If the field has not the values of its size.
@@ -19,32 +20,43 @@ use crate::fourier::{Grid, Value};
 /// assert!((spectrum[2] - 0.25).abs() < 1e-6 && spectrum[1] < 1e-6);
 /// # Ok::<(), leanburn_data::DataError>(())
 /// ```
-pub fn energy_spectrum(field: &[f32], size: [usize; 2]) -> Result<Vec<f64>, DataError> {
-    check_lengths(field.len(), size[0].saturating_mul(size[1]))?;
+pub fn energy_spectrum<const D: usize>(field: &[f32], size: [usize; D]) -> Result<Vec<f64>, DataError> {
+    check_lengths(field.len(), size.iter().fold(1, |all, length| all.saturating_mul(*length)))?;
     let grid = Grid::new(size);
     let mut values: Vec<Value> = field.iter().map(|value| Value::new(f64::from(*value), 0.0)).collect();
     grid.to_spectrum(&mut values);
-    let mut spectrum = vec![0.0; size[0].min(size[1]) / 2 + 1];
-    for ([y, x], value) in grid.waves().zip(&values) {
-        if let Some(energy) = spectrum.get_mut((y as f64).hypot(x as f64).round() as usize) {
+    let mut spectrum = vec![0.0; size.into_iter().min().unwrap_or(0) / 2 + 1];
+    for (waves, value) in grid.waves().zip(&values) {
+        let wavenumber = waves.iter().map(|wave| (wave * wave) as f64).sum::<f64>().sqrt();
+        if let Some(energy) = spectrum.get_mut(wavenumber.round() as usize) {
             *energy += 0.5 * value.norm_sqr();
         }
     }
     Ok(spectrum)
 }
 
-/// By how much the energies of a prediction's and the truth's shortest waves differ, of the larger: of those of the last octave,
-/// wavenumbers above half of the highest. 0 is perfect, 1 is none of it or far too much.
+/// The energy of a prediction's shortest waves, those of the last octave (wavenumbers above half of the highest), as a share of the
+/// truth's: 1 is perfect, 0 is none of it. Infinite where the truth has none and the prediction has.
 ///
 /// # Errors
 /// If a field has not the values of the size.
-pub fn top_octave_error(prediction: &[f32], truth: &[f32], size: [usize; 2]) -> Result<f64, DataError> {
+pub fn top_octave_ratio<const D: usize>(prediction: &[f32], truth: &[f32], size: [usize; D]) -> Result<f64, DataError> {
     let energy = |field: &[f32]| {
         let spectrum = energy_spectrum(field, size)?;
         Ok::<f64, DataError>(spectrum[spectrum.len().div_ceil(2)..].iter().sum())
     };
     let (found, expected) = (energy(prediction)?, energy(truth)?);
-    Ok(if found == expected { 0.0 } else { (found - expected).abs() / found.max(expected) })
+    Ok(if found == expected { 1.0 } else { found / expected })
+}
+
+/// By how much the energies of a prediction's and the truth's shortest waves differ, of the larger, by their
+/// [ratio](top_octave_ratio): 0 is perfect, 1 is none of it or far too much.
+///
+/// # Errors
+/// If a field has not the values of the size.
+pub fn top_octave_error<const D: usize>(prediction: &[f32], truth: &[f32], size: [usize; D]) -> Result<f64, DataError> {
+    let ratio = top_octave_ratio(prediction, truth, size)?;
+    Ok(1.0 - ratio.min(1.0 / ratio))
 }
 
 #[cfg(test)]
@@ -91,7 +103,43 @@ mod tests {
         let sum =
             |share: f32| -> Vec<f32> { short.iter().zip(&long).map(|(one, other)| share * one + other).collect() };
         let error = |share| top_octave_error(&sum(share), &sum(1.0), size).unwrap();
+        let ratio = |share| top_octave_ratio(&sum(share), &sum(1.0), size).unwrap();
+        assert!((ratio(0.9) - 0.81).abs() < 1e-5 && (ratio(2.0) - 4.0).abs() < 1e-4 && ratio(1.0) == 1.0);
         assert!((error(0.9) - 0.19).abs() < 1e-5 && (error(0.0) - 1.0).abs() < 1e-5);
         assert!((error(2.0) - 0.75).abs() < 1e-5 && error(1.0) == 0.0);
+    }
+
+    /// Lines, planes and volumes with the energy `k^-2` at each wavenumber, of waves that share it.
+    #[test]
+    fn a_known_spectrum_is_found_in_one_to_three_dimensions() {
+        fn check<const D: usize>(size: [usize; D], waves: impl Fn(f64) -> Vec<[f64; D]>) {
+            let highest = size.into_iter().min().unwrap() / 2;
+            let values = (0..size.iter().product()).map(|mut place: usize| {
+                let mut at = [0.0; D];
+                for (share, length) in at.iter_mut().zip(size).rev() {
+                    *share = (place % length) as f64 / length as f64;
+                    place /= length;
+                }
+                let phase = |wave: [f64; D]| wave.iter().zip(at).map(|(wave, at)| wave * at).sum::<f64>();
+                let of_wavenumber = |wavenumber: f64| {
+                    let waves = waves(wavenumber);
+                    let sum: f64 = waves.iter().map(|wave| (TAU * phase(*wave) + wavenumber).cos()).sum();
+                    2.0 / (wavenumber * (waves.len() as f64).sqrt()) * sum
+                };
+                (1..highest).map(|wavenumber| of_wavenumber(wavenumber as f64)).sum::<f64>() as f32
+            });
+            let spectrum = energy_spectrum(&values.collect::<Vec<f32>>(), size).unwrap();
+            assert_eq!(spectrum.len(), highest + 1);
+            let expected = |wavenumber: usize| match (1..highest).contains(&wavenumber) {
+                true => 1.0 / (wavenumber * wavenumber) as f64,
+                false => 0.0,
+            };
+            for (wavenumber, energy) in spectrum.iter().enumerate() {
+                assert!((energy - expected(wavenumber)).abs() < 1e-5, "{size:?}, {wavenumber}: {spectrum:?}");
+            }
+        }
+        check([15], |wave| vec![[wave]]);
+        check([16, 18], |wave| vec![[wave, 0.0], [0.0, wave]]);
+        check([14, 13, 12], |wave| vec![[0.0, 0.0, wave], [0.0, -wave, 0.0], [wave, 0.0, 0.0]]);
     }
 }

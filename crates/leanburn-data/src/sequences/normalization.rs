@@ -2,6 +2,7 @@
 
 use crate::error::DataError;
 use crate::sequences::config::SequenceConfig;
+use crate::sequences::degradation::Resize;
 use crate::sequences::sequence::{Sequence, check_finite};
 use crate::volumes::{Intensity, zeros};
 
@@ -29,6 +30,30 @@ pub(super) fn normalize(
     };
     check_finite(sequence.data(), shape)?;
     Ok(intensities)
+}
+
+impl SequenceConfig {
+    /// What normalizing did to fields of a size, as it is for the coarse ones that are seen in super-resolution: for each place of them,
+    /// whatever it is there. Of what is added that is its own coarse field; of what values are multiplied by, its mean in the
+    /// neighbourhood, which is exact where that is one number.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn coarse_intensities(&self, fine: &[Intensity], size: [usize; 2]) -> Result<Vec<Intensity>, DataError> {
+        let (places, degrade) = (size[0] * size[1], Resize::degrade(size, self.sample_factor));
+        let repeated = if self.pointwise { 1 } else { places };
+        let of_places = |value: fn(&Intensity) -> f64| -> Vec<f32> {
+            fine.iter().flat_map(|intensity| std::iter::repeat_n(value(intensity) as f32, repeated)).collect()
+        };
+        let [scales, offsets] = [of_places(|fine| fine.scale), of_places(|fine| fine.offset)];
+        let shares = degrade.apply(&vec![1.0; scales.len()])?;
+        let coarse = degrade.apply(&scales)?.into_iter().zip(degrade.apply(&offsets)?).zip(shares);
+        let intensity = |((scale, offset), share): ((f32, f32), f32)| Intensity {
+            scale: f64::from(scale) / f64::from(share),
+            offset: f64::from(offset),
+        };
+        Ok(coarse.map(intensity).collect())
+    }
 }
 
 fn by_channel(sequence: &mut Sequence, border: usize, config: &SequenceConfig) -> Result<Vec<Intensity>, DataError> {
@@ -99,5 +124,26 @@ mod tests {
         let mut still = Sequence::new(vec![3.0; 24], [4, 1, 2, 3]).unwrap();
         normalize(&mut still, 3, &config).unwrap();
         assert_eq!(still.data(), [0.0; 24]);
+    }
+
+    /// A field that is made coarse and then normalized is the one that was normalized and then made coarse.
+    #[test]
+    fn coarse_fields_are_normalized_as_what_is_seen_in_training() {
+        let (size, factor) = ([8, 12], 4);
+        let value = |at: usize| 3.0 + (at as f32 * 0.7).sin() + 0.05 * (at % 96) as f32;
+        let raw = Sequence::new((0..6 * 96).map(value).collect(), [6, 1, 8, 12]).unwrap();
+        let degrade = Resize::degrade(size, factor);
+        for (pointwise, error) in [(false, 1e-4), (true, 0.5)] {
+            let config = SequenceConfig { pointwise, sample_factor: factor, ..SequenceConfig::default() };
+            let mut normalized = raw.clone();
+            let fine = normalize(&mut normalized, 5, &config).unwrap();
+            let seen = degrade.apply(normalized.data()).unwrap();
+            let coarse = Sequence::new(degrade.apply(raw.data()).unwrap(), [6, 1, 2, 3]).unwrap();
+            let intensities = config.coarse_intensities(&fine, size).unwrap();
+            let found = coarse.scaled(&intensities, false).unwrap();
+            let apart = found.data().iter().zip(&seen).map(|(one, other)| (one - other).abs());
+            let apart = apart.fold(0.0, f32::max);
+            assert!(apart < error, "pointwise: {pointwise}, {apart}");
+        }
     }
 }

@@ -12,6 +12,7 @@ mod autoencoder_kl;
 mod chain;
 mod cnn3d_lstm;
 mod conv_lstm;
+mod conv_net;
 mod decoder_level;
 mod diffusion_unet3d;
 mod fno;
@@ -28,6 +29,7 @@ pub use autoencoder_kl::{AutoencoderKl, AutoencoderKlConfig, Block, Out};
 pub use chain::Chain;
 pub use cnn3d_lstm::{Cnn3dLstm, Cnn3dLstmConfig, FeatureLayer, ForecastHead};
 pub use conv_lstm::{ConvLstm, ConvLstmConfig};
+pub use conv_net::{ConvNet, ConvNetBlock, ConvNetConfig, ConvNetHalf};
 pub use decoder_level::DecoderLevel;
 pub use diffusion_unet3d::{
     ClassEmbedding, CrossAttention, DiffusionAttention, DiffusionConditions, DiffusionDownBlock, DiffusionDownsampler,

@@ -1,9 +1,9 @@
 //! Files of [DiffSR](https://github.com/lizhihao2022/DiffSR): its sections, moved to those here.
 
-use crate::yaml::{Entry, Node, Value};
+use crate::yaml::{Entry, Node, Place, Value};
 
 /// Keys that have a place here as they are.
-const MOVED: [(&str, &str, &[&str]); 13] = [
+const MOVED: [(&str, &str, &[&str]); 14] = [
     ("model", "name", &["operator", "model"]),
     ("model", "layers", &["operator", "widths"]),
     ("model", "in_dim", &["operator", "in_channels"]),
@@ -15,14 +15,14 @@ const MOVED: [(&str, &str, &[&str]); 13] = [
     ("optimize", "lr", &["operator", "training", "learning_rate"]),
     ("optimize", "weight_decay", &["operator", "training", "weight_decay"]),
     ("train", "random_seed", &["seed"]),
-    // Two that have to be said in another way: their values are wrong there, and it is said what is expected.
-    ("train", "epochs", &["operator", "training", "epochs"]),
-    ("schedule", "scheduler", &["operator", "training", "lr_schedule"]),
+    ("train", "epochs", &["operator", "training", "max_epochs"]),
+    ("schedule", "step_size", &["operator", "training", "lr_step_epochs"]),
+    ("schedule", "gamma", &["operator", "training", "lr_gamma"]),
 ];
 
 /// Keys that change no result here: where it computes and what it writes are the command's, and the network that is refined by
 /// `sample_factor` has the other properties by its name.
-const WITHOUT_MEANING: [(&str, &[&str]); 5] = [
+const WITHOUT_MEANING: [(&str, &[&str]); 4] = [
     ("model", &["width", "act", "pos_dim", "out_dim", "upsample_factor"]),
     ("data", &["eval_batchsize", "valid_ratio", "test_ratio", "subset_ratio"]),
     (
@@ -42,7 +42,6 @@ const WITHOUT_MEANING: [(&str, &[&str]); 5] = [
             "load_ckpt",
         ],
     ),
-    ("schedule", &["step_size", "gamma"]),
     ("log", &["verbose", "log", "log_dir", "wandb", "wandb_project"]),
 ];
 
@@ -52,26 +51,38 @@ const SECTIONS: [&str; 6] = ["model", "data", "train", "optimize", "schedule", "
 /// Moves the keys of a file whose `model.name` and `data` say that it is DiffSR's, each with its place, so that errors still point at
 /// it. What has another form here is rewritten, what has no meaning is dropped, and the rest stays, to be reported as unknown.
 pub(super) fn settle(root: &mut Node) {
-    let data = at(root, &["data"]);
-    let is_theirs =
-        data.is_some_and(|data| ["data_path", "train_batchsize"].iter().any(|key| at(data, &[key]).is_some()));
-    if is_theirs && at(root, &["model", "name"]).is_some() {
+    if is_theirs(root) {
         rewrite_model(root);
         rewrite_data(root);
         rewrite_optimizer(root);
+        rewrite_schedule(root);
         MOVED.iter().for_each(|(section, key, path)| relocate(root, section, key, path));
         for key in WITHOUT_MEANING.iter().flat_map(|(section, keys)| keys.iter().map(move |key| (section, key))) {
             take(root, &[key.0], key.1);
         }
     }
-    // Once overrides are there.
-    if at(root, &["operator", "training", "max_steps"]).is_some() {
-        take(root, &["operator", "training"], "epochs");
-    }
+    drop_falls(root, &["operator", "training"]);
     if let Value::Section(entries) = &mut root.value {
         let is_empty = |entry: &Entry| matches!(&entry.node.value, Value::Section(keys) if keys.is_empty());
         entries.retain(|entry| !(SECTIONS.contains(&entry.key.as_str()) && is_empty(entry)));
     }
+}
+
+/// Whether `model.name` and `data` say that a file is DiffSR's.
+fn is_theirs(root: &Node) -> bool {
+    let data = at(root, &["data"]);
+    let has_their_data =
+        data.is_some_and(|data| ["data_path", "train_batchsize"].iter().any(|key| at(data, &[key]).is_some()));
+    has_their_data && at(root, &["model", "name"]).is_some()
+}
+
+/// What of such a file is left out though it changes what is learned, for people.
+pub(super) fn notes(root: &Node) -> Vec<String> {
+    let of = |path: &[&str], note: &str| at(root, path).filter(|_| is_theirs(root)).map(|_| note.to_owned());
+    let patience = "`train.patience` is left out: it counts evaluations, one in `train.eval_freq` epochs. For early stopping set \
+                    `best_metric` and `early_stopping_patience`, which counts validations, one in `val_interval` steps";
+    let test = "`data.test_ratio` is left out: all that is not trained on is validated on";
+    [of(&["train", "patience"], patience), of(&["data", "test_ratio"], test)].into_iter().flatten().collect()
 }
 
 /// `modes1` and `modes2` become pairs, `fc_dim` the channels behind the last layer.
@@ -140,6 +151,26 @@ fn rewrite_optimizer(root: &mut Node) {
     if let Some(entry) = take(root, &["optimize"], "optimizer") {
         let name = text(&entry.node).to_lowercase();
         put(root, &["operator", "training", "optimizer"], with(&entry, Value::Text(name)));
+    }
+}
+
+/// `StepLR` has another name here. Others stay, and it is said which there are.
+fn rewrite_schedule(root: &mut Node) {
+    if let Some(entry) = take(root, &["schedule"], "scheduler") {
+        let name = if text(&entry.node) == "StepLR" { Value::Text("step".into()) } else { entry.node.value.clone() };
+        put(root, &["operator", "training", "lr_schedule"], with(&entry, name));
+    }
+}
+
+/// Drops the falls of the file where an override names a schedule that has none.
+fn drop_falls(root: &mut Node, training: &[&str]) {
+    let Some(Node { value: Value::Section(keys), .. }) = at(root, training) else { return };
+    let is_override = |entry: &&Entry| matches!(entry.place, Place::Override(_));
+    let named = keys.iter().rfind(|entry| entry.key == "lr_schedule").filter(is_override);
+    if named.is_some_and(|entry| text(&entry.node) != "step") {
+        for key in ["lr_step_size", "lr_step_epochs", "lr_gamma"] {
+            take(root, training, key);
+        }
     }
 }
 

@@ -9,11 +9,12 @@ use leanburn_common::{Bytes, Validation, ValidationError};
 use leanburn_data::{DataConfig, Progress, SceneConfig, SequenceConfig, batches_ahead, find_volumes};
 use serde::Serialize;
 
-use super::{flat, staged};
+use super::{diffsr, flat, staged};
 use crate::codec::Codec;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, PictureLabel};
+use crate::field_predictor::FieldPredictor;
 use crate::preview::DataPreview;
 use crate::shared::{
     Context, DeviceSection, FirstStage, LatentsSection, Source, TrainingSection, read_data, read_scenes, read_sequence,
@@ -173,12 +174,13 @@ impl Config {
         let mut overrides = overrides.to_vec();
         let staged = staged::settle(&mut root, &mut overrides)
             .map_err(|error| ConfigErrors::new(source_name, text, vec![*error]))?;
+        let notes = [staged.notes, diffsr::notes(&root)].concat();
         flat::settle(&mut root);
         for text in &overrides {
             errors.extend(apply(&mut root, text).err().map(|error| *error));
         }
         flat::settle(&mut root);
-        let config = Self { notes: staged.notes, ..Self::read(&mut reader, &root) };
+        let config = Self { notes, ..Self::read(&mut reader, &root) };
         if readable {
             staged.contradictions.into_iter().chain(config.validate()).for_each(|error| reader.reject(error));
             errors.extend(reader.finish());
@@ -263,6 +265,7 @@ impl Config {
             teacher: self.teacher(),
             scenes: scenes.as_ref(),
             first_stage: open_first_stage,
+            samples: None,
             device,
         }
     }
@@ -432,6 +435,18 @@ impl Config {
     pub fn codec(&self, name: &str, weights: &Path, device: &Device) -> Result<Option<Codec>> {
         self.check(name)?;
         self.system.any().codec(&self.context(name), weights, device)
+    }
+
+    /// The trained model as one that predicts fields, with weights from the folder of a run; `name` is what messages call the
+    /// configuration. None if the model of its system does not.
+    ///
+    /// # Errors
+    ///
+    /// [`SystemError::Config`](crate::SystemError::Config), [`SystemError::Weights`](crate::SystemError::Weights), and
+    /// [`SystemError::Input`](crate::SystemError::Input) where `normalization.json` does not lie beside the weights.
+    pub fn predictor(&self, name: &str, weights: &Path, device: &Device) -> Result<Option<FieldPredictor>> {
+        self.check(name)?;
+        self.system.any().predictor(&self.context(name), weights, device)
     }
 
     /// The files that the system is trained on, those in folders among them; a path that leads to none is left out.

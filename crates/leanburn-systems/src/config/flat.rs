@@ -6,12 +6,13 @@ use crate::table::SYSTEMS;
 use crate::yaml::{Entry, Node, Value};
 
 /// Keys of every guide, the section that each belongs in (`*` is that of the system), and its path or name there.
-const SHARED: [(&str, &str, &str); 5] = [
+const SHARED: [(&str, &str, &str); 6] = [
     ("use_amp", "device", "mixed_precision"),
     ("batch_size", "*", "training"),
     ("gradient_accumulation_steps", "*", "training"),
     ("learning_rate", "*", "training"),
     ("max_steps", "*", "training"),
+    ("max_epochs", "*", "training"),
 ];
 
 /// Moves the guides' flat keys of systems other than the autoencoder, each with its place, so that errors still point at it.

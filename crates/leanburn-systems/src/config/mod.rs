@@ -8,6 +8,7 @@
 mod diffsr;
 mod document;
 mod entries;
+mod evaluate;
 mod flat;
 mod mmcv;
 mod staged;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use leanburn_nn::models::FnoConfig;
-use leanburn_train::{OptimizerConfig, OptimizerKind, Precision};
+use leanburn_train::{OptimizerConfig, OptimizerKind, Precision, ScheduleKind};
 
 use super::*;
 use crate::autoencoder::AutoencoderSection;
@@ -166,7 +166,7 @@ fn unknown_keys_get_the_advice_that_fits() {
         ("autoencoder.max_step=3", "did you mean `max_steps`? It belongs in `autoencoder.training`"),
         (
             "autoencoder.training.n_epochs=9",
-            "training is counted in optimizer steps: set max_steps in the section `training`",
+            "set max_epochs, or max_steps in optimizer steps, in the section `training`",
         ),
         (
             "device.zzz=9",
@@ -566,13 +566,17 @@ fn an_operator_is_for_the_fields_that_are_named() {
     let config = with("widths: 8, modes: [[9, 8], [4, 3]]").unwrap();
     let SystemSection::Operator(section) = &config.system else { panic!("{config:?}") };
     assert_eq!((&section.widths[..], &section.modes[..]), (&[8; 3][..], &[[9, 8], [4, 3]][..]));
+    let conv = with("model: conv, widths: 16, num_layers: 3").unwrap();
+    assert_eq!(conv.parameters("conv").unwrap(), 3 * 9 * 16 + 16 + 6 * (16 * 9 * 16 + 16 + 32) + 16 * 9 * 2 + 2 + 32);
     for (operator, key, said) in [
-        ("model: SwinIR", "operator.model", "one of fno, neuraloperator, FNO2d, diffsr"),
+        ("model: SwinIR", "operator.model", "one of fno, neuraloperator, FNO2d, diffsr, conv"),
         ("widths: [8, 8], num_layers: 2", "operator.widths", "3"),
         ("modes: 12", "operator.modes", "a pair such as [12, 12]"),
         ("modes: [12, 0]", "operator.modes", "an integer from 1"),
         ("rank: 2", "operator.rank", "1"),
         ("model: neuraloperator, widths: [4, 8, 4], modes: [2, 2]", "operator.widths", "one width"),
+        ("model: conv, widths: [8, 4]", "operator.widths", "one width"),
+        ("model: conv, rank: 0.5", "operator.rank", "none"),
         ("training: {operator_loss: l3}", "operator.training.operator_loss", "relative_l2"),
     ] {
         let errors = with(operator).expect_err(operator);
@@ -599,21 +603,16 @@ fn diffsr(data: &str) -> String {
 }
 
 #[test]
-fn files_of_diffsr_are_read_and_what_is_counted_otherwise_is_named() {
+fn files_of_diffsr_are_read_as_they_are_and_what_is_rejected_is_named() {
     let ocean = diffsr(
         "  name: 'Ocean'\n  data_path: \"/data/ocean.h5\"\n  data_key: 'uo_data'\n  shape: [128, 128]\n  train_batchsize: 256\n",
     );
-    let errors = parse(&ocean).unwrap_err();
-    let found: Vec<_> = errors.errors().iter().map(|error| (error.key.as_str(), error.help.as_str())).collect();
-    assert!(
-        found.iter().any(|(key, help)| *key == "operator.training.epochs" && help.contains("max_steps")),
-        "{errors:#}"
-    );
-    assert!(found.iter().any(|(key, _)| *key == "operator.training.lr_schedule"), "{errors:#}");
-    assert!(found.len() == 2 && format!("{errors:#}").contains("constant, linear, cosine"), "{errors:#}");
-
-    let steps = ["operator.training.max_steps=9000", "operator.training.lr_schedule=cosine"].map(String::from);
-    let config = Config::parse(&ocean, "fno.yaml", &steps).unwrap_or_else(|errors| panic!("{errors:#}"));
+    let config = parse(&ocean).unwrap_or_else(|errors| panic!("{errors:#}"));
+    let training = config.training();
+    assert_eq!((training.max_epochs, training.max_steps), (Some(500.0), u64::MAX));
+    assert_eq!((training.lr_schedule, training.lr_step_epochs), (ScheduleKind::Step, Some(300.0)));
+    assert_eq!((training.lr_gamma, training.steps(Some(4900))), (Some(0.5), 9571));
+    assert!(config.notes.iter().any(|note| note.contains("patience")), "{:?}", config.notes);
     let SystemSection::Operator(section) = &config.system else { panic!("{config:?}") };
     let fields = config.sequence.as_ref().unwrap();
     assert_eq!((section.model, config.seed, config.training().batch_size), (OperatorModel::Diffsr, 7, 256));
@@ -629,8 +628,12 @@ fn files_of_diffsr_are_read_and_what_is_counted_otherwise_is_named() {
     );
     assert!((fields.val_fraction - 0.02).abs() < 1e-12);
     assert_eq!(config.extent(), Some([1, 32, 32]), "a plan needs no file");
-    assert_eq!(parse(&config.to_yaml()).unwrap(), config);
+    assert_eq!(parse(&config.to_yaml()).unwrap(), Config { notes: Vec::new(), ..config });
 
+    let steps = ["operator.training.max_steps=9000", "operator.training.lr_schedule=cosine"].map(String::from);
+    let config = Config::parse(&ocean, "fno.yaml", &steps).unwrap_or_else(|errors| panic!("{errors:#}"));
+    let training = config.training();
+    assert_eq!((training.max_steps, training.steps(Some(4900)), training.lr_gamma), (9000, 9000, None));
     let flows =
         diffsr("  name: 'NavierStokes2D'\n  data_path: 'V1e-5.mat'\n  shape: [64, 64]\n  train_batchsize: 512\n");
     let config = Config::parse(&flows, "fno.yaml", &steps).unwrap_or_else(|errors| panic!("{errors:#}"));
@@ -638,12 +641,13 @@ fn files_of_diffsr_are_read_and_what_is_counted_otherwise_is_named() {
     assert_eq!((fields.axes.as_deref(), fields.data_key.as_deref()), (Some("thwn"), Some("u")));
 
     for (from, to, key, said) in [
-        ("'FNO2d'", "'SwinIR'", "operator.model", "one of fno, neuraloperator, FNO2d, diffsr"),
+        ("'FNO2d'", "'SwinIR'", "operator.model", "one of fno, neuraloperator, FNO2d, diffsr, conv"),
         ("subset: False", "subset: True", "data", "a key"),
+        ("'StepLR'", "'OneCycleLR'", "operator.training.lr_schedule", "constant, linear, cosine, step"),
         ("lr: 0.001", "lr: fast", "operator.training.learning_rate", "a number"),
         ("'PGN'", "'PNG'", "data", "a key"),
     ] {
-        let errors = Config::parse(&ocean.replace(from, to), "fno.yaml", &steps).expect_err(to);
+        let errors = parse(&ocean.replace(from, to)).expect_err(to);
         let found = errors.errors().iter().find(|error| error.key.starts_with(key));
         assert!(found.is_some_and(|error| error.expected.contains(said)), "{to}: {errors:#}");
     }

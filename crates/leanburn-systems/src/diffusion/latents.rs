@@ -174,6 +174,10 @@ impl LatentDataset {
 const ORDER: u64 = 0x1a7e_0001;
 
 impl Data for Arc<LatentDataset> {
+    fn samples_of_epoch(&self) -> usize {
+        self.training.len()
+    }
+
     fn open(context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self> {
         let stage = Stage::of(context);
         let device = device_of(context.device)?;

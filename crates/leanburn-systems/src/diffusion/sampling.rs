@@ -15,7 +15,7 @@ use super::scheduler::SamplingMethod;
 use super::section::DiffusionSection;
 use crate::codec::Codec;
 use crate::error::{Result, SystemError};
-use crate::run_folder::RunFolder;
+use crate::normalization;
 use crate::shared::{Context, reject};
 use crate::system::System;
 use crate::volume::{grid, scale_affine, values};
@@ -55,7 +55,7 @@ impl LatentSampler {
         reject(context, section.validate(context))?;
         let mut unet = section.model().init(device);
         weights::load(&mut unet, weights)?;
-        let channels = RunFolder::normalization_beside(weights)?;
+        let channels = normalization::beside(weights)?;
         let codec = Stage::of(context).open(device)?;
         let (expected, found) = (codec.shape().latent_channels, section.in_channels);
         if [found, channels.len()] != [expected; 2] {

@@ -140,7 +140,7 @@ impl System for DiffusionSection {
         let mut unet = Learner::new("unet", student, learner(context, training, training.learning_rate))?;
         let mut objective = Objective::Denoising(self.training.objective.loss);
         if let Some((consistency, edm)) = self.consistent() {
-            let (steps, curriculum) = (training.max_steps, consistency.curriculum());
+            let (steps, curriculum) = (training.steps(context.samples), consistency.curriculum());
             if let Some(ema) = consistency.target_ema() {
                 unet = unet.with_target(move |step| ema.decay(curriculum, step as usize, steps as usize));
             }

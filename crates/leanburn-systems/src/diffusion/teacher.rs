@@ -9,7 +9,7 @@ use leanburn_nn::weights;
 use super::scheduler::SchedulerSection;
 use super::section::DiffusionSection;
 use crate::error::{Result, SystemError};
-use crate::run_folder::RunFolder;
+use crate::normalization;
 use crate::shared::Context;
 use crate::weight_source::weights_of;
 
@@ -74,7 +74,7 @@ fn check_noise(section: &DiffusionSection, teacher: &DiffusionSection) -> Result
 ///
 /// [`SystemError::Input`] if its files are not there.
 pub(super) fn scale_factor(path: &Path) -> Result<f64> {
-    let channels = RunFolder::normalization_beside(&found_weights(path)?)?;
+    let channels = normalization::beside(&found_weights(path)?)?;
     Ok(channels.first().map_or(1.0, |channel| channel.scale))
 }
 

@@ -1,5 +1,6 @@
 //! Forecasters as a system.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
@@ -13,6 +14,7 @@ use super::model::AnyForecaster;
 use super::section::{ForecasterSection, ModelType};
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
+use crate::field_predictor::FieldPredictor;
 use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, forecast, learner, of_section, policy_and_seed};
@@ -103,6 +105,11 @@ device: {name: flex}
         let learner = learner(context, training, training.learning_rate);
         let learner = Learner::new("forecaster", model.init(device).with_residency(policy), learner)?;
         Ok(ForecastWorkload::new(learner, self.training.objective.forecast_loss, context.device.resolved_precision()))
+    }
+
+    fn predictor(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<FieldPredictor>> {
+        let model = self.model(context.fields().predict_days).init(device);
+        FieldPredictor::load(model, context, weights, device).map(Some)
     }
 
     fn check_sample(&self, name: &str, [channels, ..]: [usize; 4]) -> Result<()> {

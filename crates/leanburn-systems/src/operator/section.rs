@@ -1,5 +1,6 @@
 //! The `operator` section.
 
+use leanburn_common::{Validation, ValidationError};
 use leanburn_data::SequenceConfig;
 use leanburn_nn::blocks::Activation;
 use leanburn_nn::losses::Difference;
@@ -23,6 +24,8 @@ pub enum OperatorModel {
     /// `FNO2d` of [DiffSR](https://github.com/lizhihao2022/DiffSR), for super-resolution.
     #[serde(alias = "FNO2d")]
     Diffsr,
+    /// A residual network of convolutions, to compare with: `widths` are its channels, one number, and `num_layers` its blocks.
+    Conv,
 }
 
 /// A neural operator and its training.
@@ -111,6 +114,7 @@ impl OperatorSection {
             OperatorModel::Fno => vec![128],
             OperatorModel::Neuraloperator => vec![last.saturating_mul(2)],
             OperatorModel::Diffsr => vec![128, last],
+            OperatorModel::Conv => Vec::new(),
         };
         Self {
             model,
@@ -151,7 +155,23 @@ impl OperatorSection {
         }
     }
 
-    /// The configuration of the model for windows of these fields: those that are seen are channels of its input, those that are
+    /// What a network of convolutions has no use for, or cannot do.
+    pub(super) fn unsuited(&self, sample_factor: usize) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        if self.model == OperatorModel::Conv {
+            let same = self.widths.windows(2).all(|pair| pair[0] == pair[1]);
+            let (found, help) = (format!("{:?}", self.widths), "write one number, such as `widths: 64`");
+            validation.check(same, "widths", "one width of all blocks of `conv`", found, help);
+            let help = "drop the key: `conv` has no such thing";
+            validation.check(self.rank.is_none(), "rank", "none under `model: conv`", "a share", help);
+            validation.check(!self.batch_norm, "batch_norm", "false under `model: conv`", true, help);
+            let help = "drop `sample_factor`, or take a neural operator";
+            validation.check(sample_factor <= 1, "upsampling", "1: `conv` refines no grid", sample_factor, help);
+        }
+        validation.errors()
+    }
+
+    /// The configuration of the operator for windows of these fields: those that are seen are channels of its input, those that are
     /// predicted of its output.
     pub fn model(&self, fields: &SequenceConfig) -> FnoConfig {
         let (input, output) = (self.in_channels.saturating_mul(fields.input_days), fields.predict_days);
@@ -164,7 +184,7 @@ impl OperatorSection {
             OperatorModel::Fno if self.batch_norm => {
                 plain().with_block(FnoBlock::BatchNorm).with_activation(Activation::Relu)
             }
-            OperatorModel::Fno => plain(),
+            OperatorModel::Fno | OperatorModel::Conv => plain(),
             OperatorModel::Neuraloperator => plain()
                 .with_frequencies(FnoFrequencies::Centred)
                 .with_positions(FnoPositions::Periodic)

@@ -1,18 +1,20 @@
 //! Neural operators as a system.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::ValidationError;
-use leanburn_data::metrics::{relative_error, skill, top_octave_error};
-use leanburn_data::{SequenceConfig, SequenceDataset, Window};
-use leanburn_nn::models::Fno;
+use leanburn_data::{SequenceConfig, SequenceDataset};
 use leanburn_train::{ForecastBatch, ForecastWorkload, Learner};
 
-use super::section::OperatorSection;
+use super::evaluation::{LEADS, PERSISTENCE, Scores, last_field};
+use super::network::AnyOperator;
+use super::section::{OperatorModel, OperatorSection};
 use crate::error::Result;
 use crate::evaluation::{Curves, Metrics, PictureLabel};
+use crate::field_predictor::FieldPredictor;
 use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, check_shape, forecast, learner, of_section, policy_and_seed};
@@ -21,7 +23,7 @@ use crate::yaml::Section;
 
 impl System for OperatorSection {
     type Batch = ForecastBatch;
-    type Workload = ForecastWorkload<Fno>;
+    type Workload = ForecastWorkload<AnyOperator>;
 
     const NAME: &'static str = "operator";
     const SOURCE: Source = Source::Fields;
@@ -41,7 +43,7 @@ impl System for OperatorSection {
             y_label: "relative L2 error",
             log_y: true,
             train: &[("training loss", "forecast")],
-            validation: &["relative_l2"],
+            validation: &["relative_l2", PERSISTENCE],
         },
         Curves {
             title: "Skill",
@@ -52,10 +54,17 @@ impl System for OperatorSection {
         },
         Curves {
             title: "Energy of the shortest waves",
-            y_label: "difference, of the larger",
+            y_label: "the prediction's by the truth's, and how far that is off",
             log_y: false,
             train: &[],
-            validation: &["top_octave_error"],
+            validation: &["top_octave_ratio", "top_octave_error"],
+        },
+        Curves {
+            title: "Prediction, by how far ahead",
+            y_label: "relative L2 error",
+            log_y: true,
+            train: &[],
+            validation: &LEADS,
         },
     ];
     const ERRORS: &'static [&'static str] = &["relative_l2", "top_octave_error"];
@@ -66,8 +75,14 @@ impl System for OperatorSection {
     }
 
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
-        let errors = self.model(&context.fields()).validate();
-        let fields = [("upsampling", "sequence.sample_factor"), ("out_channels", "sequence.predict_days")];
+        let mut errors = self.network(&context.fields()).validate();
+        errors.extend(self.unsuited(context.fields().sample_factor));
+        let fields = [
+            ("upsampling", "sequence.sample_factor"),
+            ("out_channels", "sequence.predict_days"),
+            ("channels", "operator.widths"),
+            ("num_blocks", "operator.num_layers"),
+        ];
         of_section(errors, Self::NAME, &fields)
     }
 
@@ -84,7 +99,7 @@ impl System for OperatorSection {
     }
 
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
-        let (model, training) = (self.model(&context.fields()), &self.training.common);
+        let (model, training) = (self.network(&context.fields()), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
         let chains = || model.init(&Device::flex()).unstreamable();
         let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, chains)?;
@@ -94,31 +109,23 @@ impl System for OperatorSection {
         Ok(ForecastWorkload::new(learner, loss, context.device.resolved_precision()))
     }
 
-    fn check_sample(&self, name: &str, [channels, _, height, width]: [usize; 4]) -> Result<()> {
-        let fields = SequenceConfig { input_days: 1, predict_days: 1, ..SequenceConfig::default() };
-        check_shape(name, [channels, 1, height, width], |input| self.model(&fields).check_input(input))
+    fn predictor(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<FieldPredictor>> {
+        let model = self.network(&context.fields()).init(device);
+        FieldPredictor::load(model, context, weights, device).map(Some)
     }
 
-    /// Errors of each window, their means; skill over all windows together.
+    fn check_sample(&self, name: &str, [channels, _, height, width]: [usize; 4]) -> Result<()> {
+        let fields = SequenceConfig { input_days: 1, predict_days: 1, ..SequenceConfig::default() };
+        check_shape(name, [channels, 1, height, width], |input| self.network(&fields).check_input(input))
+    }
+
     fn evaluate(&self, workload: &Self::Workload, data: &Arc<SequenceDataset>, device: &Device) -> Result<Metrics> {
-        let (mut predictions, mut truth, mut baseline) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut relative, mut octave) = (0.0, 0.0);
-        let count = data.val_len();
-        for index in 0..count {
+        let mut scores = Scores::default();
+        for index in 0..data.val_len() {
             let window = data.val_window(index)?;
-            let prediction = forecast(workload, &window, device);
-            let (field, size) = last_field(&window);
-            relative += relative_error(&prediction, &window.target)? / count as f64;
-            octave += top_octave_error(&prediction[field..], &window.target[field..], size)? / count as f64;
-            predictions.extend(prediction);
-            baseline.extend(data.persistence(&window)?);
-            truth.extend(window.target);
+            scores.add(&forecast(workload, &window, device), &data.persistence(&window)?, &window)?;
         }
-        if truth.is_empty() {
-            return Ok(Vec::new());
-        }
-        let skill = skill(&predictions, &truth, &baseline)?;
-        Ok(vec![("relative_l2", relative), ("skill", skill), ("top_octave_error", octave)])
+        scores.metrics()
     }
 
     /// The last day of a window.
@@ -141,6 +148,9 @@ impl System for OperatorSection {
             let text = format!("{}.widths = {widths:?}", Self::NAME);
             changes.push(change(text, "a smaller model: a quarter of the weights", Self { widths, ..self.clone() }));
         }
+        if self.model == OperatorModel::Conv {
+            return changes;
+        }
         let modes: Vec<[usize; 2]> = self.modes.iter().map(|modes| modes.map(|count| count.div_ceil(2))).collect();
         if modes != self.modes {
             let text = format!("{}.modes = {modes:?}", Self::NAME);
@@ -153,10 +163,4 @@ impl System for OperatorSection {
         }
         changes
     }
-}
-
-/// Where the last field of a target begins, and its height and width.
-fn last_field(window: &Window) -> (usize, [usize; 2]) {
-    let [.., height, width] = window.target_shape;
-    (window.target.len() - height * width, [height, width])
 }

@@ -15,7 +15,7 @@ pub(super) const GLYPH: usize = 8;
 pub(super) const BACKGROUND: Rgb<u8> = Rgb([24, 24, 27]);
 /// Letters.
 pub(super) const INK: Rgb<u8> = Rgb([212, 212, 216]);
-/// NaN and infinity: a colour that neither grey nor magma has.
+/// NaN and infinity: a colour that none of the scales has.
 pub(super) const NOT_FINITE: Rgb<u8> = Rgb([0, 229, 255]);
 
 /// The smallest and the largest value.
@@ -51,6 +51,16 @@ pub(super) fn grey(value: f32, (low, high): (f32, f32)) -> Rgb<u8> {
     Rgb([(share.clamp(0.0, 1.0) * 255.0).round() as u8; 3])
 }
 
+/// Viridis between the ends of `range`, for values that have a sign or no grey of their own: equal steps look equally far apart, in
+/// grey too. Its darkest colour where the range is empty.
+pub(super) fn perceptual(value: f32, (low, high): (f32, f32)) -> Rgb<u8> {
+    if !value.is_finite() {
+        return NOT_FINITE;
+    }
+    let share = if high > low { (value - low) / (high - low) } else { 0.0 };
+    Rgb(colorous::VIRIDIS.eval_continuous(f64::from(share.clamp(0.0, 1.0))).as_array())
+}
+
 /// Magma from zero to `largest`.
 pub(super) fn heat(difference: f32, largest: f32) -> Rgb<u8> {
     if !difference.is_finite() {
@@ -72,5 +82,24 @@ pub(super) fn write_text(picture: &mut RgbImage, left: usize, top: usize, text: 
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rec. 709, of values as they are shown: near enough to tell darker from lighter.
+    fn lightness(Rgb([red, green, blue]): Rgb<u8>) -> f64 {
+        0.2126 * f64::from(red) + 0.7152 * f64::from(green) + 0.0722 * f64::from(blue)
+    }
+
+    #[test]
+    fn larger_values_are_lighter_by_equal_steps() {
+        let lightness: Vec<f64> = (-8..=8).map(|step| lightness(perceptual(step as f32, (-8.0, 8.0)))).collect();
+        let steps: Vec<f64> = lightness.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(steps.iter().all(|step| (6.0..20.0).contains(step)), "{steps:?}");
+        assert_eq!(perceptual(-9.0, (-8.0, 8.0)), perceptual(-8.0, (-8.0, 8.0)));
+        assert_eq!((perceptual(1.0, (1.0, 1.0)), perceptual(f32::NAN, (0.0, 1.0))), (Rgb([68, 1, 84]), NOT_FINITE));
     }
 }

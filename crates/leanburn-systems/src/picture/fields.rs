@@ -3,14 +3,14 @@
 use image::RgbImage;
 
 use super::canvas::{
-    BACKGROUND, CAPTION_HEIGHT, SEPARATOR, SMALLEST_TILE, difference_caption, grey, heat, largest_of, range_of,
+    BACKGROUND, CAPTION_HEIGHT, SEPARATOR, SMALLEST_TILE, difference_caption, heat, largest_of, perceptual, range_of,
     write_text,
 };
 use super::error::{PictureError, check};
 
 /// Draws fields side by side, each with its caption, and behind them the absolute difference of the first two.
 ///
-/// The first row is on top. Grey runs over the values of the first field, the difference through magma from zero to its
+/// The first row is on top. Viridis runs over the values of the first field (fields have signs, which grey does not show), the difference through magma from zero to its
 /// largest value, which its caption notes. What is not finite is cyan.
 ///
 /// # Shapes
@@ -40,7 +40,7 @@ pub fn fields<const N: usize>(
     for (column, (caption, values)) in columns.enumerate() {
         write_text(&mut picture, column * column_width + 4, 4, caption);
         for (place, &value) in values.iter().enumerate() {
-            let colour = if column == N { heat(value, largest) } else { grey(value, range) };
+            let colour = if column == N { heat(value, largest) } else { perceptual(value, range) };
             let (top, left) = (place / width * factor + CAPTION_HEIGHT, place % width * factor + column * column_width);
             for (x, y) in (0..factor * factor).map(|at| (left + at % factor, top + at / factor)) {
                 picture.put_pixel(x as u32, y as u32, colour);
@@ -57,8 +57,9 @@ mod tests {
     use super::super::canvas::NOT_FINITE;
     use super::*;
 
-    const WHITE: Rgb<u8> = Rgb([255; 3]);
-    const BLACK: Rgb<u8> = Rgb([0; 3]);
+    /// The ends of viridis.
+    const LARGEST: Rgb<u8> = Rgb([253, 231, 37]);
+    const SMALLEST: Rgb<u8> = Rgb([68, 1, 84]);
 
     #[test]
     fn fields_lie_side_by_side_with_the_difference_of_the_first_two() {
@@ -70,7 +71,7 @@ mod tests {
             let half = SMALLEST_TILE / 2;
             *picture.get_pixel((column * tile + place * half + 3) as u32, (CAPTION_HEIGHT + row * half + 3) as u32)
         };
-        assert_eq!((at(0, 0, 0), at(0, 0, 1), at(1, 0, 1), at(2, 1, 0)), (BLACK, WHITE, BLACK, WHITE));
+        assert_eq!((at(0, 0, 0), at(0, 0, 1), at(1, 0, 1), at(2, 1, 0)), (SMALLEST, LARGEST, SMALLEST, LARGEST));
         assert_eq!((at(3, 0, 1), at(3, 0, 0)), (heat(1.0, 1.0), heat(0.0, 1.0)));
         assert_eq!((at(1, 1, 1), at(3, 1, 1)), (NOT_FINITE, NOT_FINITE));
         assert_eq!(picture.width() as usize, 4 * tile - SEPARATOR);

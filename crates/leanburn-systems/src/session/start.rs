@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
             run.resume(path).map_err(|error| folder.not_resumed(*step, error))?;
         }
         let initialized = from.map_or(Ok(Vec::new()), |source| run.initialize(&source))?;
-        let last_step = self.stop_after.unwrap_or(u64::MAX).min(config.training().max_steps);
+        let last_step = self.stop_after.unwrap_or(u64::MAX).min(run.last_step());
         if !group.leads() {
             let memory = at_rest(config, &data, &device, &planned);
             let finished = follow(&mut *run, group, last_step, memory, &self.stop);

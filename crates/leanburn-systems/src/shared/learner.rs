@@ -4,7 +4,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
 use leanburn_ops::{ResidencyPolicy, Unstreamable};
-use leanburn_train::{LearnerConfig, LossScale, Precision, ScheduleConfig, TrainerConfig};
+use leanburn_train::{LearnerConfig, LossScale, Precision, TrainerConfig};
 
 use super::device_section::{self, DeviceSection};
 use super::source::Context;
@@ -101,10 +101,7 @@ pub(crate) fn trained_parameters<M: Module>(module: &M) -> usize {
 
 /// How a learner learns, at a rate before any scaling.
 pub(crate) fn learner(context: &Context<'_>, training: &TrainingSection, learning_rate: f64) -> LearnerConfig {
-    let schedule = ScheduleConfig::new(learning_rate)
-        .with_kind(training.lr_schedule)
-        .with_warmup_steps(training.warmup_steps)
-        .with_max_steps(training.max_steps);
+    let schedule = training.schedule(learning_rate, context.samples);
     let effective_batch = training.batch_size * training.gradient_accumulation_steps;
     let schedule = match training.base_batch_size {
         Some(base) => schedule.scaled_to_batch(effective_batch, base),

@@ -13,6 +13,7 @@ mod recompute;
 mod reconstruction;
 mod sample;
 mod scenes_section;
+mod schedule;
 mod sequence_section;
 mod source;
 mod storage;

@@ -90,6 +90,8 @@ pub struct Context<'a> {
     pub scenes: Option<&'a SceneConfig>,
     /// What opens a first stage by its weights.
     pub first_stage: OpenFirstStage,
+    /// Samples of an epoch, once the data is open.
+    pub samples: Option<usize>,
     /// What computes, and in which precision.
     pub device: &'a DeviceSection,
 }

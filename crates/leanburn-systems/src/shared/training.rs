@@ -70,13 +70,26 @@ pub struct TrainingSection {
     pub constants: OptimizerConstants,
     /// The learning rate after the warm-up. Default: constant.
     pub lr_schedule: ScheduleKind,
+    /// Steps from one fall of the learning rate to the next, under `lr_schedule` step. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lr_step_size: Option<u64>,
+    /// The same in epochs. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lr_step_epochs: Option<f64>,
+    /// What each fall multiplies the learning rate by. Default: 0.1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lr_gamma: Option<f64>,
     /// Steps over which the learning rate rises from zero. Default: 0.
     pub warmup_steps: u64,
     /// Scales the learning rate by effective batch / this, the linear scaling rule
     /// ([Goyal et al.](https://arxiv.org/abs/1706.02677)). Default: no scaling.
     pub base_batch_size: Option<usize>,
-    /// Steps to train for. Default: 1000.
+    /// Steps to train for, at most. Default: 1000; no limit (`u64::MAX`) where `max_epochs` is given.
+    #[serde(skip_serializing_if = "is_endless")]
     pub max_steps: u64,
+    /// Epochs to train for, at most; an epoch has as many steps as it takes to see each training sample once. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_epochs: Option<f64>,
     /// Clips the gradients' global norm to this. Default: no clipping.
     pub max_grad_norm: Option<f64>,
     /// Decay of the exponential moving average of the weights. Default: no average.
@@ -111,6 +124,13 @@ pub struct TrainingSection {
     pub deterministic_ranks: bool,
 }
 
+/// `max_steps` of a training that something else ends.
+pub(super) const ENDLESS: u64 = u64::MAX;
+
+fn is_endless(steps: &u64) -> bool {
+    *steps == ENDLESS
+}
+
 fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }
@@ -135,9 +155,13 @@ impl Default for TrainingSection {
             weight_decay: optimizer.weight_decay,
             constants: optimizer.constants,
             lr_schedule: ScheduleKind::Constant,
+            lr_step_size: None,
+            lr_step_epochs: None,
+            lr_gamma: None,
             warmup_steps: 0,
             base_batch_size: None,
             max_steps: 1000,
+            max_epochs: None,
             max_grad_norm: None,
             ema_decay: None,
             max_bad_steps: 20,
@@ -166,9 +190,13 @@ with_methods! { TrainingSection {
     with_weight_decay => weight_decay: f64,
     with_constants => constants: OptimizerConstants,
     with_lr_schedule => lr_schedule: ScheduleKind,
+    with_lr_step_size => lr_step_size: Option<u64>,
+    with_lr_step_epochs => lr_step_epochs: Option<f64>,
+    with_lr_gamma => lr_gamma: Option<f64>,
     with_warmup_steps => warmup_steps: u64,
     with_base_batch_size => base_batch_size: Option<usize>,
     with_max_steps => max_steps: u64,
+    with_max_epochs => max_epochs: Option<f64>,
     with_max_grad_norm => max_grad_norm: Option<f64>,
     with_ema_decay => ema_decay: Option<f64>,
     with_max_bad_steps => max_bad_steps: u64,
@@ -203,6 +231,9 @@ impl TrainingSection {
     fn read(section: &mut Section<'_>, default: Self) -> Self {
         let kind = section.choice("optimizer", default.optimizer);
         let default = default.with_optimizer(kind);
+        section.alias("epochs", "max_epochs");
+        let max_epochs = section.number("max_epochs", default.max_epochs, POSITIVE);
+        let max_steps = if max_epochs.is_some() { ENDLESS } else { default.max_steps };
         Self {
             batch_size: section.number("batch_size", default.batch_size, 1..=MANY),
             gradient_accumulation_steps: section.number(
@@ -220,9 +251,13 @@ impl TrainingSection {
             weight_decay: section.number("weight_decay", default.weight_decay, 0..),
             constants: read_constants(section),
             lr_schedule: section.choice("lr_schedule", default.lr_schedule),
+            lr_step_size: section.number("lr_step_size", default.lr_step_size, 1..),
+            lr_step_epochs: section.number("lr_step_epochs", default.lr_step_epochs, POSITIVE),
+            lr_gamma: section.number("lr_gamma", default.lr_gamma, POSITIVE),
             warmup_steps: section.get("warmup_steps", default.warmup_steps),
             base_batch_size: section.number("base_batch_size", default.base_batch_size, 1..=MANY),
-            max_steps: section.number("max_steps", default.max_steps, 1..),
+            max_steps: section.number("max_steps", max_steps, 1..),
+            max_epochs,
             max_grad_norm: section.number("max_grad_norm", default.max_grad_norm, POSITIVE),
             ema_decay: section.number("ema_decay", default.ema_decay, 0..1),
             max_bad_steps: section.number("max_bad_steps", default.max_bad_steps, 1..),
@@ -264,6 +299,7 @@ impl TrainingSection {
             format!("{} warm-up steps of {}", self.warmup_steps, self.max_steps),
             "lower `warmup_steps` or raise `max_steps`",
         );
+        self.check_epochs_and_falls(&mut validation);
         validation.check_together(
             self.early_stopping_patience.is_none() || self.best_metric.is_some(),
             &["best_metric"],

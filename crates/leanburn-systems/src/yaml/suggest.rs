@@ -38,8 +38,12 @@ fn foreign(key: &str) -> Option<&'static str> {
     match key {
         "pin_memory" => Some("remove it: it belongs to PyTorch's data loader, and transfers need no such setting here"),
         "n_epochs" | "num_epochs" | "epochs" | "max_epochs" => {
-            Some("training is counted in optimizer steps: set max_steps in the section `training`")
+            Some("set max_epochs, or max_steps in optimizer steps, in the section `training`")
         }
+        "subset" => {
+            Some("no part of the fields is drawn here: train on fewer by a larger `val_fraction`, or by another file")
+        }
+        "normalizer_type" => Some("write `PGN`, by which each place is normalized, or `GN`, by which each channel is"),
         "schedule" => {
             Some("the learning rate falls by `lr_schedule` of the section `training`: set it, to `constant` for none")
         }
