@@ -153,7 +153,7 @@ fn operators_of_full_size_need_less_than_half_of_pytorchs_memory_on_volumes() {
     };
     let volume = FnoConfig::classic(1, 1, 32, vec![16; 3]);
     let [kept, recomputed, weights] = both(volume, [1, 1, 128, 128, 128]);
-    assert!(kept < 0.45 * 8265.0 && recomputed < 0.335 * 8265.0, "{kept} {recomputed}");
+    assert!(kept < 0.45 * 8265.0 && recomputed < 0.33 * 8265.0, "{kept} {recomputed}");
     assert!(kept - weights < 0.25 * (8265.0 - 2048.0), "{kept} {weights}");
     let planes = FnoConfig::new(1, 1, vec![256; 11], vec![vec![12; 2]; 10]);
     let [kept, ..] = both(planes, [8, 1, 1, 128, 128]);

@@ -54,8 +54,9 @@ pub struct Pointwise {
 ///
 /// Saved for backward: the kept coefficients of the activated input, in float32, and with an activation or `pointwise` the input, shared
 /// with its producer. Neither the activated volume nor a whole spectrum is made on the CPU; its workspace is a plane and a few spectra
-/// for each thread. Backward needs one volume of the input's size, the input's gradient. Elsewhere the activated volume and the spectrum
-/// behind the first axis are made, in float32, and products of spectra copy the weights.
+/// for each thread. Backward needs one volume of the input's size, the input's gradient. The gradient of the spectrum's weights, which is as
+/// large as these, is made when the volumes are gone. Elsewhere the activated volume and the spectrum behind the first axis are made, in
+/// float32, and products of spectra copy the weights.
 ///
 /// # Numerics
 ///
@@ -206,11 +207,6 @@ impl Operation<4> for SpectralConv {
             Part::Weight => run(Mix { part, operands: [other, &of_output], mixing: &layer.mixing }),
             _ => run(Mix { part, operands: [&of_output, other], mixing: &layer.mixing }),
         };
-        let of_values = for_values.then(|| {
-            let sums = mix(Part::Weight, spectra.as_ref().expect("saved for the weights"));
-            cast_to(sums.reshape(values.dims()), values.dtype())
-        });
-        drop(spectra);
         let x = for_x.then(|| {
             let of_input = mix(Part::Input, &flat(&values));
             let to = beside
@@ -222,6 +218,11 @@ impl Operation<4> for SpectralConv {
                 Some(x) => run(NormActGradient { x, normalization: None, activation, gradient: volume }).x,
                 None => volume,
             }
+        });
+        // behind the volumes, which are gone: it is as large as the weights
+        let of_values = for_values.then(|| {
+            let sums = mix(Part::Weight, spectra.as_ref().expect("saved for the weights"));
+            cast_to(sums.reshape(values.dims()), values.dtype())
         });
         [x.into(), of_values.into(), weight.into(), bias.into()]
     }
