@@ -8,6 +8,7 @@
 //!
 //! All randomness of a run is derived from its seed and position, so that the position is its whole random state.
 
+mod agreement;
 mod any_learner;
 mod autoencoder;
 mod average;

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use leanburn_common::Bytes;
 use leanburn_data::BatchOrder;
-use leanburn_ops::recording::{Pass, in_pass, value_or};
+use leanburn_ops::recording::{Pass, in_pass};
 use leanburn_ops::{or_storage_error, random};
 use serde::{Deserialize, Serialize};
 
+use crate::agreement::{LossSums, agreed, means};
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
 use crate::checkpoint::CheckpointStore;
-use crate::error::TrainError;
+use crate::error::{TrainError, UPDATE};
 use crate::manifest;
 use crate::memory::{MemoryMonitor, MemoryUse, PhasePeaks, exceeded};
 use crate::mixed_dtypes::or_mixed_dtypes;
@@ -190,7 +191,7 @@ impl<W: Workload> Trainer<W> {
             if phase != UPDATE {
                 self.abandon();
             }
-            out_of_memory(step, phase, reason)
+            TrainError::out_of_memory(step, phase, reason)
         })?;
         (self.is_open, self.position.step) = (false, step + 1);
         phases.update = self.monitor.lap();
@@ -305,7 +306,7 @@ impl<W: Workload> Trainer<W> {
     /// The most held since the last lap, if that is not more than the run may hold.
     fn lap(&self, step: u64, phase: &'static str) -> Result<Bytes, TrainError> {
         let lap = self.monitor.lap();
-        self.excess(lap).map_or(Ok(lap), |reason| Err(out_of_memory(step, phase, reason)))
+        self.excess(lap).map_or(Ok(lap), |reason| Err(TrainError::out_of_memory(step, phase, reason)))
     }
 
     /// What was held and may be held, if it was too much.
@@ -405,66 +406,10 @@ fn saved(checkpoint: &Path) -> Result<Saved, TrainError> {
     serde_json::from_slice(&text).map_err(|error| TrainError::reading(&path, error))
 }
 
-/// What all ranks have come to: an error if one of them has one.
-fn agreed(group: &Group, step: u64, here: Result<(), TrainError>) -> Result<(), TrainError> {
-    if group.is_alone() {
-        return here;
-    }
-    let said = match &here {
-        Ok(()) => Vec::new(),
-        Err(error) => format!("{}{error}", if error.is_out_of_memory() { OUT_OF_MEMORY } else { "" }).into_bytes(),
-    };
-    let there = group.ranks().gather(&said);
-    here?;
-    let Some((rank, said)) = there.iter().enumerate().find(|(_, said)| !said.is_empty()) else { return Ok(()) };
-    let said = String::from_utf8_lossy(said);
-    Err(match said.strip_prefix(OUT_OF_MEMORY) {
-        Some(reason) => out_of_memory(step, "forward or backward", format!("rank {rank} says: {reason}")),
-        None => TrainError::Rank { step, rank, reason: said.into_owned() },
-    })
-}
-
-/// How a rank's error begins where it had no more memory.
-const OUT_OF_MEMORY: &str = "\0";
-
-/// Parts of losses by name: their sum over micro-batches, and how many those are.
-type LossSums = BTreeMap<&'static str, (Tensor<1>, u64)>;
-
-/// The means over the micro-batches of all ranks.
-fn means(group: &Group, sums: LossSums) -> BTreeMap<String, f64> {
-    let mut all: BTreeMap<String, (f32, u64)> = BTreeMap::new();
-    let here = sums.into_iter().map(|(name, (sum, count))| (name.to_string(), value_or(sum, 0.0), count));
-    let here: Vec<(String, f32, u64)> = here.collect();
-    let there = if group.is_alone() { vec![here] } else { gathered(group, &here) };
-    for (name, sum, count) in there.into_iter().flatten() {
-        let before = all.get(&name).copied();
-        all.insert(name, before.map_or((sum, count), |before| (before.0 + sum, before.1 + count)));
-    }
-    all.into_iter().map(|(name, (sum, count))| (name, f64::from(sum) / count as f64)).collect()
-}
-
-/// The sums of all ranks, in their order.
-fn gathered(group: &Group, here: &[(String, f32, u64)]) -> Vec<Vec<(String, f32, u64)>> {
-    let bits: Vec<(&str, u32, u64)> =
-        here.iter().map(|(name, sum, count)| (name.as_str(), sum.to_bits(), *count)).collect();
-    let said = group.ranks().gather(&serde_json::to_vec(&bits).expect("names and numbers serialise"));
-    let read =
-        |said: &Vec<u8>| -> Vec<(String, u32, u64)> { serde_json::from_slice(said).expect("what another rank wrote") };
-    let values = |(name, bits, count)| (name, f32::from_bits(bits), count);
-    said.iter().map(|said| read(said).into_iter().map(values).collect()).collect()
-}
-
-const UPDATE: &str = "update";
-
 /// Runs a part of a step before its update, whose learners are intact whatever happens.
 fn part_of_step<T>(step: u64, phase: &'static str, part: impl FnOnce() -> T) -> Result<T, TrainError> {
     let result = or_storage_error(|| or_out_of_memory(part)).map_err(|error| TrainError::Storage { step, error })?;
-    result.map_err(|reason| out_of_memory(step, phase, reason))
-}
-
-/// A step that did not fit. Until the update the learners are as they were.
-fn out_of_memory(step: u64, phase: &'static str, reason: String) -> TrainError {
-    TrainError::OutOfMemory { step, phase, reason, state_is_intact: phase != UPDATE }
+    result.map_err(|reason| TrainError::out_of_memory(step, phase, reason))
 }
 
 const TRAINER: &str = "trainer.json";
