@@ -57,6 +57,7 @@ pub mod guide_config;
 mod machine;
 pub mod measure;
 pub mod metrics;
+mod next;
 pub mod operator;
 pub mod picture;
 pub mod planning;

@@ -96,7 +96,38 @@ impl<W: Workload> Trainer<W> {
             return Err(TrainError::UnevenRanks { accumulation_steps, ranks });
         }
         self.group = group;
+        if self.shards_optimizer() {
+            self.workload.learners().into_iter().for_each(|learner| learner.shard(&self.group));
+        }
         Ok(())
+    }
+
+    /// The group that this process is one of.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Whether each rank has a part of the optimizer states, so that a checkpoint needs [`gather_states`](Self::gather_states).
+    pub fn shards_optimizer(&self) -> bool {
+        self.config.shard_optimizer && !self.group.is_alone()
+    }
+
+    /// Gathers the optimizer states of all ranks on the leading one, which is to [save](Self::save) them next; all ranks do this at once,
+    /// between two steps. Nothing where states are not split.
+    ///
+    /// # Memory
+    ///
+    /// On the leading rank the states of all, three times while they are put together, once until they are saved.
+    pub fn gather_states(&mut self) {
+        self.workload.learners().into_iter().for_each(AnyLearner::gather_states);
+    }
+
+    /// Has a recorded step be that of the rank with the most of `ranks` that split the optimizer states.
+    pub(crate) fn plan_shard(&mut self) {
+        let ranks = self.config.planned_ranks;
+        if self.config.shard_optimizer && ranks > 1 {
+            self.workload.learners().into_iter().for_each(|learner| learner.plan_shard(ranks));
+        }
     }
 
     /// The workload in training.
@@ -341,7 +372,8 @@ impl<W: Workload> Trainer<W> {
         }
     }
 
-    /// Saves a checkpoint of the current step.
+    /// Saves a checkpoint of the current step; of several ranks the leading one, with states that are split
+    /// [gathered](Self::gather_states) before.
     ///
     /// # Errors
     ///
@@ -354,7 +386,7 @@ impl<W: Workload> Trainer<W> {
         };
         let learners = self.workload.learners();
         store.save(saved.position.step, |folder| {
-            learners.iter().try_for_each(|learner| learner.save(folder))?;
+            learners.into_iter().try_for_each(|learner| learner.save(folder))?;
             let path = folder.join(TRAINER);
             let text = serde_json::to_vec_pretty(&saved).expect("numbers serialise");
             fs::write(&path, text).map_err(|error| TrainError::writing(&path, error))

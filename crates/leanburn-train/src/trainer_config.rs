@@ -19,12 +19,30 @@ pub struct TrainerConfig {
     /// Whether several processes give the bits of one, however many they are: gradients are summed after each micro-batch, not once a step.
     #[serde(default)]
     pub deterministic_ranks: bool,
+    /// Whether each of several processes updates a part of the weights, and has the optimizer's states of that part alone.
+    #[serde(default)]
+    pub shard_optimizer: bool,
+    /// Of a recording that splits the optimizer's states: over how many processes. Steps that are taken ask their group.
+    #[serde(default = "one")]
+    pub planned_ranks: usize,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// Seed 0, one micro-batch a step; the run gives up after 20 bad steps in a row.
 impl Default for TrainerConfig {
     fn default() -> Self {
-        Self { seed: 0, accumulation_steps: 1, max_bad_steps: 20, memory_limit: None, deterministic_ranks: false }
+        Self {
+            seed: 0,
+            accumulation_steps: 1,
+            max_bad_steps: 20,
+            memory_limit: None,
+            deterministic_ranks: false,
+            shard_optimizer: false,
+            planned_ranks: 1,
+        }
     }
 }
 
@@ -54,6 +72,20 @@ impl TrainerConfig {
     #[must_use]
     pub fn with_deterministic_ranks(mut self, deterministic_ranks: bool) -> Self {
         self.deterministic_ranks = deterministic_ranks;
+        self
+    }
+
+    /// With the optimizer's states split over processes.
+    #[must_use]
+    pub fn with_shard_optimizer(mut self, shard_optimizer: bool) -> Self {
+        self.shard_optimizer = shard_optimizer;
+        self
+    }
+
+    /// Recorded as one of so many processes.
+    #[must_use]
+    pub fn with_planned_ranks(mut self, ranks: usize) -> Self {
+        self.planned_ranks = ranks;
         self
     }
 

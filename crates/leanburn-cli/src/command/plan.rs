@@ -64,14 +64,15 @@ impl Plan {
         let (page, trace) = self.outputs(path, &config)?;
         let planner = available.planner(&config.device.name)?;
         let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
-        let candidate = self.ranks.share_of(space.configured())?;
+        let space = self.ranks.share_of(space)?;
+        let candidate = space.configured();
         let began = Instant::now();
         let recording = space.record_with(&candidate, candidate.recorded())?;
         let timeline = recording.timeline(planner.memory_model());
         let taken = planner.memory_model().taken(&timeline);
         let took = began.elapsed();
         let seconds = planner.rates().seconds(&timeline, candidate.accumulation, candidate.recorded());
-        let exchange = self.ranks.exchange(&timeline, seconds);
+        let exchange = self.ranks.exchange(&timeline, seconds, space.shards_optimizer(&candidate));
         let report = PlanReport {
             config: &config,
             source: &source,

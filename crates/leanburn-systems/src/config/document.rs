@@ -264,6 +264,7 @@ impl Config {
             scenes: scenes.as_ref(),
             first_stage: open_first_stage,
             device,
+            planned_ranks: 1,
         }
     }
 

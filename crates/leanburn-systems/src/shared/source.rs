@@ -92,6 +92,8 @@ pub struct Context<'a> {
     pub first_stage: OpenFirstStage,
     /// What computes, and in which precision.
     pub device: &'a DeviceSection,
+    /// Processes that train together, where a step is planned.
+    pub planned_ranks: usize,
 }
 
 impl Context<'_> {

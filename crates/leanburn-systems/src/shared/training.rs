@@ -109,6 +109,9 @@ pub struct TrainingSection {
     /// bits of one. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deterministic_ranks: bool,
+    /// Of several processes: each updates a part of the weights, and holds the optimizer's states of that part alone. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shard_optimizer: bool,
 }
 
 fn is_zero(value: &f64) -> bool {
@@ -150,6 +153,7 @@ impl Default for TrainingSection {
             early_stopping_min_delta: 0.0,
             weights_interval: 0,
             deterministic_ranks: false,
+            shard_optimizer: false,
         }
     }
 }
@@ -181,6 +185,7 @@ with_methods! { TrainingSection {
     with_early_stopping_min_delta => early_stopping_min_delta: f64,
     with_weights_interval => weights_interval: u64,
     with_deterministic_ranks => deterministic_ranks: bool,
+    with_shard_optimizer => shard_optimizer: bool,
 } }
 
 impl TrainingSection {
@@ -235,6 +240,7 @@ impl TrainingSection {
             early_stopping_min_delta: section.number("early_stopping_min_delta", default.early_stopping_min_delta, 0..),
             weights_interval: section.number("weights_interval", default.weights_interval, 0..),
             deterministic_ranks: section.get("deterministic_ranks", default.deterministic_ranks),
+            shard_optimizer: section.get("shard_optimizer", default.shard_optimizer),
         }
     }
 
