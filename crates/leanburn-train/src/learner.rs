@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use burn::backend::DispatchTensor;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
 use leanburn_common::Bytes;
-use leanburn_ops::recording::{self, TensorRole, is_recording};
+use leanburn_ops::recording::{self, TensorRole};
 
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
 use crate::buffers::Buffers;
@@ -21,7 +20,7 @@ use crate::loss_scale::LossScaler;
 use crate::optimizer_states::{joined, kept};
 use crate::prepared_step::{EndStep, LearnerReport, PreparedStep};
 use crate::ranks::Group;
-use crate::recorded_optimizer::RecordedOptimizer;
+use crate::recorded_optimizer::{RecordedOptimizer, is_recorded, tag_gradients};
 use crate::schedule::Schedule;
 use crate::sharding::{Sharding, with_ids_of_leader};
 
@@ -297,26 +296,6 @@ impl<M: Module> AnyLearner for Learner<M> {
             self.buffers = Buffers::of(self.module());
             self.companions.restore(companions);
         }))
-    }
-}
-
-/// Whether the module is on a recording device.
-fn is_recorded<M: Module>(module: &M) -> bool {
-    module.devices().iter().any(is_recording)
-}
-
-/// Tags on a recording device the tensors that are gradients of weights.
-fn tag_gradients<M: Module>(module: &M, gradients: &GradientsParams) {
-    struct Collect<'a>(&'a GradientsParams, Vec<DispatchTensor>);
-    impl ModuleVisitor for Collect<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.1.extend(self.0.get::<D>(param.id).map(Tensor::into_dispatch));
-        }
-    }
-    if is_recorded(module) {
-        let mut collect = Collect(gradients, Vec::new());
-        module.visit(&mut collect);
-        recording::tag_tensors(TensorRole::Gradients, collect.1);
     }
 }
 

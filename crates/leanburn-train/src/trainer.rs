@@ -11,7 +11,7 @@ use leanburn_ops::recording::{Pass, in_pass};
 use leanburn_ops::{or_storage_error, random};
 use serde::{Deserialize, Serialize};
 
-use crate::agreement::{LossSums, agreed, means};
+use crate::agreement::{LossSums, agreed, means, together};
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
 use crate::checkpoint::CheckpointStore;
 use crate::error::{TrainError, UPDATE};
@@ -265,6 +265,10 @@ impl<W: Workload> Trainer<W> {
         for micro_batch in (first - self.micro_batches()..end).step_by(stride as usize) {
             let position = StepPosition { seed, step, micro_batch };
             let taken = match batches.next() {
+                Some(Ok(batch)) if self.config.sync_batch_norm && !self.group.is_alone() => {
+                    let group = self.group.clone();
+                    together(&group, step, || self.micro_step(&batch, position, sums, phases))?
+                }
                 Some(Ok(batch)) => self.micro_step(&batch, position, sums, phases),
                 Some(Err(error)) => Err(error.into()),
                 None => Err(TrainError::OutOfBatches { step }),

@@ -22,6 +22,10 @@ pub struct TrainerConfig {
     /// Whether each of several processes updates a part of the weights, and has the optimizer's states of that part alone.
     #[serde(default)]
     pub shard_optimizer: bool,
+    /// Whether batch norms take the statistics of the micro-batches of all processes together; else each those of its own, and the running
+    /// ones are those of the first process.
+    #[serde(default)]
+    pub sync_batch_norm: bool,
     /// Of a recording that splits the optimizer's states: over how many processes. Steps that are taken ask their group.
     #[serde(default = "one")]
     pub planned_ranks: usize,
@@ -41,6 +45,7 @@ impl Default for TrainerConfig {
             memory_limit: None,
             deterministic_ranks: false,
             shard_optimizer: false,
+            sync_batch_norm: false,
             planned_ranks: 1,
         }
     }
@@ -79,6 +84,13 @@ impl TrainerConfig {
     #[must_use]
     pub fn with_shard_optimizer(mut self, shard_optimizer: bool) -> Self {
         self.shard_optimizer = shard_optimizer;
+        self
+    }
+
+    /// With batch statistics of all processes together.
+    #[must_use]
+    pub fn with_sync_batch_norm(mut self, sync_batch_norm: bool) -> Self {
+        self.sync_batch_norm = sync_batch_norm;
         self
     }
 

@@ -9,14 +9,17 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use common::{
     AutoencoderTrainer, Batch, Setup, WeightsWorkload, alone, bits, device, factors, optimizers, phantoms, state,
 };
+use leanburn_nn::blocks::{BatchNorm, BatchNormConfig};
 use leanburn_train::{
-    AnyLearner, CheckpointStore, CountingAllocator, Group, Learner, LearnerConfig, LossScale, OptimizerConfig,
-    Precision, Ranks, StepReport, TrainError, Trainer, TrainerConfig,
+    AnyLearner, CheckpointStore, CountingAllocator, Group, Learner, LearnerConfig, LossScale, Losses, OptimizerConfig,
+    OptimizerKind, Precision, Ranks, ScheduleConfig, StepPosition, StepReport, TrainError, Trainer, TrainerConfig,
+    Workload,
 };
 
 #[global_allocator]
@@ -438,4 +441,94 @@ fn each_rank_holds_its_part_of_the_states_and_sends_what_a_sum_sends() {
     );
     // of N ranks each sends (N - 1) / N of the gradients, and as much of the sums or of the weights
     assert_eq!((sent_whole, sent_split), (2 * 3 * LAYERS as u64, 2 * 3 * LAYERS as u64));
+}
+
+/// A layer with a batch norm.
+#[derive(Module, Debug)]
+struct Normed {
+    layer: Linear,
+    norm: BatchNorm,
+}
+
+struct NormedWorkload(Learner<Normed>);
+
+impl Workload for NormedWorkload {
+    type Batch = Tensor<2>;
+
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
+        vec![&mut self.0]
+    }
+
+    fn loss(&mut self, _learner: usize, batch: &Tensor<2>, _position: StepPosition) -> Option<Losses> {
+        let Normed { layer, norm } = self.0.module();
+        let y = norm.forward(layer.forward(batch.clone())).tanh();
+        Some(Losses { total: (y - batch.clone()).powi_scalar(2).mean(), parts: Vec::new() })
+    }
+}
+
+/// Three steps of eight items each, dealt out to so many ranks: weights and running statistics of each.
+fn normed(ranks: usize, sync_batch_norm: bool) -> Vec<Vec<f32>> {
+    on_ranks(ranks, |group| {
+        // of its own: autodiff takes turns in graphs that share a weight, and ranks that wait for each other do not
+        let values: Vec<f32> = (0..16).map(|value| (value as f32).cos()).collect();
+        let mut layer: Linear = LinearConfig::new(4, 4).with_bias(false).init(&device());
+        layer.weight = Param::from_tensor(Tensor::from_data(TensorData::new(values, [4, 4]), &device()));
+        let module = Normed { layer, norm: BatchNormConfig::new(4).init(&device()) };
+        let optimizer = OptimizerConfig::new(OptimizerKind::Sgd);
+        let config = LearnerConfig::new(ScheduleConfig::new(0.1)).with_optimizer(optimizer);
+        let learner = Learner::new("normed", module, config).unwrap();
+        let config =
+            TrainerConfig::default().with_accumulation_steps(ranks as u64).with_sync_batch_norm(sync_batch_norm);
+        let mut trainer = Trainer::new(NormedWorkload(learner), config, &device());
+        trainer.join_group(group).unwrap();
+        let order = trainer.batch_order();
+        let items = 8 / ranks;
+        let batch = |index: u64| {
+            let values = (0..4 * items).map(|value| ((4 * items) as u64 * index + value as u64) as f32).map(f32::sin);
+            Ok::<_, TrainError>(Tensor::from_data(TensorData::new(values.collect::<Vec<_>>(), [items, 4]), &device()))
+        };
+        let mut batches = (order.first..).step_by(order.stride as usize).map(batch);
+        (0..3).for_each(|_| drop(trainer.step(&mut batches).unwrap()));
+        bits(trainer.workload().0.module()).concat().into_iter().map(f32::from_bits).collect()
+    })
+}
+
+#[test]
+fn batch_norms_in_step_have_the_statistics_of_one_batch() {
+    let _alone = alone();
+    let one = normed(1, true).remove(0);
+    let distance = |several: &[f32]| several.iter().zip(&one).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    for ranks in [2, 4] {
+        let several = normed(ranks, true);
+        assert!(several.iter().all(|rank| *rank == several[0]), "all ranks hold the same bits");
+        assert!(distance(&several[0]) < 1e-6, "{ranks} ranks: {}", distance(&several[0]));
+    }
+    assert!(distance(&normed(2, false)[0]) > 1e-3, "else each has its own");
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_pass_that_others_wait_for_it_in() {
+    let _alone = alone();
+    let sync = Setup { sync_batch_norm: true, with_discriminator: true, ..setup(2) };
+    let straight = trained(&sync, 2, 1).remove(0).1;
+    let ranks = on_ranks(2, |group| {
+        let fails = group.ranks().rank() == 1;
+        let mut trainer = trainer(&sync, group);
+        let taken =
+            if fails { trainer.step(&mut batches(&trainer).take(0)) } else { trainer.step(&mut batches(&trainer)) };
+        steps(&mut trainer, 1);
+        (taken.unwrap_err(), state(&trainer))
+    });
+    assert!(matches!(ranks[1].0, TrainError::OutOfBatches { step: 0 }), "{}", ranks[1].0);
+    assert!(matches!(&ranks[0].0, TrainError::Rank { rank: 1, .. }), "{}", ranks[0].0);
+    assert!(ranks.iter().all(|(_, state)| *state == straight), "and leaves no trace");
+    let errors = on_ranks(2, |group| {
+        let memory_limit = (group.ranks().rank() == 1).then_some(leanburn_common::Bytes(1));
+        let mut trainer = trainer(&Setup { memory_limit, ..sync.clone() }, group);
+        trainer.step(&mut batches(&trainer)).unwrap_err()
+    });
+    assert!(
+        errors.iter().all(|error| matches!(error, TrainError::OutOfMemory { state_is_intact: true, .. })),
+        "{errors:?}"
+    );
 }

@@ -112,6 +112,9 @@ pub struct TrainingSection {
     /// Of several processes: each updates a part of the weights, and holds the optimizer's states of that part alone. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shard_optimizer: bool,
+    /// Of several processes: batch norms take the statistics of the micro-batches of all together. Default: false, each its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sync_batch_norm: bool,
 }
 
 fn is_zero(value: &f64) -> bool {
@@ -154,6 +157,7 @@ impl Default for TrainingSection {
             weights_interval: 0,
             deterministic_ranks: false,
             shard_optimizer: false,
+            sync_batch_norm: false,
         }
     }
 }
@@ -186,6 +190,7 @@ with_methods! { TrainingSection {
     with_weights_interval => weights_interval: u64,
     with_deterministic_ranks => deterministic_ranks: bool,
     with_shard_optimizer => shard_optimizer: bool,
+    with_sync_batch_norm => sync_batch_norm: bool,
 } }
 
 impl TrainingSection {
@@ -241,6 +246,7 @@ impl TrainingSection {
             weights_interval: section.number("weights_interval", default.weights_interval, 0..),
             deterministic_ranks: section.get("deterministic_ranks", default.deterministic_ranks),
             shard_optimizer: section.get("shard_optimizer", default.shard_optimizer),
+            sync_batch_norm: section.get("sync_batch_norm", default.sync_batch_norm),
         }
     }
 

@@ -70,6 +70,7 @@ pub struct Setup {
     pub memory_limit: Option<Bytes>,
     pub deterministic_ranks: bool,
     pub shard_optimizer: bool,
+    pub sync_batch_norm: bool,
     pub seed: u64,
 }
 
@@ -92,6 +93,7 @@ impl Default for Setup {
             memory_limit: None,
             deterministic_ranks: false,
             shard_optimizer: false,
+            sync_batch_norm: false,
             seed: 42,
         }
     }
@@ -152,6 +154,7 @@ impl Setup {
             .with_memory_limit(self.memory_limit)
             .with_deterministic_ranks(self.deterministic_ranks)
             .with_shard_optimizer(self.shard_optimizer)
+            .with_sync_batch_norm(self.sync_batch_norm)
     }
 }
 
