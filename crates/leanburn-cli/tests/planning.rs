@@ -485,7 +485,7 @@ fn a_fit_of_several_ranks_splits_states_and_keeps_the_batch() {
     let (whole, ..) = optimizer(&["--set", "autoencoder.training.shard_optimizer=false"]);
     assert!(whole.abs_diff(2 * gradients) < whole / 20, "the moments of Adam: {whole} of {gradients}");
     let largest = 2 * 4 * 64 * 64 * 27; // of a convolution's weights
-    assert!(part >= whole / 4 && 4 * part <= whole + 3 * largest, "{part} of {whole}");
+    assert!(part > whole / 5 && 4 * part <= whole + 3 * largest, "{part} of {whole}");
     assert_eq!(number(&plan["exchange"], "sent_bytes"), 2 * gradients * 3 / 4, "as many bytes as without");
     reject(&place, &["fit", "tiny.yaml", "--budget", "1GiB", "--ranks", "3"], &["--ranks", "items", "multiple"]);
 }

@@ -170,6 +170,9 @@ impl Fit {
         plans: &'p Frontier,
         bytes: Bytes,
     ) -> Result<Option<(&'p Plan, Option<Exchange>)>> {
+        if !self.ranks.are_several() {
+            return Ok(plans.within(bytes).map(|plan| (plan, None)));
+        }
         for plan in plans.plans.iter().rev().filter(|plan| plan.peak <= bytes) {
             let timeline = space.record(&plan.candidate)?.timeline(planner.memory_model());
             let exchange = self.ranks.exchange(&timeline, plan.seconds, space.shards_optimizer(&plan.candidate));

@@ -47,6 +47,11 @@ impl RanksArguments {
         Ok(space.of_ranks(self.count()))
     }
 
+    /// Whether processes are to exchange anything.
+    pub fn are_several(&self) -> bool {
+        self.count() > 1
+    }
+
     fn count(&self) -> u64 {
         self.ranks.unwrap_or(1)
     }
