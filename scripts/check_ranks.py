@@ -36,6 +36,7 @@ device: {{name: flex}}
 """
 
 IN_ORDER = ["--set", "autoencoder.training.deterministic_ranks=true"]
+SPLIT = [*IN_ORDER, "--set", "autoencoder.training.shard_optimizer=true"]
 
 # As root, in a container, without a network or shared memory that processes may read of each other.
 ENVIRONMENT = os.environ | {
@@ -100,8 +101,8 @@ def processes_of(leanburn):
 
 def kill_one(runs, straight, ranks, then, round_, draw):
     """Kills a random rank at a random time; the job must end, and go on with other ranks as if nothing had been."""
-    name = f"killed-{round_}"
-    process = runs.start(ranks, name, *IN_ORDER)
+    name, arguments = f"killed-{round_}", [SPLIT, IN_ORDER][round_ % 2]
+    process = runs.start(ranks, name, *arguments)
     at = draw.randrange(2, 30)
     while runs.steps(name) < at and process.poll() is None:
         time.sleep(0.01)
@@ -114,7 +115,7 @@ def kill_one(runs, straight, ranks, then, round_, draw):
     seconds = time.monotonic() - began
     expect(f"a rank of {ranks} killed after step {at}: the job ends {seconds:.1f} s later with code {process.returncode}",
            process.returncode != 0 and seconds < 10 and not processes_of(runs.leanburn), output)
-    resumed = runs.train(then, name, "--resume", *IN_ORDER)
+    resumed = runs.train(then, name, "--resume", *arguments)
     expect(f"... and {then} ranks go on to the same weights, bit for bit", resumed == straight)
 
 
@@ -132,6 +133,8 @@ def main():
         expect(f"4 ranks after {arguments.steps} steps: the weights of one process that accumulates 4, bit for bit", four == one)
         in_order = runs.train(2, "in-order", *IN_ORDER)
         expect("2 ranks with deterministic_ranks: the same, bit for bit", in_order == one)
+        split = runs.train(2, "split", *SPLIT)
+        expect("2 ranks with shard_optimizer: the same, bit for bit", split == one)
         process = runs.start(3, "uneven")
         output, _ = process.communicate(timeout=60)
         expect("3 ranks for 4 micro-batches are rejected, once", process.returncode == 2 and output.count("multiple of 3") == 1, output)

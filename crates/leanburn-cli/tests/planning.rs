@@ -456,6 +456,40 @@ fn a_fit_is_confirmed_by_plan_and_by_measure() {
     assert!(place.text("other.yaml").starts_with("# tiny.yaml, fitted into "));
 }
 
+/// Weights that are most of a step, four items to it.
+const HEAVY: [&str; 4] = ["--set", "autoencoder.num_channels=[32,64]", "--set", "autoencoder.training.batch_size=4"];
+
+#[test]
+fn a_fit_of_several_ranks_splits_states_and_keeps_the_batch() {
+    let place = Place::new();
+    let ask_heavy = |command, more: &[&str]| ask(&place, &[&[command, "tiny.yaml"], &HEAVY[..], more].concat());
+    let (fit, code) = ask_heavy("fit", &["--ranks", "4", "--budget", "1GiB", "--out", "fitted.yaml"]);
+    assert_eq!(
+        (code, number(&fit["plan"]["candidate"], "micro_batch")),
+        (0, 1),
+        "of four items each rank has one: {fit}"
+    );
+    assert_eq!(fit["exchange"]["shards_optimizer"], Value::Bool(true), "which costs nothing");
+    let text = place.text("fitted.yaml");
+    for part in ["gradient_accumulation_steps: 4", "batch_size: 1", "shard_optimizer: true"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+
+    let optimizer = |more: &[&str]| {
+        let (plan, _) = ask(&place, &[&["plan", "fitted.yaml", "--ranks", "4"], more].concat());
+        let rows = plan["causes"].as_array().unwrap().clone();
+        let row = rows.iter().find(|row| row.to_string().contains("optimizer")).unwrap_or_else(|| panic!("{rows:?}"));
+        (number(row, "bytes"), number(&plan["exchange"], "gradient_bytes"), plan)
+    };
+    let (part, gradients, plan) = optimizer(&[]);
+    let (whole, ..) = optimizer(&["--set", "autoencoder.training.shard_optimizer=false"]);
+    assert!(whole.abs_diff(2 * gradients) < whole / 20, "the moments of Adam: {whole} of {gradients}");
+    let largest = 2 * 4 * 64 * 64 * 27; // of a convolution's weights
+    assert!(part > whole / 5 && 4 * part <= whole + 3 * largest, "{part} of {whole}");
+    assert_eq!(number(&plan["exchange"], "sent_bytes"), 2 * gradients * 3 / 4, "as many bytes as without");
+    reject(&place, &["fit", "tiny.yaml", "--budget", "1GiB", "--ranks", "3"], &["--ranks", "items", "multiple"]);
+}
+
 /// A T4 has no units for bfloat16; Burn has none on Vulkan.
 #[test]
 fn half_precision_is_one_that_the_device_computes_in() {

@@ -13,9 +13,6 @@ mod world;
 
 pub use launcher::ranks_of_launcher;
 
-/// Values that are summed at once: the buffers of a sum are twice this.
-pub const WINDOW: usize = 1 << 22;
-
 /// A launcher has started several processes of a program that was built without MPI: each would do all the work, into the same files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{ranks} processes were started together, and this build has no MPI")]

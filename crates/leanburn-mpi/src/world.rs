@@ -4,10 +4,10 @@ use std::fmt;
 
 use leanburn_train::Ranks;
 use mpi::Threading;
-use mpi::datatype::PartitionMut;
+use mpi::datatype::{Partition, PartitionMut};
 use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, CommunicatorCollectives};
+use mpi::traits::{Communicator, CommunicatorCollectives, Root};
 
 /// All processes that the launcher has started.
 pub(crate) struct World {
@@ -34,20 +34,11 @@ impl World {
         Self { world, on_this_machine, _universe: universe }
     }
 
-    /// Each rank adds a part of the values, of all ranks in their order, and gives it to all: what is sent is what a ring sends.
-    fn sum_window(&self, values: &mut [f32]) {
-        let size = self.size();
-        let part = values.len().div_ceil(size);
-        let mut all = values.to_vec();
-        all.resize(part * size, 0.0);
-        let mut parts = vec![0.0_f32; part * size];
-        self.world.all_to_all_into(&all[..], &mut parts[..]);
-        let (sum, others) = parts.split_at_mut(part);
-        for other in others.chunks_exact(part) {
-            sum.iter_mut().zip(other).for_each(|(sum, value)| *sum += value);
-        }
-        self.world.all_gather_into(&*sum, &mut all[..]);
-        values.copy_from_slice(&all[..values.len()]);
+    /// Of what each rank has, on all ranks.
+    fn layout_of_all(&self, bytes: &[u8]) -> Layout {
+        let mut counts = vec![0_u64; self.size()];
+        self.world.all_gather_into(&(bytes.len() as u64), &mut counts[..]);
+        Layout::of(&counts.into_iter().map(|count| count as usize).collect::<Vec<_>>())
     }
 }
 
@@ -64,24 +55,79 @@ impl Ranks for World {
         self.on_this_machine
     }
 
-    fn sum(&self, values: &mut [f32]) {
-        values.chunks_mut(crate::WINDOW).for_each(|window| self.sum_window(window));
+    fn reduce_scatter(&self, values: &[f32], counts: &[usize]) -> Vec<f32> {
+        let part = counts[self.rank()];
+        let (sent, received) = (Layout::of(counts), Layout::of(&vec![part; counts.len()]));
+        let mut parts = vec![0.0_f32; received.total];
+        if !counts.iter().all(|&count| count == 0) {
+            let from = Partition::new(values, &sent.counts[..], &sent.starts[..]);
+            let mut to = PartitionMut::new(&mut parts[..], &received.counts[..], &received.starts[..]);
+            self.world.all_to_all_varcount_into(&from, &mut to);
+        }
+        let (sum, others) = parts.split_at_mut(part);
+        for other in others.chunks_exact(part.max(1)) {
+            sum.iter_mut().zip(other).for_each(|(sum, value)| *sum += value);
+        }
+        parts.truncate(part);
+        parts
+    }
+
+    fn all_gather(&self, part: &[f32], counts: &[usize]) -> Vec<f32> {
+        let layout = Layout::of(counts);
+        let mut all = vec![0.0_f32; layout.total];
+        if layout.total > 0 {
+            let mut to = PartitionMut::new(&mut all[..], &layout.counts[..], &layout.starts[..]);
+            self.world.all_gather_varcount_into(part, &mut to);
+        }
+        all
     }
 
     fn gather(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let size = self.size();
-        let here = i32::try_from(bytes.len()).expect("less than 2 GiB a rank");
-        let mut counts = vec![0_i32; size];
-        self.world.all_gather_into(&here, &mut counts[..]);
-        if counts.iter().all(|&count| count == 0) {
-            return vec![Vec::new(); size]; // Open MPI takes no empty buffers from all
+        let layout = self.layout_of_all(bytes);
+        let mut all = vec![0_u8; layout.total];
+        if layout.total > 0 {
+            let mut to = PartitionMut::new(&mut all[..], &layout.counts[..], &layout.starts[..]);
+            self.world.all_gather_varcount_into(bytes, &mut to);
         }
-        let starts: Vec<i32> = counts.iter().scan(0, |end, count| Some(std::mem::replace(end, *end + count))).collect();
-        let mut all = vec![0_u8; counts.iter().map(|&count| count as usize).sum()];
-        let mut partition = PartitionMut::new(&mut all[..], &counts[..], &starts[..]);
-        self.world.all_gather_varcount_into(bytes, &mut partition);
-        let of_rank = |(start, count): (&i32, &i32)| all[*start as usize..(*start + *count) as usize].to_vec();
-        starts.iter().zip(&counts).map(of_rank).collect()
+        layout.parts(&all)
+    }
+
+    fn gather_to_leader(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let (layout, leader) = (self.layout_of_all(bytes), self.world.process_at_rank(0));
+        if self.rank() > 0 {
+            if layout.total > 0 {
+                leader.gather_varcount_into(bytes);
+            }
+            return Vec::new();
+        }
+        let mut all = vec![0_u8; layout.total];
+        if layout.total > 0 {
+            let mut to = PartitionMut::new(&mut all[..], &layout.counts[..], &layout.starts[..]);
+            leader.gather_varcount_into_root(bytes, &mut to);
+        }
+        layout.parts(&all)
+    }
+}
+
+/// Parts of a buffer, one after another, as MPI takes them. Where all are empty nothing is exchanged: Open MPI takes no empty buffers from
+/// all.
+struct Layout {
+    counts: Vec<i32>,
+    starts: Vec<i32>,
+    total: usize,
+}
+
+impl Layout {
+    fn of(counts: &[usize]) -> Self {
+        let total = counts.iter().sum();
+        i32::try_from(total).expect("less than 2 GiB at once");
+        let starts = counts.iter().scan(0, |end, &count| Some(std::mem::replace(end, *end + count as i32))).collect();
+        Self { counts: counts.iter().map(|&count| count as i32).collect(), starts, total }
+    }
+
+    fn parts(&self, all: &[u8]) -> Vec<Vec<u8>> {
+        let part = |(start, count): (&i32, &i32)| all[*start as usize..(*start + *count) as usize].to_vec();
+        self.starts.iter().zip(&self.counts).map(part).collect()
     }
 }
 

@@ -45,6 +45,7 @@ pub use operations::geglu::geglu;
 pub use operations::layer_norm3d::layer_norm3d;
 pub use operations::max_pool3d::{MaxPool3d, adaptive_max_pool3d, max_pool3d};
 pub use operations::norm_act::{Norm, activate, group_norm_act, norm_prelu};
+pub use operations::rank_sum::{has_rank_sums, sum_over_ranks, with_rank_sums};
 pub use operations::resample3d::{AvgPool3d, Interpolation, adaptive_avg_pool3d, avg_pool3d, interpolate3d};
 pub use operations::spectral_conv::{Pointwise, SpectralWeights, spectral_conv};
 pub use operations::upsample_conv3d::upsample_conv3d;

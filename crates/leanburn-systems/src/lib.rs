@@ -58,6 +58,7 @@ pub mod guide_config;
 mod machine;
 pub mod measure;
 pub mod metrics;
+mod next;
 mod normalization;
 pub mod operator;
 pub mod picture;

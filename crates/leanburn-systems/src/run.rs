@@ -11,6 +11,7 @@ use crate::batch::{Batch, Batches};
 use crate::data::{Data, DataSize};
 use crate::error::Result;
 use crate::evaluation::Metrics;
+use crate::next::Next;
 use crate::system::{DataOf, System};
 use crate::weight_source::{Initialized, WeightSource};
 
@@ -31,7 +32,14 @@ pub(crate) trait AnyRun {
     /// Goes on from a checkpoint.
     fn resume(&mut self, checkpoint: &Path) -> std::result::Result<(), TrainError>;
 
-    /// Saves a checkpoint.
+    /// What all ranks do next, when each has said whether it was asked to stop and whether the run is over. Meanwhile a rank that does not
+    /// lead serves the [saves](Self::save) of the leading one.
+    fn next(&mut self, is_stopped: bool, is_over: bool) -> Next;
+
+    /// Serves the save of the leading rank that follows the last step, where it needs the other ranks.
+    fn serve_save(&mut self);
+
+    /// Saves a checkpoint, as the leading rank. Where states are split over ranks, the others serve it.
     fn save(&mut self, store: &CheckpointStore) -> Result<()>;
 
     /// Saves the trained weights alone, those of other models beside the file.
@@ -106,7 +114,28 @@ impl<S: System> AnyRun for Run<S> {
         self.trainer.resume_split(checkpoint) // the run folder has compared the items of a step
     }
 
+    fn next(&mut self, is_stopped: bool, is_over: bool) -> Next {
+        loop {
+            match Next::of(self.trainer.group(), [(Next::Over, is_over), (Next::Interrupted, is_stopped)]) {
+                Next::Save => self.trainer.gather_states(),
+                next => return next,
+            }
+        }
+    }
+
+    fn serve_save(&mut self) {
+        if self.trainer.shards_optimizer() {
+            let next = Next::of(self.trainer.group(), []);
+            assert!(next == Next::Save, "the leading rank saves after its last step");
+            self.trainer.gather_states();
+        }
+    }
+
     fn save(&mut self, store: &CheckpointStore) -> Result<()> {
+        if self.trainer.shards_optimizer() {
+            Next::of(self.trainer.group(), [(Next::Save, true)]);
+            self.trainer.gather_states();
+        }
         self.trainer.save(store)?;
         Ok(())
     }

@@ -96,6 +96,19 @@ pub trait AnyLearner {
     /// leading one. Nothing where there is one rank. If more micro-batches follow, the leading rank alone holds the sums, to add to.
     fn join(&mut self, group: &Group, more_follow: bool);
 
+    /// From here on this rank updates its share of the parameters alone, and has the states of its optimizer for them alone: after
+    /// [`join`](Self::join) it has the sums of their gradients, after [`PreparedStep::update`] the weights that all ranks have updated. All
+    /// ranks do this at once. Parameters are dealt out whole, the largest first: a rank's share is at most an even one and
+    /// `1 - 1 / ranks` of the largest parameter.
+    fn shard(&mut self, group: &Group);
+
+    /// The same for a recording: the largest share of so many ranks, without the others.
+    fn plan_shard(&mut self, ranks: usize);
+
+    /// Gathers the states of all ranks on the leading one, for its next [`save`](Self::save); all ranks do this at once. Nothing where
+    /// states are not [split](Self::shard).
+    fn gather_states(&mut self);
+
     /// Takes the accumulated gradients, readies them for the optimizer, and reads their norm. A GPU runs late: what it had no
     /// memory for since the step began shows here, before anything is changed.
     fn prepare(&mut self) -> PreparedStep<'_>;
@@ -106,12 +119,13 @@ pub trait AnyLearner {
     /// What it holds.
     fn memory(&self) -> LearnerMemory;
 
-    /// Writes everything that training needs to go on into files of `folder`.
+    /// Writes everything that training needs to go on into files of `folder`. States that are split over ranks are to be
+    /// [gathered](Self::gather_states) before.
     ///
     /// # Errors
     ///
     /// [`TrainError::Checkpoint`].
-    fn save(&self, folder: &Path) -> Result<(), TrainError>;
+    fn save(&mut self, folder: &Path) -> Result<(), TrainError>;
 
     /// Reads what [`save`](Self::save) wrote. Nothing changes before the result is called.
     ///

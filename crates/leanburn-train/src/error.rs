@@ -143,6 +143,9 @@ pub enum TrainError {
     },
 }
 
+/// The phase of a step in which weights change.
+pub(crate) const UPDATE: &str = "update";
+
 /// A source of batches that cannot fail.
 impl From<Infallible> for TrainError {
     fn from(never: Infallible) -> Self {
@@ -172,6 +175,11 @@ impl TrainError {
     /// Whether training diverged.
     pub fn is_diverged(&self) -> bool {
         matches!(self, Self::Diverged { .. })
+    }
+
+    /// A step that did not fit. Until the update the learners are as they were.
+    pub(crate) fn out_of_memory(step: u64, phase: &'static str, reason: String) -> Self {
+        Self::OutOfMemory { step, phase, reason, state_is_intact: phase != UPDATE }
     }
 
     /// An error if there are errors in the configuration of what is to be trained.

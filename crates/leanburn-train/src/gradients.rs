@@ -65,7 +65,18 @@ pub fn prepare_gradients<M: Module>(
     loss_scale: f64,
     max_norm: Option<f64>,
 ) -> Prepared {
-    let norm = global_norm(module, &gradients) / loss_scale;
+    let squares = sum_of_squares(module, &gradients);
+    prepare_of_norm(module, gradients, f64::from(squares).sqrt(), (loss_scale, max_norm))
+}
+
+/// The same where the norm of the gradients is known, before the division.
+pub(crate) fn prepare_of_norm<M: Module>(
+    module: &M,
+    gradients: GradientsParams,
+    norm: f64,
+    (loss_scale, max_norm): (f64, Option<f64>),
+) -> Prepared {
+    let norm = norm / loss_scale;
     let clip = max_norm.filter(|&max_norm| norm > max_norm).map_or(1.0, |max_norm| max_norm / norm);
     let factor = clip / loss_scale;
     let gradients = match factor == 1.0 || !norm.is_finite() {
@@ -78,22 +89,29 @@ pub fn prepare_gradients<M: Module>(
 /// The square of the norm where there are no values: a recorded step clips if the real one may.
 const STAND_IN: f32 = f32::MAX;
 
-fn global_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 {
-    struct Squares<'a>(&'a GradientsParams, Option<Tensor<1>>);
-    impl ModuleVisitor for Squares<'_> {
+fn sum_of_squares<M: Module>(module: &M, gradients: &GradientsParams) -> f32 {
+    let mut sum: Option<Tensor<1>> = None;
+    each_square(module, gradients, |_, square| {
+        sum = Some(match sum.take() {
+            Some(sum) => sum + square,
+            None => square,
+        });
+    });
+    sum.map_or(0.0, |sum| value_or(sum, STAND_IN))
+}
+
+/// The sum of the squares of each gradient, with the place of its parameter in the module.
+pub(crate) fn each_square<M: Module>(module: &M, gradients: &GradientsParams, each: impl FnMut(usize, Tensor<1>)) {
+    struct Squares<'a, F>(&'a GradientsParams, usize, F);
+    impl<F: FnMut(usize, Tensor<1>)> ModuleVisitor for Squares<'_, F> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(gradient) = self.0.get::<D>(param.id) {
-                let square = gradient.powi_scalar(2).sum();
-                self.1 = Some(match self.1.take() {
-                    Some(sum) => sum + square,
-                    None => square,
-                });
+                (self.2)(self.1, gradient.powi_scalar(2).sum());
             }
+            self.1 += 1;
         }
     }
-    let mut squares = Squares(gradients, None);
-    module.visit(&mut squares);
-    squares.1.map_or(0.0, |sum| f64::from(value_or(sum, STAND_IN)).sqrt())
+    module.visit(&mut Squares(gradients, 0, each));
 }
 
 fn multiplied<M: Module>(module: &M, gradients: GradientsParams, factor: f64) -> GradientsParams {

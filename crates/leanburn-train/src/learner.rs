@@ -2,25 +2,27 @@
 
 use std::path::Path;
 
-use burn::backend::DispatchTensor;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
 use leanburn_common::Bytes;
-use leanburn_ops::recording::{self, TensorRole, is_recording};
+use leanburn_ops::recording::{self, TensorRole};
 
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
 use crate::buffers::Buffers;
 use crate::companions::Companions;
 use crate::error::TrainError;
-use crate::gradients::{Accumulator, Prepared, prepare_gradients};
+use crate::gradient_sums::summed;
+use crate::gradients::{Accumulator, Prepared, prepare_gradients, prepare_of_norm};
 use crate::learner_config::LearnerConfig;
 use crate::learner_files::{LearnerFiles, WEIGHTS};
 use crate::loss_scale::LossScaler;
+use crate::optimizer_states::{joined, kept};
 use crate::prepared_step::{EndStep, LearnerReport, PreparedStep};
-use crate::ranks::{Group, summed};
-use crate::recorded_optimizer::RecordedOptimizer;
+use crate::ranks::Group;
+use crate::recorded_optimizer::{RecordedOptimizer, is_recorded, tag_gradients};
 use crate::schedule::Schedule;
+use crate::sharding::{Sharding, with_ids_of_leader};
 
 /// A module with its optimizer, accumulated gradients, loss scale and averages of weights, and a teacher if it has one.
 pub struct Learner<M: Module> {
@@ -36,6 +38,10 @@ pub struct Learner<M: Module> {
     buffers: Buffers,
     /// Stands in for the optimizer on a recording device.
     recorded: Option<RecordedOptimizer>,
+    /// What this rank updates, where that is not everything.
+    sharding: Option<Sharding>,
+    /// The states of all ranks, for a checkpoint.
+    states: Option<ModuleOptimizer>,
 }
 
 impl<M: Module> std::fmt::Debug for Learner<M> {
@@ -61,6 +67,8 @@ impl<M: Module> Learner<M> {
             accumulator: Accumulator::default(),
             companions: Companions::new(&module, config.average_decay),
             recorded: is_recorded(&module).then(|| RecordedOptimizer::new(&config.optimizer)),
+            sharding: None,
+            states: None,
             buffers: Buffers::of(&module),
             module: Some(module),
             config,
@@ -119,9 +127,13 @@ impl<M: Module> Learner<M> {
 
     fn update(&mut self, step: u64, learning_rate: f64, gradients: GradientsParams) {
         let module = self.module.take().expect("only absent during a step");
-        self.module = Some(match &mut self.recorded {
+        let module = match &mut self.recorded {
             None => self.optimizer.step(learning_rate, module, gradients),
             Some(recorded) => recorded.step(learning_rate, module, gradients),
+        };
+        self.module = Some(match self.sharding.as_ref().filter(|sharding| !sharding.is_planned()) {
+            Some(sharding) => sharding.gathered(module),
+            None => module,
         });
         self.module.iter().for_each(|module| self.companions.follow(module, step));
     }
@@ -186,17 +198,52 @@ impl<M: Module> AnyLearner for Learner<M> {
             return;
         }
         let gradients = self.accumulator.take();
-        let sums = summed(group, self.module(), gradients);
-        if let Some(sums) = sums.filter(|_| group.leads() || !more_follow) {
-            self.accumulator.add(self.module.as_ref().expect("only absent during a step"), sums);
+        let module = self.module.as_ref().expect("only absent during a step");
+        let sums = match &mut self.sharding {
+            Some(sharding) if !more_follow => sharding.sums(module, gradients),
+            _ => summed(group, module, gradients).filter(|_| group.leads() || !more_follow),
+        };
+        if let Some(sums) = sums {
+            self.accumulator.add(module, sums);
         }
         self.module = self.module.take().map(|module| Buffers::of_leader(group, module));
+    }
+
+    fn shard(&mut self, group: &Group) {
+        let module = self.module.take().expect("only absent during a step");
+        let module = with_ids_of_leader(group, module);
+        let sharding = Sharding::new(&module, group.clone());
+        let states = kept(&self.config.optimizer, self.optimizer.to_record(), &module, |index| sharding.is_own(index));
+        self.optimizer = self.config.optimizer.init().load_record(states);
+        (self.module, self.sharding) = (Some(module), Some(sharding));
+    }
+
+    fn plan_shard(&mut self, ranks: usize) {
+        self.sharding = Some(Sharding::planned(self.module(), ranks));
+    }
+
+    fn gather_states(&mut self) {
+        let Some(sharding) = &self.sharding else { return };
+        let here = self.optimizer.into_bytes().expect("states in memory");
+        let all = sharding.group().to_leader(&here);
+        self.states = (!all.is_empty())
+            .then(|| joined(&self.config.optimizer, all, self.module(), |index| sharding.owner(index)));
     }
 
     fn prepare(&mut self) -> PreparedStep<'_> {
         let (loss_scale, max_norm) = (self.scaler.scale(), self.config.max_grad_norm);
         let gradients = self.accumulator.take();
-        let prepared = gradients.map(|gradients| prepare_gradients(self.module(), gradients, loss_scale, max_norm));
+        let module = self.module();
+        let prepared = gradients.map(|gradients| match &self.sharding {
+            None => prepare_gradients(module, gradients, loss_scale, max_norm),
+            Some(sharding) if sharding.is_planned() => {
+                prepare_gradients(module, sharding.own(module, gradients), loss_scale, max_norm)
+            }
+            Some(sharding) => {
+                let norm = f64::from(sharding.squares()).sqrt();
+                prepare_of_norm(module, gradients, norm, (loss_scale, max_norm))
+            }
+        });
         PreparedStep::new(self, prepared)
     }
 
@@ -210,17 +257,24 @@ impl<M: Module> AnyLearner for Learner<M> {
         LearnerMemory {
             weights,
             gradients: weights,
-            optimizer: self.config.optimizer.state_bytes(self.module()),
+            optimizer: match &self.sharding {
+                Some(sharding) => sharding.state_bytes(&self.config.optimizer, self.module()),
+                None => self.config.optimizer.state_bytes(self.module()),
+            },
             average,
             target,
             teacher,
         }
     }
 
-    fn save(&self, folder: &Path) -> Result<(), TrainError> {
+    fn save(&mut self, folder: &Path) -> Result<(), TrainError> {
         let files = LearnerFiles { folder, name: self.name };
         files.save_module(WEIGHTS, self.module())?;
-        files.save_optimizer(&self.optimizer)?;
+        let gathered = self.states.take();
+        if self.sharding.is_some() && gathered.is_none() {
+            return Err(TrainError::writing(folder, "the optimizer states of the other ranks were not gathered"));
+        }
+        files.save_optimizer(gathered.as_ref().unwrap_or(&self.optimizer))?;
         self.companions.save(&files)?;
         files.save_scaler(&self.scaler)
     }
@@ -229,7 +283,11 @@ impl<M: Module> AnyLearner for Learner<M> {
         let files = LearnerFiles { folder, name: self.name };
         // copies that share no running statistics with what is here
         let module = files.load_module(WEIGHTS, self.module().valid().train())?;
-        let optimizer = files.load_optimizer(self.config.optimizer.init())?;
+        let mut optimizer = files.load_optimizer(self.config.optimizer.init())?;
+        if let Some(sharding) = &self.sharding {
+            let states = kept(&self.config.optimizer, optimizer.to_record(), &module, |index| sharding.is_own(index));
+            optimizer = self.config.optimizer.init().load_record(states);
+        }
         let scaler = files.load_scaler(self.config.loss_scale)?;
         let companions = self.companions.load(&files)?;
         Ok(Box::new(move || {
@@ -238,26 +296,6 @@ impl<M: Module> AnyLearner for Learner<M> {
             self.buffers = Buffers::of(self.module());
             self.companions.restore(companions);
         }))
-    }
-}
-
-/// Whether the module is on a recording device.
-fn is_recorded<M: Module>(module: &M) -> bool {
-    module.devices().iter().any(is_recording)
-}
-
-/// Tags on a recording device the tensors that are gradients of weights.
-fn tag_gradients<M: Module>(module: &M, gradients: &GradientsParams) {
-    struct Collect<'a>(&'a GradientsParams, Vec<DispatchTensor>);
-    impl ModuleVisitor for Collect<'_> {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.1.extend(self.0.get::<D>(param.id).map(Tensor::into_dispatch));
-        }
-    }
-    if is_recorded(module) {
-        let mut collect = Collect(gradients, Vec::new());
-        module.visit(&mut collect);
-        recording::tag_tensors(TensorRole::Gradients, collect.1);
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! All randomness of a run is derived from its seed and position, so that the position is its whole random state.
 
+mod agreement;
 mod any_learner;
 mod autoencoder;
 mod average;
@@ -16,6 +17,7 @@ mod checkpoint;
 mod companions;
 mod error;
 mod forecast;
+mod gradient_sums;
 mod gradients;
 mod learner;
 mod learner_config;
@@ -25,6 +27,7 @@ mod manifest;
 mod memory;
 mod mixed_dtypes;
 mod optimizer;
+mod optimizer_states;
 mod out_of_memory;
 mod perceptual;
 pub mod planning;
@@ -34,6 +37,8 @@ mod ranks;
 mod recorded_optimizer;
 mod recorded_step;
 mod schedule;
+mod sharding;
+mod shares;
 mod trainer;
 mod trainer_config;
 mod vae;
@@ -59,7 +64,7 @@ pub use out_of_memory::{is_out_of_memory, or_out_of_memory};
 pub use perceptual::{Perceptual, PerceptualKind};
 pub use precision::Precision;
 pub use prepared_step::{LearnerReport, PreparedStep};
-pub use ranks::{Alone, Group, Ranks};
+pub use ranks::{Alone, EXCHANGE_WINDOW, Group, Ranks};
 pub use recorded_step::{RecordStepError, record_step};
 pub use schedule::{Schedule, ScheduleConfig, ScheduleKind};
 pub use trainer::{StepReport, Trainer};

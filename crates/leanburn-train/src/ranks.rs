@@ -1,12 +1,10 @@
 //! The processes that train one model together.
 
-use std::collections::HashSet;
 use std::fmt::Debug;
 use std::rc::Rc;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::optim::GradientsParams;
-use burn::tensor::{Tensor, TensorData};
+/// Values that are exchanged at once, at most: the buffers of a sum are twice this.
+pub const EXCHANGE_WINDOW: usize = 1 << 22;
 
 /// A group of processes that train one model, each on its own micro-batches: what a trainer needs of it.
 ///
@@ -24,11 +22,37 @@ pub trait Ranks: Debug {
     /// The rank of this process among those of its machine, and how many those are: they share its memory and its cards.
     fn on_this_machine(&self) -> (usize, usize);
 
-    /// Replaces the values by their sums over all ranks, added in the order of ranks.
-    fn sum(&self, values: &mut [f32]);
+    /// The sums over all ranks of this rank's part, added in the order of ranks. `values` has a part for each rank, one after another, of
+    /// `counts` values: at most [`EXCHANGE_WINDOW`] in all.
+    fn reduce_scatter(&self, values: &[f32], counts: &[usize]) -> Vec<f32>;
+
+    /// The parts of all ranks, one after another, of `counts` values each: at most [`EXCHANGE_WINDOW`] in all. This rank's is `part`.
+    fn all_gather(&self, part: &[f32], counts: &[usize]) -> Vec<f32>;
 
     /// What every rank gives, in the order of ranks.
     fn gather(&self, bytes: &[u8]) -> Vec<Vec<u8>>;
+
+    /// The same for the leading rank alone; the others get nothing. At most 1 GiB of all ranks together.
+    fn gather_to_leader(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let there = self.gather(bytes);
+        if self.rank() == 0 { there } else { Vec::new() }
+    }
+
+    /// Replaces the values by their sums over all ranks, added in the order of ranks: each rank adds a part and hands it to the others, so
+    /// that what is sent is what a ring sends.
+    fn sum(&self, values: &mut [f32]) {
+        for window in values.chunks_mut(EXCHANGE_WINDOW) {
+            let counts = parts(window.len(), self.size());
+            let sums = self.reduce_scatter(window, &counts);
+            window.copy_from_slice(&self.all_gather(&sums, &counts));
+        }
+    }
+}
+
+/// So many values in a part for each rank, the last ones shorter.
+fn parts(values: usize, ranks: usize) -> Vec<usize> {
+    let part = values.div_ceil(ranks);
+    (0..ranks).map(|rank| values.saturating_sub(rank * part).min(part)).collect()
 }
 
 /// The group of a process that is on its own.
@@ -48,7 +72,13 @@ impl Ranks for Alone {
         (0, 1)
     }
 
-    fn sum(&self, _: &mut [f32]) {}
+    fn reduce_scatter(&self, values: &[f32], _: &[usize]) -> Vec<f32> {
+        values.to_vec()
+    }
+
+    fn all_gather(&self, part: &[f32], _: &[usize]) -> Vec<f32> {
+        part.to_vec()
+    }
 
     fn gather(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         vec![bytes.to_vec()]
@@ -100,112 +130,32 @@ impl Group {
         let here = if self.leads() { here } else { &[] };
         self.0.gather(here).swap_remove(0)
     }
-}
 
-/// The sums over all ranks of the gradients of a module; `None` if no rank has any. A gradient that a rank lacks counts as zero there.
-///
-/// # Memory
-///
-/// The gradients, in the memory of the CPU while they are summed, and 4 MiB to 8 MiB of small ones that are summed at once.
-pub(crate) fn summed<M: Module>(
-    group: &Group,
-    module: &M,
-    gradients: Option<GradientsParams>,
-) -> Option<GradientsParams> {
-    if group.is_alone() {
-        return gradients;
-    }
-    let mut take = Take { from: gradients.unwrap_or_default(), seen: HashSet::new(), to: Vec::new() };
-    module.visit(&mut take);
-    let mut gradients = take.to;
-    complete(group.ranks(), &mut gradients);
-    sum(group.ranks(), &mut gradients);
-    let mut put = Put { from: gradients.into_iter(), seen: HashSet::new(), to: GradientsParams::new() };
-    module.visit(&mut put);
-    (!put.to.is_empty()).then_some(put.to)
-}
-
-/// The gradient of a parameter of so many numbers; none where no rank has it.
-struct Gradient {
-    values: Option<Vec<f32>>,
-    len: usize,
-}
-
-/// Gives zeros to this rank for gradients that others have.
-fn complete(ranks: &dyn Ranks, gradients: &mut [Gradient]) {
-    let here: Vec<u8> = gradients.iter().map(|gradient| u8::from(gradient.values.is_some())).collect();
-    let there = ranks.gather(&here);
-    for (index, gradient) in gradients.iter_mut().enumerate() {
-        if gradient.values.is_none() && there.iter().any(|rank| rank.get(index) == Some(&1)) {
-            gradient.values = Some(vec![0.0; gradient.len]);
+    /// What every rank gives, however much that is, on the leading rank; nothing on the others.
+    pub fn to_leader(&self, here: &[u8]) -> Vec<Vec<u8>> {
+        let ranks = self.ranks();
+        let lengths = ranks.gather(&(here.len() as u64).to_le_bytes());
+        let length = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes) as usize;
+        let longest = lengths.iter().map(length).max().unwrap_or(0);
+        let mut all = if self.leads() { vec![Vec::new(); ranks.size()] } else { Vec::new() };
+        let window = (1 << 30) / ranks.size();
+        for start in (0..longest).step_by(window) {
+            let part = &here[start.min(here.len())..(start + window).min(here.len())];
+            all.iter_mut().zip(ranks.gather_to_leader(part)).for_each(|(all, part)| all.extend(part));
         }
+        all
     }
 }
 
-/// Sums large gradients one by one, and small ones together, so that a message is worth its way.
-fn sum(ranks: &dyn Ranks, gradients: &mut [Gradient]) {
-    const BUCKET: usize = 1 << 20;
-    let mut together: Vec<&mut Vec<f32>> = Vec::new();
-    for values in gradients.iter_mut().filter_map(|gradient| gradient.values.as_mut()) {
-        match values.len() >= BUCKET {
-            true => ranks.sum(values),
-            false => together.push(values),
-        }
-        if together.iter().map(|values| values.len()).sum::<usize>() >= BUCKET {
-            sum_together(ranks, &mut together);
-        }
-    }
-    sum_together(ranks, &mut together);
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn sum_together(ranks: &dyn Ranks, gradients: &mut Vec<&mut Vec<f32>>) {
-    let mut bucket: Vec<f32> = gradients.iter().flat_map(|values| values.iter().copied()).collect();
-    ranks.sum(&mut bucket);
-    let mut sums = bucket.as_slice();
-    for values in gradients.drain(..) {
-        let (first, rest) = sums.split_at(values.len());
-        values.copy_from_slice(first);
-        sums = rest;
-    }
-}
-
-/// Takes the gradients of a module out, in the order of its parameters; of a parameter that is there twice, once.
-struct Take {
-    from: GradientsParams,
-    seen: HashSet<ParamId>,
-    to: Vec<Gradient>,
-}
-
-impl ModuleVisitor for Take {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if param.val().is_require_grad() && self.seen.insert(param.id) {
-            let values = self
-                .from
-                .remove::<D>(param.id)
-                .map(|gradient| gradient.into_data().convert::<f32>().try_into_vec().expect("converted to f32"));
-            self.to.push(Gradient { values, len: param.val().shape().num_elements() });
-        }
-    }
-}
-
-/// Puts them back, in the same order.
-struct Put {
-    from: std::vec::IntoIter<Gradient>,
-    seen: HashSet<ParamId>,
-    to: GradientsParams,
-}
-
-impl ModuleVisitor for Put {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let weight = param.val();
-        if !weight.is_require_grad() || !self.seen.insert(param.id) {
-            return;
-        }
-        let gradient = self.from.next().expect("the module that they were taken of");
-        if let Some(values) = gradient.values {
-            let data = TensorData::new(values, weight.shape());
-            let device = weight.device().inner();
-            self.to.register(param.id, Tensor::<D>::from_data(data, (&device, weight.dtype())));
-        }
+    #[test]
+    fn values_are_parted_among_all_ranks() {
+        assert_eq!(parts(10, 4), [3, 3, 3, 1]);
+        assert_eq!(parts(2, 4), [1, 1, 0, 0]);
+        assert_eq!(parts(9, 4), [3, 3, 3, 0]);
+        assert_eq!(parts(5, 1), [5]);
     }
 }

@@ -1,12 +1,13 @@
-//! An optimizer's step on a recording device.
+//! An optimizer's step on a recording device, and the tags of its gradients.
 
 use std::collections::HashMap;
 use std::fmt;
 
+use burn::backend::DispatchTensor;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::{DynOptimizer, DynState, GradientsParams};
 use burn::tensor::Tensor;
-use leanburn_ops::recording::{TensorRole, require_grad, tag_tensors, without_autodiff};
+use leanburn_ops::recording::{TensorRole, is_recording, require_grad, tag_tensors, without_autodiff};
 
 use crate::OptimizerConfig;
 
@@ -76,5 +77,25 @@ impl ModuleMapper for Step<'_> {
         );
         states.extend(state.map(|state| (id, state)));
         Param::from_mapped_value(id, require_grad(Tensor::<D>::from_bridge(tensor)), mapper)
+    }
+}
+
+/// Whether the module is on a recording device.
+pub(crate) fn is_recorded<M: Module>(module: &M) -> bool {
+    module.devices().iter().any(is_recording)
+}
+
+/// Tags on a recording device the tensors that are gradients of weights.
+pub(crate) fn tag_gradients<M: Module>(module: &M, gradients: &GradientsParams) {
+    struct Collect<'a>(&'a GradientsParams, Vec<DispatchTensor>);
+    impl ModuleVisitor for Collect<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.1.extend(self.0.get::<D>(param.id).map(Tensor::into_dispatch));
+        }
+    }
+    if is_recorded(module) {
+        let mut collect = Collect(gradients, Vec::new());
+        module.visit(&mut collect);
+        tag_tensors(TensorRole::Gradients, collect.1);
     }
 }

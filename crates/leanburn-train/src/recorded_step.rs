@@ -58,6 +58,7 @@ where
         if let Some(learner) = trainer.learner_elsewhere(is_recording) {
             return Err(RecordError::of_other_device(format_args!("the module of the learner `{learner}`")).into());
         }
+        trainer.plan_shard();
         let micro_batches = trainer.config().accumulation_steps;
         let recorded = micro_batches.min(at_most);
         trainer.configure(|config| (config.accumulation_steps, config.memory_limit) = (recorded, None));

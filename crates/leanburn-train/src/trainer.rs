@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use leanburn_common::Bytes;
 use leanburn_data::BatchOrder;
-use leanburn_ops::recording::{Pass, in_pass, value_or};
+use leanburn_ops::recording::{Pass, in_pass};
 use leanburn_ops::{or_storage_error, random};
 use serde::{Deserialize, Serialize};
 
+use crate::agreement::{LossSums, agreed, means, together};
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
 use crate::checkpoint::CheckpointStore;
-use crate::error::TrainError;
+use crate::error::{TrainError, UPDATE};
 use crate::manifest;
 use crate::memory::{MemoryMonitor, MemoryUse, PhasePeaks, exceeded};
 use crate::mixed_dtypes::or_mixed_dtypes;
@@ -95,7 +96,38 @@ impl<W: Workload> Trainer<W> {
             return Err(TrainError::UnevenRanks { accumulation_steps, ranks });
         }
         self.group = group;
+        if self.shards_optimizer() {
+            self.workload.learners().into_iter().for_each(|learner| learner.shard(&self.group));
+        }
         Ok(())
+    }
+
+    /// The group that this process is one of.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Whether each rank has a part of the optimizer states, so that a checkpoint needs [`gather_states`](Self::gather_states).
+    pub fn shards_optimizer(&self) -> bool {
+        self.config.shard_optimizer && !self.group.is_alone()
+    }
+
+    /// Gathers the optimizer states of all ranks on the leading one, which is to [save](Self::save) them next; all ranks do this at once,
+    /// between two steps. Nothing where states are not split.
+    ///
+    /// # Memory
+    ///
+    /// On the leading rank the states of all, three times while they are put together, once until they are saved.
+    pub fn gather_states(&mut self) {
+        self.workload.learners().into_iter().for_each(AnyLearner::gather_states);
+    }
+
+    /// Has a recorded step be that of the rank with the most of `ranks` that split the optimizer states.
+    pub(crate) fn plan_shard(&mut self) {
+        let ranks = self.config.planned_ranks;
+        if self.config.shard_optimizer && ranks > 1 {
+            self.workload.learners().into_iter().for_each(|learner| learner.plan_shard(ranks));
+        }
     }
 
     /// The workload in training.
@@ -190,7 +222,7 @@ impl<W: Workload> Trainer<W> {
             if phase != UPDATE {
                 self.abandon();
             }
-            out_of_memory(step, phase, reason)
+            TrainError::out_of_memory(step, phase, reason)
         })?;
         (self.is_open, self.position.step) = (false, step + 1);
         phases.update = self.monitor.lap();
@@ -233,6 +265,10 @@ impl<W: Workload> Trainer<W> {
         for micro_batch in (first - self.micro_batches()..end).step_by(stride as usize) {
             let position = StepPosition { seed, step, micro_batch };
             let taken = match batches.next() {
+                Some(Ok(batch)) if self.config.sync_batch_norm && !self.group.is_alone() => {
+                    let group = self.group.clone();
+                    together(&group, step, || self.micro_step(&batch, position, sums, phases))?
+                }
                 Some(Ok(batch)) => self.micro_step(&batch, position, sums, phases),
                 Some(Err(error)) => Err(error.into()),
                 None => Err(TrainError::OutOfBatches { step }),
@@ -305,7 +341,7 @@ impl<W: Workload> Trainer<W> {
     /// The most held since the last lap, if that is not more than the run may hold.
     fn lap(&self, step: u64, phase: &'static str) -> Result<Bytes, TrainError> {
         let lap = self.monitor.lap();
-        self.excess(lap).map_or(Ok(lap), |reason| Err(out_of_memory(step, phase, reason)))
+        self.excess(lap).map_or(Ok(lap), |reason| Err(TrainError::out_of_memory(step, phase, reason)))
     }
 
     /// What was held and may be held, if it was too much.
@@ -340,7 +376,8 @@ impl<W: Workload> Trainer<W> {
         }
     }
 
-    /// Saves a checkpoint of the current step.
+    /// Saves a checkpoint of the current step; of several ranks the leading one, with states that are split
+    /// [gathered](Self::gather_states) before.
     ///
     /// # Errors
     ///
@@ -353,7 +390,7 @@ impl<W: Workload> Trainer<W> {
         };
         let learners = self.workload.learners();
         store.save(saved.position.step, |folder| {
-            learners.iter().try_for_each(|learner| learner.save(folder))?;
+            learners.into_iter().try_for_each(|learner| learner.save(folder))?;
             let path = folder.join(TRAINER);
             let text = serde_json::to_vec_pretty(&saved).expect("numbers serialise");
             fs::write(&path, text).map_err(|error| TrainError::writing(&path, error))
@@ -405,66 +442,10 @@ fn saved(checkpoint: &Path) -> Result<Saved, TrainError> {
     serde_json::from_slice(&text).map_err(|error| TrainError::reading(&path, error))
 }
 
-/// What all ranks have come to: an error if one of them has one.
-fn agreed(group: &Group, step: u64, here: Result<(), TrainError>) -> Result<(), TrainError> {
-    if group.is_alone() {
-        return here;
-    }
-    let said = match &here {
-        Ok(()) => Vec::new(),
-        Err(error) => format!("{}{error}", if error.is_out_of_memory() { OUT_OF_MEMORY } else { "" }).into_bytes(),
-    };
-    let there = group.ranks().gather(&said);
-    here?;
-    let Some((rank, said)) = there.iter().enumerate().find(|(_, said)| !said.is_empty()) else { return Ok(()) };
-    let said = String::from_utf8_lossy(said);
-    Err(match said.strip_prefix(OUT_OF_MEMORY) {
-        Some(reason) => out_of_memory(step, "forward or backward", format!("rank {rank} says: {reason}")),
-        None => TrainError::Rank { step, rank, reason: said.into_owned() },
-    })
-}
-
-/// How a rank's error begins where it had no more memory.
-const OUT_OF_MEMORY: &str = "\0";
-
-/// Parts of losses by name: their sum over micro-batches, and how many those are.
-type LossSums = BTreeMap<&'static str, (Tensor<1>, u64)>;
-
-/// The means over the micro-batches of all ranks.
-fn means(group: &Group, sums: LossSums) -> BTreeMap<String, f64> {
-    let mut all: BTreeMap<String, (f32, u64)> = BTreeMap::new();
-    let here = sums.into_iter().map(|(name, (sum, count))| (name.to_string(), value_or(sum, 0.0), count));
-    let here: Vec<(String, f32, u64)> = here.collect();
-    let there = if group.is_alone() { vec![here] } else { gathered(group, &here) };
-    for (name, sum, count) in there.into_iter().flatten() {
-        let before = all.get(&name).copied();
-        all.insert(name, before.map_or((sum, count), |before| (before.0 + sum, before.1 + count)));
-    }
-    all.into_iter().map(|(name, (sum, count))| (name, f64::from(sum) / count as f64)).collect()
-}
-
-/// The sums of all ranks, in their order.
-fn gathered(group: &Group, here: &[(String, f32, u64)]) -> Vec<Vec<(String, f32, u64)>> {
-    let bits: Vec<(&str, u32, u64)> =
-        here.iter().map(|(name, sum, count)| (name.as_str(), sum.to_bits(), *count)).collect();
-    let said = group.ranks().gather(&serde_json::to_vec(&bits).expect("names and numbers serialise"));
-    let read =
-        |said: &Vec<u8>| -> Vec<(String, u32, u64)> { serde_json::from_slice(said).expect("what another rank wrote") };
-    let values = |(name, bits, count)| (name, f32::from_bits(bits), count);
-    said.iter().map(|said| read(said).into_iter().map(values).collect()).collect()
-}
-
-const UPDATE: &str = "update";
-
 /// Runs a part of a step before its update, whose learners are intact whatever happens.
 fn part_of_step<T>(step: u64, phase: &'static str, part: impl FnOnce() -> T) -> Result<T, TrainError> {
     let result = or_storage_error(|| or_out_of_memory(part)).map_err(|error| TrainError::Storage { step, error })?;
-    result.map_err(|reason| out_of_memory(step, phase, reason))
-}
-
-/// A step that did not fit. Until the update the learners are as they were.
-fn out_of_memory(step: u64, phase: &'static str, reason: String) -> TrainError {
-    TrainError::OutOfMemory { step, phase, reason, state_is_intact: phase != UPDATE }
+    result.map_err(|reason| TrainError::out_of_memory(step, phase, reason))
 }
 
 const TRAINER: &str = "trainer.json";

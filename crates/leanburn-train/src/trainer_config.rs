@@ -19,12 +19,35 @@ pub struct TrainerConfig {
     /// Whether several processes give the bits of one, however many they are: gradients are summed after each micro-batch, not once a step.
     #[serde(default)]
     pub deterministic_ranks: bool,
+    /// Whether each of several processes updates a part of the weights, and has the optimizer's states of that part alone.
+    #[serde(default)]
+    pub shard_optimizer: bool,
+    /// Whether batch norms take the statistics of the micro-batches of all processes together; else each those of its own, and the running
+    /// ones are those of the first process.
+    #[serde(default)]
+    pub sync_batch_norm: bool,
+    /// Of a recording that splits the optimizer's states: over how many processes. Steps that are taken ask their group.
+    #[serde(default = "one")]
+    pub planned_ranks: usize,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// Seed 0, one micro-batch a step; the run gives up after 20 bad steps in a row.
 impl Default for TrainerConfig {
     fn default() -> Self {
-        Self { seed: 0, accumulation_steps: 1, max_bad_steps: 20, memory_limit: None, deterministic_ranks: false }
+        Self {
+            seed: 0,
+            accumulation_steps: 1,
+            max_bad_steps: 20,
+            memory_limit: None,
+            deterministic_ranks: false,
+            shard_optimizer: false,
+            sync_batch_norm: false,
+            planned_ranks: 1,
+        }
     }
 }
 
@@ -54,6 +77,27 @@ impl TrainerConfig {
     #[must_use]
     pub fn with_deterministic_ranks(mut self, deterministic_ranks: bool) -> Self {
         self.deterministic_ranks = deterministic_ranks;
+        self
+    }
+
+    /// With the optimizer's states split over processes.
+    #[must_use]
+    pub fn with_shard_optimizer(mut self, shard_optimizer: bool) -> Self {
+        self.shard_optimizer = shard_optimizer;
+        self
+    }
+
+    /// With batch statistics of all processes together.
+    #[must_use]
+    pub fn with_sync_batch_norm(mut self, sync_batch_norm: bool) -> Self {
+        self.sync_batch_norm = sync_batch_norm;
+        self
+    }
+
+    /// Recorded as one of so many processes.
+    #[must_use]
+    pub fn with_planned_ranks(mut self, ranks: usize) -> Self {
+        self.planned_ranks = ranks;
         self
     }
 

@@ -4,16 +4,22 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
-use burn::tensor::{Device, Tensor};
-use common::{AutoencoderTrainer, Batch, Setup, alone, phantoms, state};
+use burn::tensor::{Device, Tensor, TensorData};
+use common::{
+    AutoencoderTrainer, Batch, Setup, WeightsWorkload, alone, bits, device, factors, optimizers, phantoms, state,
+};
+use leanburn_nn::blocks::{BatchNorm, BatchNormConfig};
 use leanburn_train::{
-    AnyLearner, CheckpointStore, CountingAllocator, Group, Learner, LearnerConfig, LossScale, Precision, Ranks,
-    StepReport, TrainError,
+    AnyLearner, CheckpointStore, CountingAllocator, Group, Learner, LearnerConfig, LossScale, Losses, OptimizerConfig,
+    OptimizerKind, Precision, Ranks, ScheduleConfig, StepPosition, StepReport, TrainError, Trainer, TrainerConfig,
+    Workload,
 };
 
 #[global_allocator]
@@ -32,6 +38,8 @@ struct Shared {
     /// How many have come to the meeting of this number.
     here: Mutex<(usize, u64)>,
     all_are_here: Condvar,
+    /// Values that all ranks have sent to others.
+    sent: AtomicU64,
 }
 
 impl Shared {
@@ -64,13 +72,19 @@ impl Ranks for Thread {
         (self.rank, self.size())
     }
 
-    fn sum(&self, values: &mut [f32]) {
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let there = self.gather(&bytes);
-        for (index, value) in values.iter_mut().enumerate() {
-            let of = |bytes: &Vec<u8>| f32::from_le_bytes(bytes[4 * index..4 * index + 4].try_into().unwrap());
-            *value = there.iter().map(of).reduce(|sum, value| sum + value).unwrap();
-        }
+    fn reduce_scatter(&self, values: &[f32], counts: &[usize]) -> Vec<f32> {
+        assert_eq!(values.len(), counts.iter().sum::<usize>());
+        self.shared.sent.fetch_add((values.len() - counts[self.rank]) as u64, Ordering::Relaxed);
+        let there = self.values(values);
+        let start: usize = counts[..self.rank].iter().sum();
+        let sum = |index| there.iter().map(|values| values[index]).reduce(|sum, value| sum + value).unwrap();
+        (start..start + counts[self.rank]).map(sum).collect()
+    }
+
+    fn all_gather(&self, part: &[f32], counts: &[usize]) -> Vec<f32> {
+        assert_eq!(part.len(), counts[self.rank]);
+        self.shared.sent.fetch_add((part.len() * (self.size() - 1)) as u64, Ordering::Relaxed);
+        self.values(part).concat()
     }
 
     fn gather(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -82,19 +96,34 @@ impl Ranks for Thread {
     }
 }
 
+impl Thread {
+    fn values(&self, here: &[f32]) -> Vec<Vec<f32>> {
+        let bytes: Vec<u8> = here.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+        self.gather(&bytes).iter().map(|bytes| bytes.chunks_exact(4).map(value).collect()).collect()
+    }
+}
+
 /// Runs something as each of so many ranks; what they come to, in their order.
 fn on_ranks<T: Send>(size: usize, run: impl Fn(Group) -> T + Sync) -> Vec<T> {
+    counted_on_ranks(size, run).0
+}
+
+/// The same, and how many values were sent from rank to rank.
+fn counted_on_ranks<T: Send>(size: usize, run: impl Fn(Group) -> T + Sync) -> (Vec<T>, u64) {
     let said = Mutex::new(vec![Vec::new(); size]);
-    let shared = Arc::new(Shared { said, here: Mutex::default(), all_are_here: Condvar::new() });
+    let (all_are_here, sent) = (Condvar::new(), AtomicU64::new(0));
+    let shared = Arc::new(Shared { said, here: Mutex::default(), all_are_here, sent });
     let run = &run;
-    thread::scope(|scope| {
+    let all = thread::scope(|scope| {
         let start = |rank| {
             let shared = shared.clone();
             scope.spawn(move || run(Thread { rank, shared }.into()))
         };
         let threads: Vec<_> = (0..size).map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
+    });
+    (all, shared.sent.load(Ordering::Relaxed))
 }
 
 /// The trainer of a rank. Initial weights are drawn with the generator of the device, which steps seed: one at a time, and all before any trains.
@@ -165,8 +194,8 @@ fn several_micro_batches_for_each_rank_are_summed_in_another_order() {
 fn all_ranks_leave_out_the_step_that_overflows_on_one() {
     let _alone = alone();
     let scale = LossScale::Dynamic { initial: 1000.0, growth: 2.0, back_off: 0.5, growth_interval: 2 };
-    let setup = Setup { precision: Precision::F16, scale, ..setup(2) };
-    let bad_on = |rank: usize| {
+    let bad_on = |rank: usize, shard_optimizer: bool| {
+        let setup = Setup { precision: Precision::F16, scale, shard_optimizer, ..setup(2) };
         on_ranks(2, |group| {
             let is_bad = group.ranks().rank() == rank;
             let mut trainer = trainer(&setup, group);
@@ -177,10 +206,11 @@ fn all_ranks_leave_out_the_step_that_overflows_on_one() {
             (reports.iter().map(|learner| (learner.skipped, learner.loss_scale)).collect::<Vec<_>>(), state(&trainer))
         })
     };
-    let first = bad_on(0);
+    let first = bad_on(0, false);
     assert_eq!(first[0].0, [(true, 1000.0), (false, 500.0), (false, 500.0)]);
     assert!(first[0] == first[1]);
-    assert!(bad_on(1)[0] == first[0], "whichever rank it is");
+    assert!(bad_on(1, false)[0] == first[0], "whichever rank it is");
+    assert!(bad_on(1, true) == first, "with a split optimizer too");
 }
 
 #[test]
@@ -291,4 +321,214 @@ fn micro_batches_that_cannot_be_dealt_out_are_rejected() {
         Setup::default().trainer().join_group(group).unwrap_err().to_string()
     });
     assert!(errors[0].contains("multiple of 2"), "{}", errors[0]);
+}
+
+/// The training of a kernel and a bias, six micro-batches a step.
+fn weights(optimizer: &OptimizerConfig, group: Group, shard_optimizer: bool) -> Trainer<WeightsWorkload> {
+    let config = TrainerConfig::default().with_accumulation_steps(6).with_deterministic_ranks(true);
+    let config = config.with_shard_optimizer(shard_optimizer);
+    let mut trainer = WeightsWorkload::trainer_of(optimizer, &device(), config).unwrap();
+    trainer.join_group(group).unwrap();
+    trainer
+}
+
+/// The weights after so many steps more.
+fn weights_after(trainer: &mut Trainer<WeightsWorkload>, steps: usize) -> Vec<Vec<u32>> {
+    let order = trainer.batch_order();
+    let mut batches = factors(order.first).step_by(order.stride as usize);
+    for _ in 0..steps {
+        trainer.step(&mut batches).unwrap();
+    }
+    bits(trainer.workload().0.module())
+}
+
+#[test]
+fn every_optimizer_split_over_ranks_takes_the_steps_of_one_process() {
+    let _alone = alone();
+    for optimizer in optimizers() {
+        let straight = weights_after(&mut weights(&optimizer, Group::default(), false), 4);
+        let folder = tempfile::tempdir().unwrap();
+        let store = CheckpointStore::new(folder.path(), 1);
+        let split = on_ranks(2, |group| {
+            let leads = group.leads();
+            let mut trainer = weights(&optimizer, group, true);
+            weights_after(&mut trainer, 2);
+            trainer.gather_states();
+            if leads {
+                trainer.save(&store).unwrap();
+            }
+            weights_after(&mut trainer, 2)
+        });
+        assert!(split.iter().all(|weights| *weights == straight), "{optimizer:?}");
+        for ranks in [1, 3] {
+            // of three ranks one has no parameter
+            let gone_on = on_ranks(ranks, |group| {
+                let mut trainer = weights(&optimizer, group, true);
+                trainer.resume(&store.latest().unwrap().1).unwrap();
+                weights_after(&mut trainer, 2)
+            });
+            assert!(gone_on.iter().all(|weights| *weights == straight), "{optimizer:?} on {ranks} ranks");
+        }
+    }
+}
+
+#[test]
+fn states_of_a_checkpoint_that_were_not_gathered_are_an_error() {
+    let _alone = alone();
+    let errors = on_ranks(2, |group| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut trainer = weights(&OptimizerConfig::default(), group, true);
+        trainer.save(&CheckpointStore::new(folder.path(), 1)).unwrap_err().to_string()
+    });
+    assert!(errors[0].contains("not gathered"), "{}", errors[0]);
+}
+
+#[test]
+fn a_split_optimizer_clips_averages_and_sits_out_as_a_whole_one() {
+    let _alone = alone();
+    let whole = Setup { with_discriminator: true, adversarial_start_step: 1, ..setup(2) };
+    let split = Setup { shard_optimizer: true, ..whole.clone() };
+    let (whole, split) = (trained(&whole, 2, 3), trained(&split, 2, 3));
+    assert!(whole[0].0.iter().any(|report| report.learners[0].gradient_norm > 0.5), "clipped: {:?}", whole[0].0);
+    assert!(split == whole, "{:?} {:?}", split[1].0, whole[1].0);
+}
+
+/// Layers of the same size, and what training them has sent and held.
+fn layers(ranks: usize, shard_optimizer: bool) -> (usize, u64) {
+    const STEPS: usize = 2;
+    let (held, sent) = counted_on_ranks(ranks, |group| {
+        let device = Device::flex().autodiff();
+        let layers: Vec<Linear> = (0..8).map(|_| LinearConfig::new(128, 128).with_bias(false).init(&device)).collect();
+        let mut learner = Learner::new("layers", layers, LearnerConfig::default()).unwrap();
+        if shard_optimizer {
+            learner.shard(&group);
+        }
+        for step in 0..STEPS as u64 {
+            let x = Tensor::<2>::ones([1, 128], &device);
+            let loss = learner.module().iter().map(|layer| layer.forward(x.clone()).sum()).reduce(|sum, one| sum + one);
+            learner.accumulate(loss.unwrap(), 1.0);
+            learner.join(&group, false);
+            learner.prepare().update(step);
+        }
+        assert_eq!(learner.memory().optimizer.get() as usize, 8 * LAYERS / if shard_optimizer { ranks } else { 1 });
+        let together = || {
+            group.any(false);
+            let usage = CountingAllocator.current_usage();
+            group.any(false);
+            usage
+        };
+        let with = together();
+        drop(learner);
+        with - together() // of all ranks
+    });
+    (*held.iter().min().unwrap(), sent / STEPS as u64)
+}
+
+/// Weights of the layers.
+const LAYERS: usize = 8 * 128 * 128;
+
+#[test]
+fn each_rank_holds_its_part_of_the_states_and_sends_what_a_sum_sends() {
+    let _alone = alone();
+    let (whole, sent_whole) = layers(4, false);
+    let (split, sent_split) = layers(4, true);
+    let states = 8 * LAYERS;
+    let saved = whole - split;
+    assert!(
+        saved.abs_diff(3 * states) < states / 20,
+        "four times the states become once: {whole} - {split} of {}",
+        4 * states
+    );
+    // of N ranks each sends (N - 1) / N of the gradients, and as much of the sums or of the weights
+    assert_eq!((sent_whole, sent_split), (2 * 3 * LAYERS as u64, 2 * 3 * LAYERS as u64));
+}
+
+/// A layer with a batch norm.
+#[derive(Module, Debug)]
+struct Normed {
+    layer: Linear,
+    norm: BatchNorm,
+}
+
+struct NormedWorkload(Learner<Normed>);
+
+impl Workload for NormedWorkload {
+    type Batch = Tensor<2>;
+
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
+        vec![&mut self.0]
+    }
+
+    fn loss(&mut self, _learner: usize, batch: &Tensor<2>, _position: StepPosition) -> Option<Losses> {
+        let Normed { layer, norm } = self.0.module();
+        let y = norm.forward(layer.forward(batch.clone())).tanh();
+        Some(Losses { total: (y - batch.clone()).powi_scalar(2).mean(), parts: Vec::new() })
+    }
+}
+
+/// Three steps of eight items each, dealt out to so many ranks: weights and running statistics of each.
+fn normed(ranks: usize, sync_batch_norm: bool) -> Vec<Vec<f32>> {
+    on_ranks(ranks, |group| {
+        // of its own: autodiff takes turns in graphs that share a weight, and ranks that wait for each other do not
+        let values: Vec<f32> = (0..16).map(|value| (value as f32).cos()).collect();
+        let mut layer: Linear = LinearConfig::new(4, 4).with_bias(false).init(&device());
+        layer.weight = Param::from_tensor(Tensor::from_data(TensorData::new(values, [4, 4]), &device()));
+        let module = Normed { layer, norm: BatchNormConfig::new(4).init(&device()) };
+        let optimizer = OptimizerConfig::new(OptimizerKind::Sgd);
+        let config = LearnerConfig::new(ScheduleConfig::new(0.1)).with_optimizer(optimizer);
+        let learner = Learner::new("normed", module, config).unwrap();
+        let config =
+            TrainerConfig::default().with_accumulation_steps(ranks as u64).with_sync_batch_norm(sync_batch_norm);
+        let mut trainer = Trainer::new(NormedWorkload(learner), config, &device());
+        trainer.join_group(group).unwrap();
+        let order = trainer.batch_order();
+        let items = 8 / ranks;
+        let batch = |index: u64| {
+            let values = (0..4 * items).map(|value| ((4 * items) as u64 * index + value as u64) as f32).map(f32::sin);
+            Ok::<_, TrainError>(Tensor::from_data(TensorData::new(values.collect::<Vec<_>>(), [items, 4]), &device()))
+        };
+        let mut batches = (order.first..).step_by(order.stride as usize).map(batch);
+        (0..3).for_each(|_| drop(trainer.step(&mut batches).unwrap()));
+        bits(trainer.workload().0.module()).concat().into_iter().map(f32::from_bits).collect()
+    })
+}
+
+#[test]
+fn batch_norms_in_step_have_the_statistics_of_one_batch() {
+    let _alone = alone();
+    let one = normed(1, true).remove(0);
+    let distance = |several: &[f32]| several.iter().zip(&one).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    for ranks in [2, 4] {
+        let several = normed(ranks, true);
+        assert!(several.iter().all(|rank| *rank == several[0]), "all ranks hold the same bits");
+        assert!(distance(&several[0]) < 1e-6, "{ranks} ranks: {}", distance(&several[0]));
+    }
+    assert!(distance(&normed(2, false)[0]) > 1e-3, "else each has its own");
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_pass_that_others_wait_for_it_in() {
+    let _alone = alone();
+    let sync = Setup { sync_batch_norm: true, with_discriminator: true, ..setup(2) };
+    let straight = trained(&sync, 2, 1).remove(0).1;
+    let ranks = on_ranks(2, |group| {
+        let fails = group.ranks().rank() == 1;
+        let mut trainer = trainer(&sync, group);
+        let taken =
+            if fails { trainer.step(&mut batches(&trainer).take(0)) } else { trainer.step(&mut batches(&trainer)) };
+        steps(&mut trainer, 1);
+        (taken.unwrap_err(), state(&trainer))
+    });
+    assert!(matches!(ranks[1].0, TrainError::OutOfBatches { step: 0 }), "{}", ranks[1].0);
+    assert!(matches!(&ranks[0].0, TrainError::Rank { rank: 1, .. }), "{}", ranks[0].0);
+    assert!(ranks.iter().all(|(_, state)| *state == straight), "and leaves no trace");
+    let errors = on_ranks(2, |group| {
+        let memory_limit = (group.ranks().rank() == 1).then_some(leanburn_common::Bytes(1));
+        let mut trainer = trainer(&Setup { memory_limit, ..sync.clone() }, group);
+        trainer.step(&mut batches(&trainer)).unwrap_err()
+    });
+    assert!(
+        errors.iter().all(|error| matches!(error, TrainError::OutOfMemory { state_is_intact: true, .. })),
+        "{errors:?}"
+    );
 }

@@ -17,6 +17,7 @@ use super::budget::{BudgetArguments, required, warning};
 use super::load::{inputs, load};
 use super::output::{Force, Output};
 use super::plan_report::unknown_data;
+use super::ranks::{Exchange, RanksArguments};
 use super::utilisation::Utilisation;
 use crate::console::{print_line, print_stderr, seconds_text};
 use crate::error::{CommandError, Result, both};
@@ -43,6 +44,8 @@ pub struct Fit {
     set: Vec<String>,
     #[command(flatten)]
     budget: BudgetArguments,
+    #[command(flatten)]
+    ranks: RanksArguments,
     /// What may be changed.
     #[arg(long, value_enum, default_value_t = Allow::Lossless)]
     allow: Allow,
@@ -52,7 +55,7 @@ pub struct Fit {
     effective_batch: Option<u16>,
     /// Find the largest batch whose step needs such a share of the memory, such as 0.6..0.8, and change nothing else but the learning rate,
     /// which follows by the linear scaling rule.
-    #[arg(long, value_name = "LEAST..MOST", conflicts_with_all = ["effective_batch", "allow"])]
+    #[arg(long, value_name = "LEAST..MOST", conflicts_with_all = ["effective_batch", "allow", "ranks"])]
     utilisation: Option<Utilisation>,
     /// Write the configuration of the plan into this file.
     #[arg(long, value_name = "FILE")]
@@ -113,6 +116,7 @@ impl Fit {
         }
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
         let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
+        let space = self.ranks.share_of_items(space)?;
         let machine = planner.machine();
         let began = Instant::now();
         let allowed = match self.allow {
@@ -129,7 +133,7 @@ impl Fit {
         let plans = search.up_to(allowed)?;
         watched.progress.borrow().finish();
         let took = began.elapsed();
-        let Some(plan) = plans.within(bytes) else {
+        let Some((plan, exchange)) = self.fastest(&space, &planner, &plans, bytes)? else {
             self.reject(&space, &mut search, bytes, allowed)?;
             return Err(CommandError::OverBudget);
         };
@@ -139,10 +143,14 @@ impl Fit {
         }
         if self.json {
             return print_line(json!({ "config": source, "device": planner.key(), "budget_bytes": bytes, "plan": plan,
+                    "exchange": exchange.as_ref().map(Exchange::json),
                     "held": space.held(&plan.candidate).into_iter().map(|held| json!({ "name": held.name, "bytes": held.bytes })).collect::<Vec<_>>(),
                     "frontier": plans.plans }));
         }
         self.print(&space, plan, &plans, bytes)?;
+        if let Some(exchange) = exchange {
+            print_line(exchange.line(plan.candidate.accumulation))?;
+        }
         let unknown = space.unknown_data().map(unknown_data);
         warning(&planner).into_iter().chain(unknown).try_for_each(print_line)?;
         if let Some((before, after)) = rate {
@@ -152,6 +160,28 @@ impl Fit {
         }
         print_stderr(format_args!("searched in {:.1} s", took.as_secs_f64()));
         Ok(())
+    }
+
+    /// The fastest plan that fits, with the buffers of the sums over several processes.
+    fn fastest<'p>(
+        &self,
+        space: &ConfigSpace,
+        planner: &Planner,
+        plans: &'p Frontier,
+        bytes: Bytes,
+    ) -> Result<Option<(&'p Plan, Option<Exchange>)>> {
+        if !self.ranks.are_several() {
+            return Ok(plans.within(bytes).map(|plan| (plan, None)));
+        }
+        for plan in plans.plans.iter().rev().filter(|plan| plan.peak <= bytes) {
+            let timeline = space.record(&plan.candidate)?.timeline(planner.memory_model());
+            let exchange = self.ranks.exchange(&timeline, plan.seconds, space.shards_optimizer(&plan.candidate));
+            let buffers = exchange.as_ref().map_or(Bytes(0), |exchange| exchange.above_peak(&timeline));
+            if plan.peak + buffers <= bytes {
+                return Ok(Some((plan, exchange)));
+            }
+        }
+        Ok(None)
     }
 
     /// Fills a share of the memory with the largest batch.
@@ -282,7 +312,8 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
     let mut changes: Vec<(String, String)> = change.into_iter().collect();
     let key = |name: &str| format!("{}.training.{name}", space.system());
     changes.push((key("batch_size"), candidate.micro_batch.to_string()));
-    changes.push((key("gradient_accumulation_steps"), candidate.accumulation.to_string()));
+    let accumulation = space.config(candidate).training().gradient_accumulation_steps; // of all processes together
+    changes.push((key("gradient_accumulation_steps"), accumulation.to_string()));
     if space.config(&space.configured()).training().recompute.is_all() {
         changes.push((key("use_gradient_checkpointing"), "false".into())); // it would win over `recompute`
     }
@@ -295,6 +326,11 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
         let StreamSettings { slab_planes, keep } = candidate.stream_settings;
         changes.push((key("slab_planes"), slab_planes.to_string()));
         changes.push((key("stream_keep"), keep.to_string()));
+    }
+    let shards = key("shard_optimizer");
+    let is_changed = space.shards_optimizer(candidate) && !space.shards_optimizer(&configured);
+    if is_changed && changes.iter().all(|(name, _)| *name != shards) {
+        changes.push((shards, "true".into())); // beside a change that is not lossless
     }
     for name in space.knob_names().iter().filter(|name| candidate.knob(name) != configured.knob(name)) {
         changes.push((key(name), candidate.knob(name).map_or("null".into(), |value| value.to_string())));

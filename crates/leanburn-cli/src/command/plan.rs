@@ -64,11 +64,13 @@ impl Plan {
         let (page, trace) = self.outputs(path, &config)?;
         let planner = available.planner(&config.device.name)?;
         let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
-        let candidate = self.ranks.share_of(space.configured())?;
+        let space = self.ranks.share_of(space)?;
+        let candidate = space.configured();
         let began = Instant::now();
         let mut report = PlanReport::of(&config, &source, &space, planner, candidate)?;
         let took = began.elapsed();
-        report.exchange = self.ranks.exchange(&report.timeline, report.seconds);
+        let shards = report.space.shards_optimizer(&report.candidate);
+        report.exchange = self.ranks.exchange(&report.timeline, report.seconds, shards);
 
         if let Some(page) = page {
             page.write(&report.page(Vec::new())?.render()?)?;

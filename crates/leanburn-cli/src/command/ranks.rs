@@ -3,7 +3,8 @@
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, Cause, Phase, Timeline};
+use leanburn_plan::{Cause, Phase, Timeline};
+use leanburn_systems::planning::ConfigSpace;
 use serde_json::{Value, json};
 
 use crate::console::seconds_text;
@@ -21,26 +22,53 @@ pub(super) struct RanksArguments {
 }
 
 impl RanksArguments {
-    /// The part of a step that one of the processes takes.
+    /// Space of the part of a step that one of the processes takes, in micro-batches as configured.
     ///
     /// # Errors
     ///
     /// [`CommandError::Arguments`] if micro-batches cannot be dealt out.
-    pub fn share_of(&self, candidate: Candidate) -> Result<Candidate> {
-        let ranks = self.ranks.unwrap_or(1);
-        if candidate.accumulation.is_multiple_of(ranks) {
-            return Ok(Candidate { accumulation: candidate.accumulation / ranks, ..candidate });
-        }
+    pub fn share_of(&self, space: ConfigSpace) -> Result<ConfigSpace> {
         let found =
-            format!("is {ranks}, and a step has {} micro-batches, of all processes together", candidate.accumulation);
+            |count| format!("is {}, and a step has {count} micro-batches, of all processes together", self.count());
         let remedy = "set gradient_accumulation_steps to a multiple of the processes";
-        Err(CommandError::Arguments { errors: vec![("--ranks".into(), found)], remedy })
+        self.dealt_out(space.configured().accumulation, found, remedy)?;
+        Ok(space.of_ranks(self.count()))
     }
 
-    /// What is exchanged in a step of this timeline, of so many seconds; none without `--ranks`.
-    pub fn exchange(&self, timeline: &Timeline, seconds: f64) -> Option<Exchange> {
+    /// The same in micro-batches of any size.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::Arguments`] if the items of a step cannot be dealt out.
+    pub fn share_of_items(&self, space: ConfigSpace) -> Result<ConfigSpace> {
+        let found = |count| format!("is {}, and a step has {count} items, of all processes together", self.count());
+        let remedy = "give --effective-batch a multiple of the processes";
+        self.dealt_out(space.effective_batch() as u64, found, remedy)?;
+        Ok(space.of_ranks(self.count()))
+    }
+
+    /// Whether processes are to exchange anything.
+    pub fn are_several(&self) -> bool {
+        self.count() > 1
+    }
+
+    fn count(&self) -> u64 {
+        self.ranks.unwrap_or(1)
+    }
+
+    fn dealt_out(&self, count: u64, found: impl Fn(u64) -> String, remedy: &'static str) -> Result<()> {
+        match count.is_multiple_of(self.count()) {
+            true => Ok(()),
+            false => Err(CommandError::Arguments { errors: vec![("--ranks".into(), found(count))], remedy }),
+        }
+    }
+
+    /// What is exchanged in a step of this timeline, of so many seconds; none without `--ranks`. Where the processes split the optimizer's
+    /// states, that is of gradients and then of weights, else twice of gradients.
+    pub fn exchange(&self, timeline: &Timeline, seconds: f64, shards: bool) -> Option<Exchange> {
         let gradients = timeline.most(Cause::Gradients);
-        self.ranks.map(|ranks| Exchange { ranks, gradients, seconds, bytes_per_second: self.interconnect.get() as f64 })
+        let bytes_per_second = self.interconnect.get() as f64;
+        self.ranks.map(|ranks| Exchange { ranks, gradients, seconds, bytes_per_second, shards: shards && ranks > 1 })
     }
 }
 
@@ -52,19 +80,23 @@ pub(super) struct Exchange {
     /// Of a step without it.
     seconds: f64,
     bytes_per_second: f64,
+    /// Whether each process updates a part of the weights.
+    shards: bool,
 }
 
 /// What is summed at once, and what a message takes beside its bytes.
-const WINDOW: Bytes = Bytes(4 * leanburn_mpi::WINDOW as u64);
+const WINDOW: Bytes = Bytes(4 * leanburn_train::EXCHANGE_WINDOW as u64);
 const MESSAGE_SECONDS: f64 = 20e-6;
 
 impl Exchange {
-    /// Buffers of a process while gradients are summed: small gradients together, what is sent, what is received.
+    /// Buffers of a process while gradients are summed: small gradients together, what is sent, what is received. Where it updates a part
+    /// of the weights, while they are gathered: the weights once more, what is sent, what is received.
     fn buffers(&self) -> Bytes {
         let window = self.gradients.min(WINDOW);
-        match self.ranks {
-            1 => Bytes(0),
-            _ => window + window + window.min(Bytes(8 << 20)),
+        match (self.ranks, self.shards) {
+            (1, _) => Bytes(0),
+            (_, false) => window + window + window.min(Bytes(8 << 20)),
+            (_, true) => window + window + self.gradients,
         }
     }
 
@@ -90,9 +122,10 @@ impl Exchange {
     pub fn line(&self, accumulation: u64) -> String {
         let Self { ranks, gradients, .. } = self;
         let (sent, seconds) = (self.sent(*ranks), seconds_text(self.exchange_seconds(*ranks)));
+        let states = if self.shards { format!(" and 1 / {ranks} of the optimizer's states") } else { String::new() };
         format!(
-            "of {ranks} ranks, each with {accumulation} of a step's micro-batches: a step sends {sent} from each rank (2 x {} / {ranks} of {gradients} of \
-             gradients), about {seconds}",
+            "of {ranks} ranks, each with {accumulation} of a step's micro-batches{states}: a step sends {sent} from each rank (2 x {} / {ranks} of \
+             {gradients} of gradients), about {seconds}",
             ranks - 1
         )
     }
@@ -125,16 +158,21 @@ impl Exchange {
             "sent_bytes": self.sent(self.ranks),
             "exchange_seconds": self.exchange_seconds(self.ranks),
             "buffer_bytes": self.buffers(),
+            "shards_optimizer": self.shards,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use leanburn_plan::{Candidate, Space};
+    use leanburn_systems::Config;
+    use leanburn_train::planning::Planner;
+
     use super::*;
 
     fn exchange(ranks: u64) -> Exchange {
-        Exchange { ranks, gradients: Bytes::mib(40), seconds: 2.0, bytes_per_second: 1e9 }
+        Exchange { ranks, gradients: Bytes::mib(40), seconds: 2.0, bytes_per_second: 1e9, shards: false }
     }
 
     #[test]
@@ -145,14 +183,25 @@ mod tests {
         let messages = 2.0 * 3.0 * 3.0 * MESSAGE_SECONDS; // three windows, three other ranks
         assert!((exchange(4).exchange_seconds(4) - (60.0 * 1048576.0 / 1e9 + messages)).abs() < 1e-9);
         assert_eq!((exchange(1).buffers(), exchange(4).buffers()), (Bytes(0), Bytes::mib(40)));
+        assert_eq!(Exchange { shards: true, ..exchange(4) }.buffers(), Bytes::mib(72), "and the weights once more");
     }
 
     #[test]
     fn micro_batches_are_dealt_out_or_rejected() {
         let arguments = |ranks| RanksArguments { ranks: Some(ranks), interconnect: Bytes(1) };
-        let candidate = Candidate::new(2, 8);
-        assert_eq!(arguments(4).share_of(candidate.clone()).unwrap().accumulation, 2);
-        let error = arguments(3).share_of(candidate).unwrap_err();
+        let space = || {
+            let text = "autoencoder: {num_channels: [8], norm_num_groups: 8, training: {batch_size: 2, gradient_accumulation_steps: 8}}\n\
+                        data: {phantom: {count: 2, shape: 16}, patch_size: 16}\ndevice: {name: flex}\n";
+            let config = Config::parse(text, "test", &[]).unwrap();
+            ConfigSpace::new(&config, "test", &Planner::cpu(), || config.data_size("test")).unwrap()
+        };
+        assert_eq!(arguments(4).share_of(space()).unwrap().configured().accumulation, 2);
+        let error = arguments(3).share_of(space()).unwrap_err();
         assert!(error.to_string().contains("--ranks") && error.to_string().contains("8 micro-batches"), "{error}");
+        let by_items = arguments(16).share_of_items(space()).unwrap();
+        assert_eq!(by_items.splits(), [(1, 1)]);
+        assert_eq!(by_items.config(&Candidate::new(1, 1)).training().gradient_accumulation_steps, 16);
+        let error = arguments(3).share_of_items(space()).unwrap_err();
+        assert!(error.to_string().contains("16 items"), "{error}");
     }
 }

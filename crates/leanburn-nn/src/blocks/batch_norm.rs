@@ -6,6 +6,7 @@ use burn::nn::{self, Initializer};
 use burn::tensor::{Device, Tensor, assert_shape, module};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::numerics::in_wide;
+use leanburn_ops::{has_rank_sums, sum_over_ranks};
 
 use super::initial;
 use crate::validation::Rules;
@@ -66,6 +67,11 @@ impl BatchNormConfig {
 /// # Memory
 ///
 /// Saved for backward: the input (in float32).
+///
+/// # Several processes
+///
+/// Statistics are those of this process's batch, or of all, where they [are summed](leanburn_ops::with_rank_sums): the same as of one
+/// batch with the items of all, to 1e-6.
 #[derive(Module, Debug)]
 pub struct BatchNorm {
     weight: Param<Tensor<1>>,
@@ -97,12 +103,36 @@ impl BatchNorm {
     }
 
     fn forward_batch<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        if has_rank_sums() {
+            return self.forward_ranks(x);
+        }
         let samples = x.shape().num_elements() / x.dims()[1];
         let batch = module::batch_norm_train(x, self.weight.val(), self.bias.val(), self.epsilon);
         let unbiased = samples as f64 / samples.saturating_sub(1).max(1) as f64;
         self.update(&self.running_mean, batch.mean);
         self.update(&self.running_var, batch.variance * unbiased);
         batch.output
+    }
+
+    /// With the statistics of the batches of all processes: one exchange of means, one of variances, and as many in backward.
+    fn forward_ranks<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let num_channels = x.dims()[1];
+        let mut of_channels = [1; D];
+        of_channels[1] = num_channels;
+        let samples = (x.shape().num_elements() / num_channels) as f64;
+        let channel_sum = |x: Tensor<D>| {
+            let mean = (0..D).filter(|axis| *axis != 1).fold(x, |x, axis| x.mean_dim(axis));
+            sum_over_ranks(mean * samples)
+        };
+        let count: f32 = sum_over_ranks(Tensor::<1>::full([1], samples, &x.device().inner())).into_scalar();
+        let count = f64::from(count);
+        let mean = channel_sum(x.clone()) / count;
+        let centered = x - mean.clone();
+        let variance = channel_sum(centered.clone().powi_scalar(2)) / count;
+        self.update(&self.running_mean, mean.reshape([num_channels]));
+        self.update(&self.running_var, variance.clone().reshape([num_channels]) * (count / (count - 1.0).max(1.0)));
+        let scale = self.weight.val().reshape(of_channels) / (variance + self.epsilon).sqrt();
+        centered * scale + self.bias.val().reshape(of_channels)
     }
 
     fn forward_running<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {

@@ -15,6 +15,7 @@ pub(crate) mod layer_norm3d;
 pub(crate) mod max_pool3d;
 pub(crate) mod norm_act;
 mod operation;
+pub(crate) mod rank_sum;
 pub(crate) mod resample3d;
 pub(crate) mod spectral_conv;
 pub(crate) mod upsample_conv3d;

@@ -267,6 +267,7 @@ impl Config {
             first_stage: open_first_stage,
             samples: None,
             device,
+            planned_ranks: 1,
         }
     }
 

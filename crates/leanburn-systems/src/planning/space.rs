@@ -2,13 +2,14 @@
 
 use leanburn_common::Bytes;
 use leanburn_plan::{Candidate, Class, Knob, Recording, Space, Target, Variant, splits};
+use leanburn_train::Precision;
 use leanburn_train::planning::Planner;
 
 use super::variants::variants;
 use crate::config::Config;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
-use crate::shared::{Recompute, Streaming};
+use crate::shared::{Context, Recompute, Streaming};
 
 /// A configuration and the changes that can be made to it, on volumes of a known size.
 #[derive(Debug)]
@@ -17,6 +18,9 @@ pub struct ConfigSpace {
     source: String,
     target: Target,
     data: DataSize,
+    half: Option<Precision>,
+    /// Processes that train together.
+    ranks: u64,
 }
 
 /// What the heap of a run holds before its first step, besides data: configuration, threads, the files that it writes, and what drivers
@@ -51,8 +55,17 @@ impl ConfigSpace {
         config.check(source)?;
         let is_asked = config.extent().is_none() || planner.target() == Target::Cpu;
         let data = if is_asked { data()? } else { DataSize::default() };
-        let variants = variants(config, planner.half_precision());
-        Ok(Self { variants, source: source.to_string(), target: planner.target(), data })
+        let half = planner.half_precision();
+        let variants = variants(config, half, 1);
+        Ok(Self { variants, source: source.to_string(), target: planner.target(), data, half, ranks: 1 })
+    }
+
+    /// The same for one of so many processes that train together, whose steps have as many items as before: micro-batches of a candidate
+    /// are those of one process, and configurations have those of all. To split the optimizer's states is one more change that can be made.
+    #[must_use]
+    pub fn of_ranks(self, ranks: u64) -> Self {
+        let variants = variants(&self.variants[0].1, self.half, ranks);
+        Self { variants, ranks, ..self }
     }
 
     /// The system that is trained, as its section is called.
@@ -64,7 +77,8 @@ impl ConfigSpace {
     pub fn configured(&self) -> Candidate {
         let config = &self.variants[0].1;
         let training = config.training();
-        let (micro_batch, accumulation) = (training.batch_size, training.gradient_accumulation_steps as u64);
+        let micro_batch = training.batch_size;
+        let accumulation = (training.gradient_accumulation_steps as u64 / self.ranks).max(1);
         let recompute = training.recompute.patterns().to_vec();
         let plain = Candidate { recompute, ..Candidate::new(micro_batch, accumulation) };
         let plain = plain.with_streamed(training.stream.patterns().to_vec(), training.stream.settings());
@@ -72,12 +86,23 @@ impl ConfigSpace {
         system.knob_names().iter().fold(plain, |candidate, name| candidate.with_knob(name, system.knob(name)))
     }
 
+    /// Items of a step, of all processes together.
+    pub fn effective_batch(&self) -> usize {
+        let training = self.variants[0].1.training();
+        training.batch_size * training.gradient_accumulation_steps
+    }
+
+    /// Whether a candidate splits the optimizer's states over the processes.
+    pub fn shards_optimizer(&self, candidate: &Candidate) -> bool {
+        self.ranks > 1 && self.variants[candidate.variant].1.training().shard_optimizer
+    }
+
     /// The configuration that a candidate stands for.
     pub fn config(&self, candidate: &Candidate) -> Config {
         let mut config = self.variants[candidate.variant].1.clone();
         let training = config.training_mut();
         training.batch_size = candidate.micro_batch;
-        training.gradient_accumulation_steps = candidate.accumulation as usize;
+        training.gradient_accumulation_steps = (candidate.accumulation * self.ranks) as usize;
         training.recompute = Recompute::segments(candidate.recompute.iter().cloned());
         training.stream = Streaming::segments(candidate.stream.iter().cloned(), candidate.stream_settings);
         let system = config.system.any_mut();
@@ -150,7 +175,7 @@ impl ConfigSpace {
         config.training_mut().gradient_accumulation_steps = micro_batches as usize;
         config.device.memory_limit = None; // what recording takes is not what the step takes
         config.start_at_once(); // the step with everything in it
-        let context = config.context(&self.source);
+        let context = Context { planned_ranks: self.ranks as usize, ..config.context(&self.source) };
         config.system.any().record(&context, self.target, candidate.micro_batch, self.extent(candidate))
     }
 }
@@ -162,10 +187,9 @@ impl Space for ConfigSpace {
         self.variants.iter().map(|(variant, _)| variant.clone()).collect()
     }
 
-    /// Every micro-batch that divides the effective batch, largest first.
+    /// Every micro-batch that divides the effective batch, of several processes the part of one, largest first.
     fn splits(&self) -> Vec<(usize, u64)> {
-        let configured = self.configured();
-        splits(configured.micro_batch * configured.accumulation as usize)
+        splits(self.effective_batch() / self.ranks as usize)
     }
 
     fn record(&self, candidate: &Candidate) -> Result<Recording> {

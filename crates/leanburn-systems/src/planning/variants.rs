@@ -10,12 +10,25 @@ use crate::table::SystemSection;
 /// The configuration as it is, then with each change that can be made to it, mildest class first. Saved activations are offloaded where
 /// the configuration names a folder for them.
 ///
-/// `half` is the half precision that the device computes in.
-pub fn variants(config: &Config, half: Option<Precision>) -> Vec<(Variant, Config)> {
+/// `half` is the half precision that the device computes in. Of several processes the optimizer's states are split before anything is
+/// changed that is not lossless.
+pub fn variants(config: &Config, half: Option<Precision>, ranks: u64) -> Vec<(Variant, Config)> {
     let as_it_is = variant("", Class::Lossless, "", config, |_| {});
-    let halved = half.and_then(|half| half_precision(config, half));
-    let base = halved.as_ref().map_or(config, |(_, halved)| halved).clone();
-    [Some(as_it_is), offloaded(config), halved].into_iter().flatten().chain(model_changes(config, &base)).collect()
+    let sharded = sharded(config, ranks);
+    let base = sharded.as_ref().map_or(config, |(_, sharded)| sharded).clone();
+    let offloaded = offloaded(&base);
+    let halved = half.and_then(|half| half_precision(&base, half));
+    let base = halved.as_ref().map_or(&base, |(_, halved)| halved).clone();
+    [Some(as_it_is), sharded, offloaded, halved].into_iter().flatten().chain(model_changes(config, &base)).collect()
+}
+
+fn sharded(config: &Config, ranks: u64) -> Option<(Variant, Config)> {
+    let is_whole = ranks > 1 && !config.training().shard_optimizer;
+    is_whole.then(|| {
+        let change = format!("{}.training.shard_optimizer = true", config.system_name());
+        let cost = "each process holds the optimizer's states of a part of the weights; as much is sent";
+        variant(change, Class::Lossless, cost, config, |config| config.training_mut().shard_optimizer = true)
+    })
 }
 
 fn variant(
@@ -106,7 +119,7 @@ mod tests {
                 "autoencoder: {{num_channels: [8], norm_num_groups: 8, {training}}}\n\
                  data: {{phantom: {{count: 2, shape: 32}}, patch_size: 32}}\ndevice: {{name: flex}}\n"
             );
-            let mut variants = variants(&Config::parse(&text, "test", &[]).unwrap(), Some(Precision::Bf16));
+            let mut variants = variants(&Config::parse(&text, "test", &[]).unwrap(), Some(Precision::Bf16), 1);
             variants.retain(|(variant, _)| variant.class == Class::Lossless);
             variants
         };
@@ -116,5 +129,24 @@ mod tests {
         assert_eq!(allowed[1].0.change, "autoencoder.training.offload = [\"*\"]");
         assert_eq!(allowed[1].1.training().storage.offload, ["*"]);
         assert_eq!(lossless(", offload_folder: /scratch, offload: [decoder.level_0]").len(), 1);
+    }
+
+    #[test]
+    fn states_are_split_before_precision_is_lowered() {
+        let of = |ranks, more: &str| {
+            let text = format!(
+                "autoencoder: {{num_channels: [8], norm_num_groups: 8, training: {{batch_size: 1{more}}}}}\n\
+                 data: {{phantom: {{count: 2, shape: 32}}, patch_size: 32}}\ndevice: {{name: flex}}\n"
+            );
+            let variants = variants(&Config::parse(&text, "test", &[]).unwrap(), Some(Precision::Bf16), ranks);
+            let said = |(variant, config): (Variant, Config)| (variant.change, config.training().shard_optimizer);
+            variants.into_iter().map(said).take(3).collect::<Vec<_>>()
+        };
+        let of_two = of(2, "");
+        assert_eq!(of_two[0], (String::new(), false));
+        assert_eq!(of_two[1], ("autoencoder.training.shard_optimizer = true".into(), true));
+        assert_eq!(of_two[2], ("device.precision = bf16".into(), true), "on top of it");
+        assert!(of(1, "").iter().all(|(_, is_sharded)| !is_sharded));
+        assert_eq!(of(2, ", shard_optimizer: true")[1], ("device.precision = bf16".into(), true));
     }
 }

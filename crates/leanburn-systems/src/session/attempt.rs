@@ -5,7 +5,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use leanburn_common::{Bytes, atomic};
 use leanburn_ops::is_gpu;
-use leanburn_train::{CheckpointStore, Group, StepReport, TrainError};
+use leanburn_train::{CheckpointStore, StepReport, TrainError};
 
 use super::account::MemoryAccount;
 use super::best::{Best, Watch, weights_alone};
@@ -16,6 +16,7 @@ use crate::data::DataSize;
 use crate::error::{Result, SystemError};
 use crate::machine::resident_peak;
 use crate::metrics::{MetricsLog, PEAK, Phase, Record, read_metrics};
+use crate::next::Next;
 use crate::picture::encode_png;
 use crate::planning::program;
 use crate::run::AnyRun;
@@ -111,7 +112,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Trains up to the last step, or until `stop` says so on any rank between two steps.
-    pub fn run(mut self, group: &Group, stop: &dyn Fn() -> bool) -> Result<Finished> {
+    pub fn run(mut self, stop: &dyn Fn() -> bool) -> Result<Finished> {
         let training = self.config.training();
         self.write_plan()?;
         if self.run.steps() == 0 {
@@ -120,7 +121,8 @@ impl<'a> Attempt<'a> {
         }
         let mut interrupted = false;
         while self.run.steps() < self.last_step {
-            let next = Next::of(group, stop(), self.is_over());
+            let is_over = self.is_over();
+            let next = self.run.next(stop(), is_over);
             interrupted = next == Next::Interrupted;
             if next != Next::Step {
                 break;
@@ -288,44 +290,26 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// What all ranks do next.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
-    /// A step.
-    Step,
-    /// The run was asked to stop.
-    Interrupted,
-    /// The run does not get better.
-    Over,
-}
-
-impl Next {
-    /// What this rank and the others come to.
-    pub fn of(group: &Group, is_stopped: bool, is_over: bool) -> Self {
-        match (group.any(is_over), group.any(is_stopped)) {
-            (true, _) => Self::Over,
-            (false, true) => Self::Interrupted,
-            (false, false) => Self::Step,
-        }
-    }
-}
-
 /// The steps of a rank that does not lead: it writes nothing, and evaluates nothing.
 pub(super) fn follow(
     run: &mut dyn AnyRun,
-    group: &Group,
     last_step: u64,
     memory: MemoryAccount,
     stop: &dyn Fn() -> bool,
 ) -> Result<Finished> {
     let (began, mut next) = (Instant::now(), Next::Step);
     while run.steps() < last_step {
-        next = Next::of(group, stop(), false);
+        next = run.next(stop(), false);
         if next != Next::Step {
             break;
         }
-        run.step()?;
+        run.step().inspect_err(|error| {
+            if matches!(error, TrainError::OutOfMemory { state_is_intact: true, .. }) {
+                run.serve_save();
+            }
+        })?;
     }
+    run.serve_save();
     let (interrupted, seconds) = (next == Next::Interrupted, began.elapsed().as_secs_f64());
     let memory = MemoryAccount { learners: run.memory(), ..memory };
     Ok(Finished { steps: run.steps(), seconds, memory, interrupted, best: None })

@@ -24,6 +24,7 @@ pub(super) fn check_before_reading(
     name: &str,
     device: &Device,
     limit: Option<Bytes>,
+    ranks: usize,
 ) -> Result<Option<Planned>> {
     if limit.is_some_and(|limit| limit < program() && is_bounded_by_machine(config, device, limit)) {
         return Err(SystemError::OutOfMemory {
@@ -35,7 +36,7 @@ pub(super) fn check_before_reading(
     }
     let Some(extent) = config.extent() else { return Ok(None) };
     let data = DataSize::of_extent(extent);
-    let Ok(planned) = Planned::of(config, name, data.clone()) else { return Ok(None) };
+    let Ok(planned) = Planned::of(config, name, data.clone(), ranks) else { return Ok(None) };
     check_machine(config, name, &data, device, &planned, limit)?;
     Ok(Some(planned))
 }

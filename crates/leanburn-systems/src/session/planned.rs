@@ -22,15 +22,15 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// What the recording of a step shows of data of this size.
+    /// What the recording of a step shows of data of this size, for one of so many processes.
     ///
     /// # Errors
     ///
     /// What keeps the configuration from being recorded.
-    pub fn of(config: &Config, name: &str, data: DataSize) -> Result<Self> {
+    pub fn of(config: &Config, name: &str, data: DataSize, ranks: usize) -> Result<Self> {
         let planner = planner_of(&config.device.name, None, None)?;
         let memory = planner.memory_model();
-        let space = ConfigSpace::new(config, name, &planner, || Ok(data))?;
+        let space = ConfigSpace::new(config, name, &planner, || Ok(data))?.of_ranks(ranks as u64);
         let candidate = space.configured();
         let timeline = space.record_with(&candidate, candidate.recorded())?.timeline(memory);
         Ok(Self {

@@ -237,7 +237,7 @@ impl<'a> Session<'a> {
         };
         let training_device = device.clone().autodiff();
         let limit = limit(config, &device, group);
-        let foreseen = check_before_reading(config, name, &device, limit)?;
+        let foreseen = check_before_reading(config, name, &device, limit, group.ranks().size())?;
         let section = DeviceSection { memory_limit: limit, ..config.device.clone() };
         let context = Context { device: &section, ..config.context(name) };
         let mut run =
@@ -251,7 +251,7 @@ impl<'a> Session<'a> {
         self.data = data.clone();
         let planned = match foreseen {
             Some(planned) => planned,
-            None => Planned::of(config, name, data.clone())?,
+            None => Planned::of(config, name, data.clone(), group.ranks().size())?,
         };
         check_machine(config, name, &data, &device, &planned, limit)?;
         if let Some((step, path)) = &checkpoint {
@@ -261,7 +261,7 @@ impl<'a> Session<'a> {
         let last_step = self.stop_after.unwrap_or(u64::MAX).min(run.last_step());
         if !group.leads() {
             let memory = at_rest(config, &data, &device, &planned);
-            let finished = follow(&mut *run, group, last_step, memory, &self.stop);
+            let finished = follow(&mut *run, last_step, memory, &self.stop);
             training_device.memory_cleanup();
             return Ok(finished?.outcome(config, folder, Vec::new()));
         }
@@ -280,7 +280,7 @@ impl<'a> Session<'a> {
         if !initialized.is_empty() {
             attempt.save()?; // who goes on from here need not name the weights again
         }
-        let finished = attempt.run(group, &self.stop);
+        let finished = attempt.run(&self.stop);
         // what the step has left in the pool is of no use to the next attempt
         training_device.memory_cleanup();
         let finished = finished?;

@@ -20,6 +20,9 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
         .with_max_bad_steps(training.max_bad_steps)
         .with_memory_limit(context.device.memory_limit)
         .with_deterministic_ranks(training.deterministic_ranks)
+        .with_shard_optimizer(training.shard_optimizer)
+        .with_sync_batch_norm(training.sync_batch_norm)
+        .with_planned_ranks(context.planned_ranks)
 }
 
 /// Which segments of the system `system` are recomputed, which are streamed, and where what segments save lives; a pattern that names none

@@ -94,6 +94,8 @@ pub struct Context<'a> {
     pub samples: Option<usize>,
     /// What computes, and in which precision.
     pub device: &'a DeviceSection,
+    /// Processes that train together, where a step is planned.
+    pub planned_ranks: usize,
 }
 
 impl Context<'_> {

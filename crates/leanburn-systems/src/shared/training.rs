@@ -122,6 +122,12 @@ pub struct TrainingSection {
     /// bits of one. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deterministic_ranks: bool,
+    /// Of several processes: each updates a part of the weights, and holds the optimizer's states of that part alone. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shard_optimizer: bool,
+    /// Of several processes: batch norms take the statistics of the micro-batches of all together. Default: false, each its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sync_batch_norm: bool,
 }
 
 /// `max_steps` of a training that something else ends.
@@ -174,6 +180,8 @@ impl Default for TrainingSection {
             early_stopping_min_delta: 0.0,
             weights_interval: 0,
             deterministic_ranks: false,
+            shard_optimizer: false,
+            sync_batch_norm: false,
         }
     }
 }
@@ -209,6 +217,8 @@ with_methods! { TrainingSection {
     with_early_stopping_min_delta => early_stopping_min_delta: f64,
     with_weights_interval => weights_interval: u64,
     with_deterministic_ranks => deterministic_ranks: bool,
+    with_shard_optimizer => shard_optimizer: bool,
+    with_sync_batch_norm => sync_batch_norm: bool,
 } }
 
 impl TrainingSection {
@@ -270,6 +280,8 @@ impl TrainingSection {
             early_stopping_min_delta: section.number("early_stopping_min_delta", default.early_stopping_min_delta, 0..),
             weights_interval: section.number("weights_interval", default.weights_interval, 0..),
             deterministic_ranks: section.get("deterministic_ranks", default.deterministic_ranks),
+            shard_optimizer: section.get("shard_optimizer", default.shard_optimizer),
+            sync_batch_norm: section.get("sync_batch_norm", default.sync_batch_norm),
         }
     }
 

@@ -9,6 +9,7 @@ use burn::optim::{
 
 use super::config::OptimizerConfig;
 use super::kind::OptimizerKind;
+use super::mover::{Moved, Mover};
 
 /// Runs the expression with `$optimizer` standing for Burn's optimizer of the configuration.
 macro_rules! with_optimizer {
@@ -32,6 +33,11 @@ impl OptimizerConfig {
     /// The optimizer, without states yet.
     pub fn init(&self) -> ModuleOptimizer {
         with_optimizer!(self, optimizer => ModuleOptimizer::from(optimizer))
+    }
+
+    /// An optimizer without states that moves the states of this one.
+    pub(crate) fn mover(&self, moved: &Moved, puts: bool) -> ModuleOptimizer {
+        with_optimizer!(self, optimizer => ModuleOptimizer::from(Mover::of(&optimizer, moved, puts)))
     }
 
     /// The optimizer of a single parameter, without the module around it.

@@ -4,6 +4,7 @@ mod build;
 mod config;
 mod constants;
 mod kind;
+mod mover;
 mod states;
 #[cfg(test)]
 mod tests;
@@ -11,3 +12,4 @@ mod tests;
 pub use config::OptimizerConfig;
 pub use constants::OptimizerConstants;
 pub use kind::OptimizerKind;
+pub(crate) use mover::Moved;

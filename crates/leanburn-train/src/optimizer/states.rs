@@ -38,7 +38,7 @@ impl OptimizerConfig {
     }
 
     /// Values of the states for a weight of these dimensions.
-    fn state_values(&self, dims: &[usize]) -> usize {
+    pub(crate) fn state_values(&self, dims: &[usize]) -> usize {
         let values: usize = dims.iter().product();
         let has_momentum = usize::from(self.constants.momentum() > 0.0);
         let (has_largest, is_centered) =

@@ -69,6 +69,8 @@ pub struct Setup {
     pub max_bad_steps: u64,
     pub memory_limit: Option<Bytes>,
     pub deterministic_ranks: bool,
+    pub shard_optimizer: bool,
+    pub sync_batch_norm: bool,
     pub seed: u64,
 }
 
@@ -90,6 +92,8 @@ impl Default for Setup {
             max_bad_steps: 1000,
             memory_limit: None,
             deterministic_ranks: false,
+            shard_optimizer: false,
+            sync_batch_norm: false,
             seed: 42,
         }
     }
@@ -149,6 +153,8 @@ impl Setup {
             .with_max_bad_steps(self.max_bad_steps)
             .with_memory_limit(self.memory_limit)
             .with_deterministic_ranks(self.deterministic_ranks)
+            .with_shard_optimizer(self.shard_optimizer)
+            .with_sync_batch_norm(self.sync_batch_norm)
     }
 }
 
@@ -221,6 +227,14 @@ pub struct WeightsWorkload(pub Learner<Weights>);
 
 impl WeightsWorkload {
     pub fn trainer(optimizer: &OptimizerConfig, device: &Device) -> Result<Trainer<Self>, TrainError> {
+        Self::trainer_of(optimizer, device, TrainerConfig::default())
+    }
+
+    pub fn trainer_of(
+        optimizer: &OptimizerConfig,
+        device: &Device,
+        config: TrainerConfig,
+    ) -> Result<Trainer<Self>, TrainError> {
         let values =
             |count: usize| (0..count).map(|index| ((index * 37 % 101) as f32 - 50.0) / 50.0).collect::<Vec<_>>();
         let dims = [32, 32, 3, 3, 3];
@@ -228,7 +242,7 @@ impl WeightsWorkload {
         let bias = Tensor::from_data(TensorData::new(values(32), [32]), device);
         let module = Weights { kernel: Param::from_tensor(kernel), bias: Param::from_tensor(bias) };
         let learner = Learner::new("weights", module, LearnerConfig::default().with_optimizer(optimizer.clone()))?;
-        Ok(Trainer::new(Self(learner), TrainerConfig::default(), device))
+        Ok(Trainer::new(Self(learner), config, device))
     }
 }
 
