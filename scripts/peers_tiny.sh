@@ -50,6 +50,7 @@ compare autoencoder_step.py --attention
 compare diffusion_step.py
 compare swin_unetr_step.py
 compare fno_step.py
+python3 scripts/swin_weights.py check
 
 # A comparison that cannot fail is none: without the optimizer's update on either side there must be no table.
 for side in peer ours; do

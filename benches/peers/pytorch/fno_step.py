@@ -3,33 +3,27 @@
 import argparse
 import itertools
 import math
-import time
 
 import torch
 import torch.nn.functional as F
-from measure import Step, compiled, live_bytes, program, report, values
+from measure import compiled, values
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from training_step import parsed, train, training_parser
 
-# The steps whose losses and gradients are compared: the first, and the one after three updates.
-COMPARED = 4
 PROJECTION = 128
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = training_parser(__doc__)
     parser.add_argument("--shape", type=int, nargs="+", required=True, help="positions along each axis")
     parser.add_argument("--batch-size", type=int, required=True)
     parser.add_argument("--width", type=int, required=True, help="channels of the layers")
     parser.add_argument("--modes", type=int, required=True, help="frequencies of each sign along each axis")
     parser.add_argument("--layers", type=int, required=True)
-    parser.add_argument("--steps", type=int, required=True, help="steps to time, after four that are not")
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--learning-rate", type=float, required=True)
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     parser.add_argument("--checkpoint", action="store_true", help="torch.utils.checkpoint for each layer and the projection")
-    parser.add_argument("--no-update", action="store_true", help="leave the optimizer's step out, to see that it is noticed")
-    return parser.parse_args()
+    return parsed(parser)
 
 
 def filled(*shape: int) -> torch.Tensor:
@@ -103,38 +97,15 @@ class Fno(nn.Module):
         return x
 
 
-class Program:
-    """The model with its optimizer, and a field with its target: the same numbers as in Rust."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.model = Fno(options)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.learning_rate, betas=(0.9, 0.999), eps=1e-8)
-        field = [options.batch_size, 1, *options.shape]
-        self.x, self.target = values(field, 7), values(field, 17)
-        self.forward = compiled(self.model, options)
-
-    def step(self) -> Step:
-        self.optimizer.zero_grad(set_to_none=True)
-        begin, live = time.perf_counter(), live_bytes()
-        loss = F.mse_loss(self.forward(self.x), self.target)
-        kept = live_bytes() - live
-        loss.backward()
-        if not self.options.no_update:
-            self.optimizer.step()
-        seconds = time.perf_counter() - begin
-        # Complex weights are pairs.
-        pairs = [torch.view_as_real(p.grad) if p.is_complex() else p.grad for p in self.model.parameters()]
-        norm = math.sqrt(sum(float(pair.double().square().sum()) for pair in pairs))
-        return Step(seconds, kept, {"parameters": sum(p.numel() for p in pairs), "loss": loss.item(), "gradient norm": norm})
-
-
 def main() -> None:
-    options, live_at_start = arguments(), live_bytes()
-    torch.set_num_threads(options.threads)
-    step = Program(options).step
+    """A field with its target: the same numbers as in Rust."""
+    options = arguments()
+    model = Fno(options)
+    field = [options.batch_size, 1, *options.shape]
+    x, target = values(field, 7), values(field, 17)
+    forward = compiled(model, options)
     mode = "checkpointed" if options.checkpoint else "compiled" if options.compile else "plain"
-    report(mode, program(), options.steps, live_at_start, step, untimed=COMPARED)
+    train(options, mode, model, lambda: {"loss": F.mse_loss(forward(x), target)})
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ def digest(tensor: torch.Tensor) -> dict[str, float]:
     return {"length": float(v.norm()), "along": float(v @ direction / direction.norm())}
 
 
-def gradient_norm(parameters: Iterable[torch.nn.Parameter]) -> float:
+def gradient_norm(gradients: Iterable[torch.Tensor]) -> float:
     """The 2-norm of all gradients together."""
-    return math.sqrt(sum(float(parameter.grad.double().square().sum()) for parameter in parameters))
+    return math.sqrt(sum(float(gradient.double().square().sum()) for gradient in gradients))
 
 
 def add_variant(parser: argparse.ArgumentParser) -> None:

@@ -60,7 +60,7 @@ def train_step(chain: Chain, forward: nn.Module, x: torch.Tensor) -> Step:
     loss.backward()
     seconds = time.perf_counter() - begin
     checks = {"parameters": parameter_count(chain), "loss": loss.item(), "input gradient": digest(x.grad)}
-    return Step(seconds, kept, checks | {"gradient norm": gradient_norm(chain.parameters())})
+    return Step(seconds, kept, checks | {"gradient norm": gradient_norm(parameter.grad for parameter in chain.parameters())})
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ mod fno_step;
 mod measure;
 mod residual_chain;
 mod swin_unetr_step;
+mod training_step;
 mod values;
 
 use clap::Parser;

@@ -75,3 +75,8 @@ pub fn gradient_norm<M: Module>(module: &M, gradients: &GradientsParams) -> f64 
     module.visit(&mut squares);
     squares.1.sqrt()
 }
+
+/// The largest number of groups, 32 at most, that divides every level's channels.
+pub fn norm_num_groups(channels: &[usize]) -> usize {
+    (1..=32).rev().find(|groups| channels.iter().all(|channels| channels % groups == 0)).unwrap_or(1)
+}

@@ -1,6 +1,7 @@
 //! What can go wrong between a file and a batch.
 
 use leanburn_common::ValidationError;
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +44,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// The contents are not a volume that can be read.
-    #[error("{}: expected {expected}, found {found}. {remedy}", path.display())]
+    #[error("{}: expected {expected}, found {}. {remedy}", path.display(), brief(found))]
     Malformed {
         /// The file, or "volume in memory".
         path: PathBuf,
@@ -70,7 +71,7 @@ pub enum DataError {
         count: usize,
     },
     /// A volume does not go together with the others.
-    #[error("{}: expected {expected}, found {found}. {remedy}", path.display())]
+    #[error("{}: expected {expected}, found {}. {remedy}", path.display(), brief(found))]
     Mismatch {
         /// The volume that differs.
         path: PathBuf,
@@ -82,7 +83,7 @@ pub enum DataError {
         remedy: &'static str,
     },
     /// The machine has no room for so many values.
-    #[error("{}: no memory for {values} values of shape {shape:?}. Use a smaller grid or patch.", path.display())]
+    #[error("{}: no memory for {values} values of shape {}. Use a smaller grid or patch.", path.display(), brief(&format!("{shape:?}")))]
     TooLarge {
         /// The file that says so, or "volume in memory".
         path: PathBuf,
@@ -117,6 +118,17 @@ pub enum DataError {
 
 /// Where a volume is that no file holds.
 const IN_MEMORY: &str = "volume in memory";
+
+/// The most characters of what a file holds that a message repeats.
+const MOST_FOUND: usize = 200;
+
+/// What a file holds, short enough to be read: a broken header can name hundreds of thousands of axes.
+fn brief(found: &str) -> Cow<'_, str> {
+    match found.char_indices().nth(MOST_FOUND) {
+        Some((end, _)) => format!("{} ... ({} characters)", &found[..end], found.chars().count()).into(),
+        None => found.into(),
+    }
+}
 
 fn lines(errors: &[ValidationError]) -> String {
     let lines: Vec<String> = errors.iter().map(|error| format!("  {error}; {}", error.help)).collect();

@@ -8,7 +8,7 @@
 //! - [`Dataset`] turns an index into a [`Sample`]; [`Loader`] turns samples into [`Batch`]es.
 //! - [`SequenceDataset`] turns a [`Sequence`] of fields into [`Window`]s for forecasters, by a
 //!   [`SequenceConfig`]; [`Loader::windows`] makes batches of them.
-//! - [`SceneDataset`] has synthetic road scenes: images of known cameras, and maps; [`Loader::scenes`] makes batches of them.
+//! - [`SceneDataset`] has road scenes, synthetic or of a folder: images of known cameras, and maps; [`Loader::scenes`] makes batches of them.
 //! - [`phantom()`], [`radar()`], [`Advection`] and [`NavierStokes`] are synthetic stand-ins; [`metrics`] compare results.
 //!
 //! One seed gives one stream of batches, regardless of the number of worker threads.
@@ -51,7 +51,7 @@ pub use error::DataError;
 pub use formats::{Format, find_volumes, matches};
 pub use loader::{BatchOrder, Loader, batches_ahead};
 pub use sampling::{Blending, SlidingWindow};
-pub use scenes::{ROAD_CLASSES, SceneBatch, SceneConfig, SceneDataset, SceneMap, SceneSample};
+pub use scenes::{NUSCENES_CLASSES, ROAD_CLASSES, SceneBatch, SceneConfig, SceneDataset, SceneMap, SceneSample};
 pub use sequences::{
     Advection, AdvectionConfig, Flow, NavierStokes, NavierStokesConfig, Sequence, SequenceConfig, SequenceDataset,
     Window, WindowBatch,

@@ -1,7 +1,7 @@
 //! Batches made ahead by worker threads.
 
 use crate::datasets::Batch;
-use crate::datasets::Dataset;
+use crate::datasets::{Dataset, Reader};
 use crate::error::DataError;
 use crate::scenes::{SceneBatch, SceneDataset};
 use crate::sequences::SequenceDataset;
@@ -17,8 +17,8 @@ use std::thread::{self, JoinHandle};
 /// Indices of samples.
 type Indices<'a> = &'a mut dyn Iterator<Item = u64>;
 
-/// Makes the batch of an index, or gives up when it is stopped.
-type MakeBatch<B> = dyn Fn(u64, &AtomicBool) -> Result<B, DataError> + Send + Sync;
+/// Makes the batch of an index with what its thread reads volumes by, or gives up when it is stopped.
+type MakeBatch<B> = dyn Fn(u64, &AtomicBool, &mut Reader) -> Result<B, DataError> + Send + Sync;
 
 /// Which batches, in order: the first, and the distance to the next. A number alone is that batch and all after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Loader {
     /// If the system cannot start the threads, the caller's makes the batches.
     pub fn new(dataset: Arc<Dataset>, batch_size: usize, order: impl Into<BatchOrder>) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
-        let gather = move |indices: Indices<'_>| dataset.train_batch(batch_size, indices);
+        let gather = move |indices: Indices<'_>, reader: &mut Reader| dataset.train_batch(batch_size, indices, reader);
         Self::start(gather, batch_size, order.into(), workers, prefetch)
     }
 }
@@ -79,7 +79,7 @@ impl Loader<WindowBatch> {
     /// As [`Loader::new`], for the windows of a sequence.
     pub fn windows(dataset: Arc<SequenceDataset>, batch_size: usize, order: impl Into<BatchOrder>) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
-        let gather = move |indices: Indices<'_>| dataset.train_batch(batch_size, indices);
+        let gather = move |indices: Indices<'_>, _: &mut Reader| dataset.train_batch(batch_size, indices);
         Self::start(gather, batch_size, order.into(), workers, prefetch)
     }
 }
@@ -89,7 +89,7 @@ impl Loader<SceneBatch> {
     pub fn scenes(dataset: Arc<SceneDataset>, batch_size: usize, order: impl Into<BatchOrder>) -> Self {
         let (workers, prefetch) = (dataset.config().num_workers, dataset.config().prefetch);
         let make = move |index| dataset.train_scene(index);
-        let gather = move |indices: Indices<'_>| SceneBatch::gather(batch_size, indices.map(&make));
+        let gather = move |indices: Indices<'_>, _: &mut Reader| SceneBatch::gather(batch_size, indices.map(&make));
         Self::start(gather, batch_size, order.into(), workers, prefetch)
     }
 }
@@ -97,16 +97,16 @@ impl Loader<SceneBatch> {
 impl<B: Send + 'static> Loader<B> {
     /// `gather` makes a batch of the samples of these indices.
     fn start(
-        gather: impl Fn(Indices<'_>) -> Result<B, DataError> + Send + Sync + 'static,
+        gather: impl Fn(Indices<'_>, &mut Reader) -> Result<B, DataError> + Send + Sync + 'static,
         batch_size: usize,
         BatchOrder { first, stride }: BatchOrder,
         workers: usize,
         prefetch: usize,
     ) -> Self {
-        let make: Arc<MakeBatch<B>> = Arc::new(move |batch, stop| {
+        let make: Arc<MakeBatch<B>> = Arc::new(move |batch, stop, reader| {
             let sample = batch.saturating_mul(batch_size as u64);
             let indices = (0..batch_size as u64).map(|index| sample.saturating_add(index));
-            gather(&mut indices.take_while(|_| !stop.load(Ordering::Relaxed)))
+            gather(&mut indices.take_while(|_| !stop.load(Ordering::Relaxed)), reader)
         });
         let mut loader = Self {
             make,
@@ -168,7 +168,8 @@ impl<B> Iterator for Loader<B> {
         let batch = self.next;
         self.next = batch.saturating_add(self.stride);
         if self.finished.is_empty() {
-            return Some(make_batch(&*self.make, batch, &self.stop));
+            // nothing of a volume stays in the caller's thread
+            return Some(make_batch(&*self.make, batch, &self.stop, &mut Reader::default()));
         }
         let received = self.finished[self.turn].recv();
         self.turn = (self.turn + 1) % self.finished.len();
@@ -192,9 +193,9 @@ struct Worker<B> {
 
 impl<B> Worker<B> {
     fn run(self) {
-        let mut batch = self.first;
+        let (mut batch, mut reader) = (self.first, Reader::default());
         while !self.stop.load(Ordering::Relaxed) {
-            let made = make_batch(&*self.make, batch, &self.stop);
+            let made = make_batch(&*self.make, batch, &self.stop, &mut reader);
             if self.finished.send(made).is_err() {
                 return;
             }
@@ -203,8 +204,8 @@ impl<B> Worker<B> {
     }
 }
 
-fn make_batch<B>(make: &MakeBatch<B>, batch: u64, stop: &AtomicBool) -> Result<B, DataError> {
-    catch_unwind(AssertUnwindSafe(|| make(batch, stop)))
+fn make_batch<B>(make: &MakeBatch<B>, batch: u64, stop: &AtomicBool, reader: &mut Reader) -> Result<B, DataError> {
+    catch_unwind(AssertUnwindSafe(|| make(batch, stop, reader)))
         .unwrap_or_else(|panic| Err(DataError::WorkerPanicked { batch, message: message(&*panic) }))
 }
 
@@ -294,8 +295,8 @@ mod tests {
     /// Batches of one sample.
     fn singly(
         make: impl Fn(u64) -> Result<Sample, DataError> + Send + Sync + 'static,
-    ) -> impl Fn(Indices<'_>) -> Result<Batch, DataError> + Send + Sync + 'static {
-        move |indices| Batch::stack(&indices.map(&make).collect::<Result<Vec<_>, _>>()?)
+    ) -> impl Fn(Indices<'_>, &mut Reader) -> Result<Batch, DataError> + Send + Sync + 'static {
+        move |indices, _| Batch::stack(&indices.map(&make).collect::<Result<Vec<_>, _>>()?)
     }
 
     #[test]
@@ -347,7 +348,7 @@ mod tests {
 
     #[test]
     fn an_empty_batch_is_an_error() {
-        let gather = |indices: Indices<'_>| Batch::stack(&indices.map(numbered).collect::<Vec<_>>());
+        let gather = |indices: Indices<'_>, _: &mut Reader| Batch::stack(&indices.map(numbered).collect::<Vec<_>>());
         let mut loader = Loader::start(gather, 0, 0.into(), 1, 1);
         assert!(loader.next().unwrap().is_err());
     }

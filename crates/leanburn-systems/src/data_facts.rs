@@ -1,7 +1,7 @@
 //! What is said of an opened data set: facts, and pictures of its samples.
 
 use image::RgbImage;
-use leanburn_data::{Dataset, Preview, ROAD_CLASSES, SceneDataset, SequenceDataset, Window};
+use leanburn_data::{Dataset, Preview, SceneDataset, SequenceDataset, Window};
 
 use crate::bev;
 use crate::error::Result;
@@ -70,11 +70,11 @@ pub(crate) fn draw_window(data: &SequenceDataset, index: u64) -> Result<(String,
 pub(crate) fn facts_of_scenes(data: &SceneDataset) -> Result<Vec<(&'static str, String)>> {
     let sample = data.train_scene(0)?;
     let ([_, cameras, height, width], [_, rows, columns]) = (sample.images_shape, sample.map_shape);
-    let shares = ROAD_CLASSES.into_iter().zip(data.shares()).map(|(class, share)| format!("{class} {share:.3}"));
+    let shares = data.config().classes().iter().zip(data.shares()?).map(|(class, share)| format!("{class} {share:.3}"));
     let shares: Vec<String> = shares.collect();
     let plural = if cameras == 1 { "image" } else { "images" };
     Ok(vec![
-        ("scenes", data.config().count.to_string()),
+        ("scenes", (data.len() + data.val_len()).to_string()),
         ("trained on", data.len().to_string()),
         ("validation scenes", data.val_len().to_string()),
         ("seen", format!("{cameras} {plural} of {height}x{width}")),
@@ -87,5 +87,5 @@ pub(crate) fn facts_of_scenes(data: &SceneDataset) -> Result<Vec<(&'static str, 
 /// A scene's caption and picture: its images and its map.
 pub(crate) fn draw_scene(data: &SceneDataset, index: u64) -> Result<(String, RgbImage)> {
     let sample = data.train_scene(index)?;
-    Ok((format!("scene {}", sample.scene), bev::draw(&sample, &[])?))
+    Ok((format!("scene {}", sample.scene), bev::draw(data, &sample, &[])?))
 }

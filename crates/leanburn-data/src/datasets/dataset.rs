@@ -3,8 +3,8 @@
 use crate::augmentation::Drawn;
 use crate::datasets::batch::{Batch, Sample};
 use crate::datasets::config::DataConfig;
-use crate::datasets::item::{Item, Scan, check_against, load};
-use crate::datasets::memory::{DataMemory, cached};
+use crate::datasets::item::{Item, Reader, Scan, check_against, load};
+use crate::datasets::memory::{DataMemory, stays};
 use crate::datasets::source::Source;
 use crate::error::DataError;
 use crate::random::{Stream, generator};
@@ -17,7 +17,6 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
-use std::borrow::Cow;
 
 /// How far opening a dataset has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,14 +92,14 @@ impl Dataset {
         DataError::if_invalid(config.missing_source())?;
         let sources = Source::all(config, seed)?;
         let total = sources.len();
-        let cached = cached(config, total);
         let roles = roles(total, config.val_fraction, seed);
+        let stays = stays(config, &roles);
         let jobs: Vec<(usize, &Source)> = sources.iter().enumerate().collect();
         let (mut items, mut places): (Vec<Item>, Vec<Place>) = (Vec::new(), Vec::new());
         for jobs in jobs.chunks(config.num_workers.max(1)) {
             let loaded: Vec<Result<(Item, Vec<Place>), DataError>> = jobs
                 .par_iter()
-                .map(|(index, source)| load(config, source, *index, roles[*index], *index < cached, seed))
+                .map(|(index, source)| load(config, source, *index, roles[*index], stays[*index], seed))
                 .collect();
             for loaded in loaded {
                 let (item, found) = loaded?;
@@ -162,7 +161,7 @@ impl Dataset {
         let labels = u64::from(self.config.labels.is_some());
         let bytes =
             |item: &Item| item.shape[1..].iter().product::<usize>() as u64 * (4 * item.shape[0] as u64 + labels);
-        let read = self.items.iter().filter(|item| item.cached.is_none()).map(bytes);
+        let read = self.items.iter().filter(|item| item.training.is_some() && item.cached.is_none()).map(bytes);
         DataMemory {
             cached: self.cached_bytes(),
             read: read.max().map_or(0, |bytes| DataMemory::of_readers(&self.config, bytes)),
@@ -184,7 +183,8 @@ impl Dataset {
     /// # Errors
     /// If a volume that is not cached can no longer be read or has changed, or there is no memory.
     pub fn train_sample(&self, index: u64) -> Result<Sample, DataError> {
-        let mut placed = self.placed(index)?;
+        let mut reader = Reader::default();
+        let mut placed = self.placed(index, &mut reader)?;
         let Cut { start, size: size @ [x, y, z], .. } = placed.patch;
         let shape = [self.channels(), x, y, z];
         let mut data = zeros(&shape)?;
@@ -199,11 +199,12 @@ impl Dataset {
         &self,
         batch_size: usize,
         mut indices: impl Iterator<Item = u64>,
+        reader: &mut Reader,
     ) -> Result<Batch, DataError> {
         let mut batch = None;
         for place in 0..batch_size {
             let index = indices.next().ok_or_else(Batch::too_few)?;
-            let mut placed = self.placed(index)?;
+            let mut placed = self.placed(index, reader)?;
             let [x, y, z] = placed.patch.size; // the same for all: what has no patch size has volumes of one size
             let batch = match &mut batch {
                 Some(batch) => batch,
@@ -240,8 +241,9 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::train_sample`].
     pub fn preview(&self, index: u64) -> Result<Preview, DataError> {
-        let Placed { item, scan, patch, .. } = self.placed(index)?;
-        let plain = item.sample(&scan, Cut { flips: [false; 3], ..patch })?;
+        let mut reader = Reader::default();
+        let Placed { item, scan, patch, .. } = self.placed(index, &mut reader)?;
+        let plain = item.sample(scan, Cut { flips: [false; 3], ..patch })?;
         let axes = ["x", "y", "z"].into_iter().zip(patch.flips).filter(|(_, flip)| *flip);
         let mirrored = axes.map(|(axis, _)| format!("mirrored along {axis}"));
         let changes: Vec<String> = self.drawn(index).iter().flat_map(Drawn::describe).chain(mirrored).collect();
@@ -254,7 +256,7 @@ impl Dataset {
         Some(Drawn::of(augmentation, self.channels(), &mut generator(self.seed, Stream::Augmentation, index)))
     }
 
-    fn placed(&self, index: u64) -> Result<Placed<'_>, DataError> {
+    fn placed<'a>(&'a self, index: u64, reader: &'a mut Reader) -> Result<Placed<'a>, DataError> {
         let count = self.training.len() as u64;
         let mut order = self.training.clone();
         order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
@@ -263,7 +265,7 @@ impl Dataset {
             unreachable!("only volumes with a training region are in the list");
         };
         let mut random = generator(self.seed, Stream::TrainSample, index);
-        let scan = item.scan(&self.config)?;
+        let scan = reader.scan(item, &self.config)?;
         let size = self.config.patch_size.unwrap_or(region.extent());
         let prefer = random.random_bool(self.config.foreground_probability);
         let centre = if prefer { foreground.draw(&scan.volume, &mut random) } else { None };
@@ -335,7 +337,7 @@ impl Dataset {
 /// The volume of a training sample, where in it the sample lies, and the generator of what else is drawn.
 struct Placed<'a> {
     item: &'a Item,
-    scan: Cow<'a, Scan>,
+    scan: &'a Scan,
     patch: Cut,
     random: ChaCha8Rng,
 }

@@ -33,15 +33,40 @@ pub(crate) struct Item {
     pub(crate) cached: Option<Scan>,
 }
 
-impl Item {
+/// Reads volumes that are not in memory. It holds the one that it has read last, so that a thread takes as much memory at all times, and does
+/// not read again what it has.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    last: Option<(Source, Scan)>,
+}
+
+impl Reader {
     /// The volume and its labels, from memory or prepared again.
     ///
     /// # Errors
     /// If they can no longer be read, or have changed.
-    pub(crate) fn scan(&self, config: &DataConfig) -> Result<Cow<'_, Scan>, DataError> {
-        if let Some(scan) = &self.cached {
-            return Ok(Cow::Borrowed(scan));
+    pub(crate) fn scan<'a>(&'a mut self, item: &'a Item, config: &DataConfig) -> Result<&'a Scan, DataError> {
+        if let Some(scan) = &item.cached {
+            return Ok(scan);
         }
+        if self.last.as_ref().is_none_or(|(source, _)| *source != item.source) {
+            self.last = None; // before the next one is read
+            self.last = Some((item.source.clone(), item.read(config)?));
+        }
+        Ok(&self.last.as_ref().expect("it was read").1)
+    }
+}
+
+impl Item {
+    /// The volume and its labels, from memory or prepared again, once.
+    ///
+    /// # Errors
+    /// As [`Reader::scan`].
+    pub(crate) fn scan(&self, config: &DataConfig) -> Result<Cow<'_, Scan>, DataError> {
+        self.cached.as_ref().map_or_else(|| self.read(config).map(Cow::Owned), |scan| Ok(Cow::Borrowed(scan)))
+    }
+
+    fn read(&self, config: &DataConfig) -> Result<Scan, DataError> {
         let (Prepared { volume, .. }, labels) = self.source.load(config)?;
         if volume.shape() != self.shape {
             return Err(DataError::Mismatch {
@@ -51,7 +76,7 @@ impl Item {
                 remedy: "Leave the files alone during a run.",
             });
         }
-        Ok(Cow::Owned(Scan { volume, labels }))
+        Ok(Scan { volume, labels })
     }
 
     /// The same patch of the volume and of its labels.

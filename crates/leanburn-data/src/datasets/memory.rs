@@ -3,14 +3,16 @@
 use crate::datasets::config::DataConfig;
 use crate::datasets::source::Source;
 use crate::error::DataError;
+use crate::sampling::split::{Role, roles};
 
 /// Bytes that volumes and their labels take in memory: 4 a value, 1 a label.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DataMemory {
     /// Of those that stay, a share of `cache_rate`.
     pub cached: u64,
-    /// Of those that the threads of the loader read again: each holds one as it is in the file and one prepared, of the same size where
-    /// the grid stays. Those that are made are prepared in place.
+    /// Of those of the training part that are read again: each thread of the loader holds the one that it has read last, prepared, and while it reads one as it is
+    /// in the file, of the same size where the grid stays. Those that are made are prepared in place. Without threads one is held between
+    /// steps alone.
     pub read: u64,
 }
 
@@ -23,9 +25,11 @@ impl DataMemory {
     pub fn of(config: &DataConfig, channels: usize, seed: u64) -> Result<Self, DataError> {
         let sources = Source::all(config, seed)?;
         let bytes = bytes_of_one(config, &sources, channels)?;
-        let stay = cached(config, sources.len());
-        let read = if stay < sources.len() { Self::of_readers(config, bytes) } else { 0 };
-        Ok(Self { cached: bytes.saturating_mul(stay as u64), read })
+        let roles = roles(sources.len(), config.val_fraction, seed);
+        let stays = stays(config, &roles);
+        let is_read = roles.iter().zip(&stays).any(|(role, stays)| *role != Role::Validate && !stays);
+        let stay = stays.iter().filter(|stays| **stays).count() as u64;
+        Ok(Self { cached: bytes.saturating_mul(stay), read: if is_read { Self::of_readers(config, bytes) } else { 0 } })
     }
 
     /// What all threads of the loader hold as each reads a volume of so many bytes.
@@ -37,9 +41,13 @@ impl DataMemory {
     }
 }
 
-/// How many of `total` volumes stay in memory.
-pub(crate) fn cached(config: &DataConfig, total: usize) -> usize {
-    (config.cache_rate * total as f64).ceil() as usize
+/// Which volumes stay in memory: a share of all, those that are trained on first, since every step needs some of them.
+pub(crate) fn stays(config: &DataConfig, roles: &[Role]) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..roles.len()).collect();
+    order.sort_by_key(|index| roles[*index] == Role::Validate);
+    let mut stays = vec![false; roles.len()];
+    order[..(config.cache_rate * roles.len() as f64).ceil() as usize].iter().for_each(|index| stays[*index] = true);
+    stays
 }
 
 fn bytes_of_one(config: &DataConfig, sources: &[Source], channels: usize) -> Result<u64, DataError> {
@@ -66,8 +74,11 @@ mod tests {
         let resized = DataConfig { voxel_size: Some([4, 4, 6]), ..plain.clone() };
         let labelled = DataConfig { labels: Some(LabelsConfig::default()), cache_rate: 0.5, ..plain.clone() };
         let both = DataConfig { cache_rate: 0.5, ..resized.clone() };
-        let expected = [(5 * 4 * 480, 0), (5 * 4 * 96, 0), (3 * 5 * 480, 2 * 5 * 480), (3 * 4 * 96, 4 * 4 * 96)];
-        for (config, (cached, read)) in [plain, resized, labelled, both].into_iter().zip(expected) {
+        // of the five one is held out
+        let expected =
+            [(5 * 4 * 480, 0), (5 * 4 * 96, 0), (3 * 5 * 480, 2 * 5 * 480), (3 * 4 * 96, 4 * 4 * 96), (4 * 4 * 480, 0)];
+        let training = DataConfig { cache_rate: 0.8, ..plain.clone() };
+        for (config, (cached, read)) in [plain, resized, labelled, both, training].into_iter().zip(expected) {
             let found = DataMemory::of(&config, 1, 3).unwrap();
             assert_eq!(found, DataMemory { cached, read });
             assert_eq!(found, Dataset::open(&config, 3).unwrap().memory());

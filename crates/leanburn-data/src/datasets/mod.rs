@@ -14,5 +14,6 @@ mod tests;
 pub use batch::{Batch, Sample};
 pub use config::{DataConfig, LabelsConfig};
 pub use dataset::{Dataset, HeldOut, Preview, Progress};
+pub(crate) use item::Reader;
 pub use memory::DataMemory;
 pub use prepare::{Prepared, prepare};

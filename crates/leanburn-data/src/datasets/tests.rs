@@ -3,6 +3,7 @@
 use super::batch::Sample;
 use super::config::{DataConfig, LabelsConfig};
 use super::dataset::Dataset;
+use super::item::Reader;
 use crate::augmentation::{AugmentationConfig, Strength};
 use crate::synthetic::PhantomConfig;
 use crate::synthetic::RadarConfig;
@@ -42,6 +43,19 @@ fn an_epoch_visits_every_training_volume_once() {
     assert_eq!(dataset.val_len(), 8);
     assert!(dataset.val_sample(8).is_err());
     assert_eq!(dataset.exhibit().unwrap().0.shape(), [1, 16, 14, 12]);
+}
+
+#[test]
+fn a_thread_reads_again_what_it_has_not_read_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "one.npy", (0..512).map(|value| value as f32).collect(), [1, 8, 8, 8]);
+    let config = DataConfig { paths: vec![path.clone()], cache_rate: 0.0, val_fraction: 0.0, ..DataConfig::default() };
+    let dataset = Dataset::open(&config, 1).unwrap();
+    let mut reader = Reader::default();
+    let first = dataset.train_batch(2, 0.., &mut reader).unwrap();
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(dataset.train_batch(2, 0.., &mut reader).unwrap(), first);
+    assert!(dataset.train_batch(2, 0.., &mut Reader::default()).unwrap_err().is_not_found());
 }
 
 #[test]

@@ -234,6 +234,7 @@ mod tests {
         assert!(message(file("|u1", "False", "(0, 2, 3)", &[])).contains("[1, 0, 2, 3]"));
         assert!(message(file("|u1", "False", "(1, 1, 1, 2, 3)", &[0; 6])).contains("[1, 1, 1, 2, 3]"));
         assert!(message(file("|u1", "False", "(2, 2, 3)", &[0; 6])).contains("cut short"));
+        assert!(message(file("|u1", "False", &format!("({})", "1,".repeat(4_900)), &[0])).len() < 600);
         assert!(message(file("<c8", "False", "(1, 1, 1)", &[0; 8])).contains("c8"));
         assert!(message(file("|O", "False", "(1, 1, 1)", &[0; 8])).contains("dtype"));
         let huge = "(18446744073709551615, 3, 2)";

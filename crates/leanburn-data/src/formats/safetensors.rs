@@ -112,6 +112,16 @@ mod tests {
     }
 
     #[test]
+    fn an_error_does_not_repeat_a_shape_of_200_000_axes() {
+        let error = parse(&[("volume", Dtype::U8, &[1; 200_000], vec![1])]).unwrap_err().to_string();
+        assert!(error.contains("3 axes [x, y, z]") && error.contains("found [1, 1, 1"), "{error:.500}");
+        assert!(error.contains("(600000 characters)") && error.len() < 600, "{} bytes", error.len());
+        let error =
+            parse(&[("volume", Dtype::U8, &[&[1; 3][..], &[0; 200_000]].concat(), vec![])]).unwrap_err().to_string();
+        assert!(error.len() < 600, "{} bytes", error.len());
+    }
+
+    #[test]
     fn the_named_tensor_wins_and_errors_are_clear() {
         let named: (&str, Dtype, &[usize], Vec<u8>) = ("volume", Dtype::U8, &[2, 1, 1, 1], vec![7, 8]);
         let other: (&str, Dtype, &[usize], Vec<u8>) = ("other", Dtype::U8, &[1, 1, 1], vec![9]);

@@ -12,6 +12,9 @@ pub struct SceneSample {
     pub images: Vec<f32>,
     /// `[3, cameras, height, width]`.
     pub images_shape: [usize; 4],
+    /// Metres along the camera's axis to what each pixel shows, 0 where it is not known, `[cameras, height, width]`; empty where it is not
+    /// asked for.
+    pub depth: Vec<f32>,
     /// The cameras.
     pub cameras: Vec<Camera>,
     /// 0 or 1, `[classes + 1, rows, columns]`: whether a cell is of a class, and behind the classes whether it lies before a camera.
@@ -29,6 +32,8 @@ pub struct SceneBatch {
     pub images: Vec<f32>,
     /// `[batch_size, 3, cameras, height, width]`.
     pub images_shape: [usize; 5],
+    /// `[batch_size, 1, cameras, height, width]`, or empty; see [`SceneSample::depth`].
+    pub depth: Vec<f32>,
     /// The cameras of each scene.
     pub cameras: Vec<Vec<Camera>>,
     /// 0 or 1, `[batch_size, classes + 1, 1, rows, columns]`; see [`SceneSample::map`].
@@ -55,6 +60,7 @@ impl SceneBatch {
         let mut batch = Self {
             images: zeros(&images_shape)?,
             images_shape,
+            depth: if first.depth.is_empty() { Vec::new() } else { zeros(&[batch_size, cameras, height, width])? },
             cameras: Vec::with_capacity(batch_size),
             map: vec![0; batch_size * layers * rows * columns],
             map_shape: [batch_size, layers, 1, rows, columns],
@@ -81,6 +87,8 @@ impl SceneBatch {
             });
         }
         self.images[place * images..][..images].copy_from_slice(&scene.images);
+        let depth = scene.depth.len();
+        self.depth[place * depth..][..depth].copy_from_slice(&scene.depth);
         self.map[place * map..][..map].copy_from_slice(&scene.map);
         self.cameras.push(scene.cameras);
         Ok(())

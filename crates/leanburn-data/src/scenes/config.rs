@@ -1,19 +1,25 @@
 //! Which scenes there are, and what sees them.
 
+use super::folder::NUSCENES_CLASSES;
+use super::road::ROAD_CLASSES;
 use crate::checks;
-use crate::volumes::count;
+use crate::error::DataError;
+use crate::volumes::{count, zeros};
 use leanburn_common::{Camera, Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Synthetic road scenes with known cameras, as pairs of images and maps.
+/// Road scenes with known cameras, as pairs of images and maps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SceneConfig {
-    /// A folder of nuScenes. It cannot be read: a configuration that names one is not valid, and says so.
+    /// A folder with images, maps and cameras in the layout of nuScenes for maps; its scenes take the place of synthetic ones.
+    ///
+    /// It has `img_dir/train/NAME.png` with colours, `ann_bev_dir/train/NAME.png` with a bit for each class and one for what is hidden, the same
+    /// below `val` for scenes that are held out; `ann_bev_dir/train_depth/NAME.png` where depths are asked for; and `calib.json` with a camera matrix for each name, or the tables `v1.0-trainval`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_root: Option<PathBuf>,
-    /// Number of scenes.
+    /// Number of synthetic scenes.
     pub count: usize,
     /// Rows and columns of an image.
     pub image_size: [usize; 2],
@@ -29,6 +35,8 @@ pub struct SceneConfig {
     pub map: SceneMap,
     /// The most vehicles of a scene.
     pub vehicles: usize,
+    /// Whether it is known how far what each pixel shows is away.
+    pub depth: bool,
     /// Standard deviation of the images' noise; black is 0, white 1.
     pub noise: f64,
     /// Share of the scenes that is held out.
@@ -81,6 +89,7 @@ impl Default for SceneConfig {
             camera_jitter: 1.0,
             map: SceneMap::default(),
             vehicles: 6,
+            depth: false,
             noise: 0.02,
             val_fraction: 0.2,
             num_workers: 2,
@@ -95,17 +104,22 @@ pub(super) const COLOURS: usize = 3;
 const MOST_CELLS: f64 = 4096.0;
 
 impl SceneConfig {
+    /// What the cells of a map may be, several at a time.
+    pub fn classes(&self) -> &'static [&'static str] {
+        if self.data_root.is_some() { &NUSCENES_CLASSES } else { &ROAD_CLASSES }
+    }
+
     /// Everything that is wrong with the values.
     pub fn validate(&self) -> Vec<ValidationError> {
         let mut validation = Validation::default();
-        if let Some(folder) = &self.data_root {
+        if self.data_root.is_some() {
+            let expected = "one camera, since each image of a folder has a map of its own";
             validation.check(
-                false,
-                "data_root",
-                "no folder: of maps only synthetic road scenes can be made, and nuScenes files (img_dir, ann_bev_dir, samples, \
-                 v1.0-trainval) are not read yet",
-                folder.display(),
-                "leave the key out to train on synthetic scenes",
+                self.camera_yaws.len() == 1,
+                "camera_yaws",
+                expected,
+                self.camera_yaws.len(),
+                "leave the key out",
             );
         }
         checks::synthetic(&mut validation, self.count);
@@ -143,6 +157,12 @@ impl SceneConfig {
             let expected = format!("[from, to] in metres, a whole number of cells of {cell}, at most {MOST_CELLS}");
             validation.check(sound, key, &expected, format!("[{from}, {to}]"), "write a range such as [-25, 25]");
         }
+    }
+
+    /// Depths that are not known yet, of so many cameras; none where they are not asked for.
+    pub(super) fn no_depth(&self, cameras: usize) -> Result<Vec<f32>, DataError> {
+        let [height, width] = self.image_size;
+        if self.depth { zeros(&[cameras, height, width]) } else { Ok(Vec::new()) }
     }
 
     /// The cameras of a scene where nothing differs from scene to scene.
@@ -188,10 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_nuscenes_is_answered() {
-        let config = SceneConfig { data_root: Some("/data/nuScenes".into()), ..SceneConfig::default() };
-        let [error] = &config.validate()[..] else { panic!("one error") };
-        assert!(error.key == "data_root" && error.expected.contains("not read yet"), "{error}");
+    fn scenes_of_a_folder_have_one_camera_and_classes_of_their_own() {
+        let folder = SceneConfig { data_root: Some("nuScenes".into()), ..SceneConfig::default() };
+        assert_eq!((folder.classes().len(), SceneConfig::default().classes().len()), (14, 5));
+        assert!(folder.validate().is_empty());
+        let [error] = &SceneConfig { camera_yaws: vec![0.0, 60.0], ..folder }.validate()[..] else {
+            panic!("one error")
+        };
+        assert!(error.key == "camera_yaws", "{error}");
     }
 
     #[test]

@@ -1,27 +1,20 @@
 //! Scenes by their number.
 
 use super::batch::SceneSample;
-use super::config::{COLOURS, SceneConfig};
+use super::config::SceneConfig;
+use super::folder::{self, Folder};
 use super::prior::Frequencies;
-use super::render;
-use super::road::{ROAD_CLASSES, Road};
+use super::{drawn, render};
 use crate::error::DataError;
 use crate::random::{Stream, generator};
 use crate::sampling::split::share;
-use crate::volumes::zeros;
-use leanburn_common::Camera;
-use rand::RngExt;
 use rand::seq::SliceRandom;
-use rand_distr::{Distribution, StandardNormal};
 use std::sync::OnceLock;
 
-/// How far cameras are turned and moved from scene to scene: to the right, down, and up; degrees and metres.
-const JITTER: [f64; 3] = [3.0, 2.0, 0.15];
-
-/// Synthetic road scenes. Each is a pure function of the seed and its number; the last ones are held out.
+/// Road scenes: synthetic ones, each a pure function of the seed and its number, of which the last ones are held out; or those of a folder.
 ///
 /// # Memory
-/// None: a scene is drawn when it is asked for.
+/// Names and cameras of a folder's scenes: a scene is drawn, or read, when it is asked for.
 ///
 /// # Example
 /// ```
@@ -38,27 +31,47 @@ const JITTER: [f64; 3] = [3.0, 2.0, 0.15];
 #[derive(Debug)]
 pub struct SceneDataset {
     config: SceneConfig,
+    /// Of the order of training scenes.
     seed: u64,
-    held_out: usize,
+    source: Source,
+    /// Scenes to train on, and those that are held out, which come behind them.
+    count: [usize; 2],
     /// The map that fits best, and the shares of the classes.
     prior: OnceLock<(Vec<u8>, Vec<f64>)>,
+}
+
+/// Where scenes come from.
+#[derive(Debug)]
+enum Source {
+    Drawn { seed: u64 },
+    Folder(Folder),
 }
 
 impl SceneDataset {
     /// The scenes of a configuration.
     ///
     /// # Errors
-    /// Every validation error of the configuration.
+    /// Every validation error of the configuration; files that are missing, or do not belong together.
     pub fn open(config: &SceneConfig, seed: u64) -> Result<Self, DataError> {
         DataError::if_invalid(config.validate())?;
-        let is_split = config.val_fraction > 0.0 && config.count > 1;
-        let held_out = if is_split { share(config.count, config.val_fraction) } else { 0 };
-        Ok(Self { config: config.clone(), seed, held_out, prior: OnceLock::new() })
+        let (source, count) = match &config.data_root {
+            Some(root) => {
+                let folder = Folder::open(root, config.depth)?;
+                let count = folder.count();
+                (Source::Folder(folder), count)
+            }
+            None => {
+                let is_split = config.val_fraction > 0.0 && config.count > 1;
+                let held_out = if is_split { share(config.count, config.val_fraction) } else { 0 };
+                (Source::Drawn { seed }, [config.count - held_out, held_out])
+            }
+        };
+        Ok(Self { config: config.clone(), seed, source, count, prior: OnceLock::new() })
     }
 
     /// Number of scenes to train on; one epoch has as many samples.
     pub fn len(&self) -> usize {
-        self.config.count - self.held_out
+        self.count[0]
     }
 
     /// Whether there is nothing to train on, which no opened data set is.
@@ -68,7 +81,7 @@ impl SceneDataset {
 
     /// Number of scenes that are held out.
     pub fn val_len(&self) -> usize {
-        self.held_out
+        self.count[1]
     }
 
     /// The configuration it was opened with.
@@ -79,7 +92,7 @@ impl SceneDataset {
     /// Training sample `index`; indices run on over the epochs without end, each in an order of its own.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is no memory, or a file cannot be read.
     pub fn train_scene(&self, index: u64) -> Result<SceneSample, DataError> {
         let count = self.len() as u64;
         let mut order: Vec<usize> = (0..self.len()).collect();
@@ -90,7 +103,7 @@ impl SceneDataset {
     /// Scene `index` of those that are held out.
     ///
     /// # Errors
-    /// If `index` is not below [`SceneDataset::val_len`], or there is no memory.
+    /// If `index` is not below [`SceneDataset::val_len`], there is no memory, or a file cannot be read.
     pub fn val_scene(&self, index: usize) -> Result<SceneSample, DataError> {
         if index >= self.val_len() {
             let expected = format!("a validation scene below {}", self.val_len());
@@ -101,69 +114,60 @@ impl SceneDataset {
 
     /// The map that fits the training scenes best without looking at them: 0 or 1, `[classes, rows, columns]`. Of each class it has the
     /// cells that are of it in so many scenes that intersection over union is largest.
-    pub fn prior(&self) -> &[u8] {
-        &self.frequencies().0
+    ///
+    /// # Errors
+    /// If a map cannot be read.
+    pub fn prior(&self) -> Result<&[u8], DataError> {
+        Ok(&self.frequencies()?.0)
     }
 
     /// How often a cell that is seen in the training scenes is of each class.
-    pub fn shares(&self) -> &[f64] {
-        &self.frequencies().1
+    ///
+    /// # Errors
+    /// If a map cannot be read.
+    pub fn shares(&self) -> Result<&[f64], DataError> {
+        Ok(&self.frequencies()?.1)
     }
 
-    fn frequencies(&self) -> &(Vec<u8>, Vec<f64>) {
-        self.prior.get_or_init(|| {
-            let [rows, columns] = self.config.map.size();
-            let mut frequencies = Frequencies::new(ROAD_CLASSES.len(), rows * columns);
-            for scene in 0..self.len() {
-                let (road, cameras) = self.drawn(scene);
-                frequencies.add(&render::map(&road, &cameras, &self.config));
-            }
-            (frequencies.best(), frequencies.shares())
-        })
+    fn frequencies(&self) -> Result<&(Vec<u8>, Vec<f64>), DataError> {
+        if let Some(known) = self.prior.get() {
+            return Ok(known);
+        }
+        let [rows, columns] = self.config.map.size();
+        let mut frequencies = Frequencies::new(self.config.classes().len(), rows * columns);
+        for scene in 0..self.len() {
+            frequencies.add(&self.map(scene)?);
+        }
+        Ok(self.prior.get_or_init(|| (frequencies.best(), frequencies.shares())))
     }
 
-    /// What a model took, as a colour from 0 to 1.
-    pub fn colour(value: f32) -> f32 {
-        render::colour_of(value)
+    /// What a model took of a channel, as a colour from 0 to 1.
+    pub fn colour(&self, channel: usize, value: f32) -> f32 {
+        match &self.source {
+            Source::Drawn { .. } => render::colour_of(value),
+            Source::Folder(_) => folder::colour_of(channel, value),
+        }
     }
 
     fn scene(&self, scene: usize) -> Result<SceneSample, DataError> {
-        let config = &self.config;
-        let (road, cameras) = self.drawn(scene);
-        let [height, width] = config.image_size;
-        let images_shape = [COLOURS, cameras.len(), height, width];
-        let mut images = zeros(&images_shape)?;
-        let mut noise = generator(self.seed, Stream::SceneNoise, scene as u64);
-        for (number, camera) in cameras.iter().enumerate() {
-            render::image(&road, camera, config.image_size, |pixel, colour| {
-                for (channel, value) in colour.into_iter().enumerate() {
-                    let random: f64 = StandardNormal.sample(&mut noise);
-                    let place = (channel * cameras.len() + number) * height * width + pixel;
-                    images[place] = render::normalized(value + config.noise * random);
-                }
-            });
+        match &self.source {
+            Source::Drawn { seed } => drawn::sample(&self.config, *seed, scene),
+            Source::Folder(folder) => folder.sample(&self.config, scene),
         }
-        let map = render::map(&road, &cameras, config);
-        let [rows, columns] = config.map.size();
-        let map_shape = [ROAD_CLASSES.len() + 1, rows, columns];
-        Ok(SceneSample { images, images_shape, cameras, map, map_shape, scene })
     }
 
-    /// A scene's road and cameras.
-    fn drawn(&self, scene: usize) -> (Road, Vec<Camera>) {
-        let mut rng = generator(self.seed, Stream::Scene, scene as u64);
-        let road = Road::draw(&self.config, &mut rng);
-        let [turned, tilted, higher] =
-            JITTER.map(|most| self.config.camera_jitter * most * rng.random_range(-1.0..1.0));
-        let camera = |yaw: &f64| self.config.camera([yaw + turned, tilted], higher);
-        (road, self.config.camera_yaws.iter().map(camera).collect())
+    fn map(&self, scene: usize) -> Result<Vec<u8>, DataError> {
+        match &self.source {
+            Source::Drawn { seed } => Ok(drawn::map(&self.config, *seed, scene)),
+            Source::Folder(folder) => folder.map(&self.config.map, scene),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenes::SceneMap;
+    use crate::scenes::{ROAD_CLASSES, SceneMap};
 
     fn config() -> SceneConfig {
         let map = SceneMap { x: [-16.0, 16.0], z: [2.0, 34.0], cell: 1.0 };
@@ -204,7 +208,7 @@ mod tests {
         let cells = rows * columns;
         let (mut seen, mut right) = (0, 0);
         for scene in 0..4 {
-            let (road, _) = scenes.drawn(scene);
+            let (road, _) = drawn::draw(&config, 1, scene);
             let sample = scenes.scene(scene).unwrap();
             for cell in (0..cells).filter(|cell| sample.map[ROAD_CLASSES.len() * cells + cell] == 1) {
                 let [x, z] = config.map.middle(cell / columns, cell % columns);
@@ -229,11 +233,30 @@ mod tests {
         assert!(seen > 300 && right * 100 > seen * 97, "{right} of {seen}");
     }
 
+    /// A camera finds again what it sees at the depth that it is said to have: on the ground, or above it on a vehicle.
+    #[test]
+    fn depths_are_those_of_what_is_seen() {
+        let config = SceneConfig { depth: true, ..config() };
+        let sample = SceneDataset::open(&config, 5).unwrap().train_scene(1).unwrap();
+        assert_eq!(sample.depth.len(), 3 * 48 * 64);
+        let (mut ground, mut above) = (0, 0);
+        for (place, depth) in sample.depth.iter().enumerate().filter(|(_, depth)| **depth > 0.0) {
+            let (camera, pixel) = (place / (48 * 64), place % (48 * 64));
+            let [_, down, _] =
+                sample.cameras[camera].point([(pixel % 64) as f64, (pixel / 64) as f64], f64::from(*depth));
+            assert!((-2.3..1e-3).contains(&down), "{down}");
+            *(if down > -1e-3 { &mut ground } else { &mut above }) += 1;
+        }
+        assert!(ground > 2000 && above > 10 && sample.depth.contains(&0.0), "{ground} {above}");
+        let without = SceneDataset::open(&SceneConfig { depth: false, ..config }, 5).unwrap().train_scene(1).unwrap();
+        assert!(without.depth.is_empty() && without.images == sample.images);
+    }
+
     /// What is measured beside a model: better than nothing, and far from right.
     #[test]
     fn the_prior_is_a_map_of_its_own() {
         let scenes = SceneDataset::open(&config(), 2).unwrap();
-        let prior = scenes.prior();
+        let prior = scenes.prior().unwrap();
         assert_eq!(prior.len(), 5 * 32 * 32);
         let taken: Vec<usize> =
             prior.chunks(32 * 32).map(|class| class.iter().filter(|cell| **cell == 1).count()).collect();

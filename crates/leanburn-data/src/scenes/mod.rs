@@ -1,8 +1,11 @@
-//! Synthetic road scenes: what cameras see of them, and maps of the ground.
+//! Road scenes: what cameras see of them, and maps of the ground; synthetic ones, and those of a folder.
 
 mod batch;
+mod calibration;
 mod config;
 mod dataset;
+mod drawn;
+mod folder;
 mod prior;
 mod render;
 mod road;
@@ -10,4 +13,5 @@ mod road;
 pub use batch::{SceneBatch, SceneSample};
 pub use config::{SceneConfig, SceneMap};
 pub use dataset::SceneDataset;
+pub use folder::NUSCENES_CLASSES;
 pub use road::ROAD_CLASSES;

@@ -9,18 +9,18 @@ const SHADES: [f64; 3] = [0.6, 0.75, 1.0];
 /// What images have of 0 to 1 less, and what they are then divided by.
 const NORMALIZATION: [f64; 2] = [0.45, 0.25];
 
-/// Calls `put` with each pixel's number and its colour, from 0 to 1 as long as it is not too bright.
+/// Calls `put` with each pixel's number, its colour, from 0 to 1 as long as it is not too bright, and its depth, 0 where it shows the sky.
 pub(super) fn image(
     road: &Road,
     camera: &Camera,
     [height, width]: [usize; 2],
-    mut put: impl FnMut(usize, [f64; COLOURS]),
+    mut put: impl FnMut(usize, [f64; COLOURS], f64),
 ) {
     let rays = camera.rays();
     for pixel in 0..height * width {
         let [row, column] = [pixel / width, pixel % width];
-        let colour = colour(road, rays.origin(), rays.direction([column as f64, row as f64]));
-        put(pixel, colour.map(|value| value * road.light));
+        let (colour, depth) = hit(road, rays.origin(), rays.direction([column as f64, row as f64]));
+        put(pixel, colour.map(|value| value * road.light), depth);
     }
 }
 
@@ -34,21 +34,21 @@ pub(super) fn colour_of(value: f32) -> f32 {
     (f64::from(value) * NORMALIZATION[1] + NORMALIZATION[0]).clamp(0.0, 1.0) as f32
 }
 
-/// What a ray hits first: a vehicle, the ground or the sky.
-fn colour(road: &Road, origin: [f64; 3], direction: [f64; 3]) -> [f64; 3] {
+/// What a ray hits first, a vehicle, the ground or the sky, and how far along it.
+fn hit(road: &Road, origin: [f64; 3], direction: [f64; 3]) -> ([f64; 3], f64) {
     // across, along and above the road
     let [from, to] = [road.along([origin[0], origin[2]]), road.turned([direction[0], direction[2]])];
     let (from, to) = ([from[0], from[1], -origin[1]], [to[0], to[1], -direction[1]]);
     let hits = road.vehicles.iter().filter_map(|vehicle| Some((vehicle, vehicle.hit(from, to)?)));
-    if let Some((vehicle, (_, side))) = hits.min_by(|(_, (one, _)), (_, (other, _))| one.total_cmp(other)) {
-        return vehicle.colour.map(|value| value * SHADES[side]);
+    if let Some((vehicle, (distance, side))) = hits.min_by(|(_, (one, _)), (_, (other, _))| one.total_cmp(other)) {
+        return (vehicle.colour.map(|value| value * SHADES[side]), distance);
     }
     if to[2] < 0.0 {
         let distance = from[2] / -to[2];
-        return road.colour([from[0] + distance * to[0], from[1] + distance * to[1]]);
+        return (road.colour([from[0] + distance * to[0], from[1] + distance * to[1]]), distance);
     }
     let height = (to[2] / to[0].hypot(to[1]).max(1e-9)).min(1.0);
-    [0.75 - 0.35 * height, 0.82 - 0.25 * height, 0.9]
+    ([0.75 - 0.35 * height, 0.82 - 0.25 * height, 0.9], 0.0)
 }
 
 /// The map, 0 or 1: `[classes, rows, columns]`, and one layer more that says which cells lie before a camera. What stands between is not looked

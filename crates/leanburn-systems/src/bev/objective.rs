@@ -16,11 +16,18 @@ pub struct BevObjectiveSection {
     pub uncertainty_weight: f64,
     /// Weight of the loss of a network that removes noise from maps; with 0 there is none. Default: 0.
     pub diffusion_weight: f64,
+    /// Weight of how far the depths that pixels are lifted to are from known ones, in metres; with 0 there is none. Default: 0.
+    pub depth_weight: f64,
 }
 
 impl Default for BevObjectiveSection {
     fn default() -> Self {
-        Self { class_weights: ClassWeights::default(), uncertainty_weight: 1e-3, diffusion_weight: 0.0 }
+        Self {
+            class_weights: ClassWeights::default(),
+            uncertainty_weight: 1e-3,
+            diffusion_weight: 0.0,
+            depth_weight: 0.0,
+        }
     }
 }
 
@@ -28,6 +35,7 @@ with_methods! { BevObjectiveSection {
     with_class_weights => class_weights: ClassWeights,
     with_uncertainty_weight => uncertainty_weight: f64,
     with_diffusion_weight => diffusion_weight: f64,
+    with_depth_weight => depth_weight: f64,
 } }
 
 impl BevObjectiveSection {
@@ -37,6 +45,7 @@ impl BevObjectiveSection {
             class_weights: section.choice("class_weights", default.class_weights),
             uncertainty_weight: section.number("uncertainty_weight", default.uncertainty_weight, 0..),
             diffusion_weight: section.number("diffusion_weight", default.diffusion_weight, 0..),
+            depth_weight: section.number("depth_weight", default.depth_weight, 0..),
         }
     }
 

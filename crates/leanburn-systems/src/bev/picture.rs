@@ -7,14 +7,14 @@ use crate::error::Result;
 use crate::picture::scene;
 
 /// Draws a scene beside its map, and beside further maps, `[classes, rows, columns]` each.
-pub(crate) fn draw(sample: &SceneSample, further: &[(&'static str, &[u8])]) -> Result<RgbImage> {
+pub(crate) fn draw(data: &SceneDataset, sample: &SceneSample, further: &[(&'static str, &[u8])]) -> Result<RgbImage> {
     let [_, cameras, height, width] = sample.images_shape;
     let [layers, rows, columns] = sample.map_shape;
     let plane = height * width;
     let pixel = |camera: usize, pixel: usize| {
         [0, 1, 2].map(|channel| {
             let value = sample.images[(channel * cameras + camera) * plane + pixel];
-            (SceneDataset::colour(value) * 255.0).round() as u8
+            (data.colour(channel, value) * 255.0).round() as u8
         })
     };
     let images: Vec<Vec<[u8; 3]>> =

@@ -1,7 +1,7 @@
 //! The `bev` section.
 
-use leanburn_data::SceneConfig;
-use leanburn_nn::models::{BevGridConfig, LiftSplatShootConfig, SwinTransformer2dConfig};
+use leanburn_data::{ROAD_CLASSES, SceneConfig};
+use leanburn_nn::models::{BevGridConfig, LiftSplatShootConfig, NUSCENES_PRIORS, SwinTransformer2dConfig};
 use serde::Serialize;
 
 use super::objective::BevObjectiveSection;
@@ -9,7 +9,7 @@ use crate::shared::{Training, TrainingSection, with_methods};
 use crate::yaml::{MANY, PerPlane, Section};
 
 /// How often the classes of synthetic road scenes occur where they are seen, with the scenes' defaults.
-const PRIORS: [f64; 5] = [0.44, 0.02, 0.14, 0.02, 0.015];
+const PRIORS: [f64; ROAD_CLASSES.len()] = [0.44, 0.02, 0.14, 0.02, 0.015];
 
 /// A model that maps the ground, and its training.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,8 +33,8 @@ pub struct BevSection {
     pub strides: Vec<usize>,
     /// Groups of the head's norms. Default: 16.
     pub norm_num_groups: usize,
-    /// How often each class occurs. Default: as in synthetic road scenes.
-    pub priors: Vec<f64>,
+    /// How often each class occurs. Default: as in synthetic road scenes, or as in nuScenes where scenes are read from a folder.
+    pub priors: Option<Vec<f64>>,
     /// How it is trained.
     pub training: Training<BevObjectiveSection>,
 }
@@ -113,7 +113,7 @@ impl Default for BevSection {
             layers: vec![4, 4],
             strides: vec![1, 2],
             norm_num_groups: 16,
-            priors: PRIORS.to_vec(),
+            priors: None,
             training: Training::default(),
         }
     }
@@ -129,7 +129,7 @@ with_methods! { BevSection {
     with_layers => layers: Vec<usize>,
     with_strides => strides: Vec<usize>,
     with_norm_num_groups => norm_num_groups: usize,
-    with_priors => priors: Vec<f64>,
+    with_priors => priors: Option<Vec<f64>>,
     with_training => training.common: TrainingSection,
     with_objective => training.objective: BevObjectiveSection,
 } }
@@ -158,6 +158,12 @@ impl BevSection {
         self.strides.iter().fold(1, |all, stride| all.saturating_mul(*stride))
     }
 
+    /// How often each class of these scenes occurs.
+    pub fn priors(&self, scenes: &SceneConfig) -> Vec<f64> {
+        let usual = if scenes.data_root.is_some() { &NUSCENES_PRIORS[..] } else { &PRIORS };
+        self.priors.clone().unwrap_or_else(|| usual.to_vec())
+    }
+
     /// The configuration of the model for these scenes: the view has their ground, and their map its cells, as often as the head enlarges
     /// them.
     pub fn model(&self, scenes: &SceneConfig) -> LiftSplatShootConfig {
@@ -169,7 +175,7 @@ impl BevSection {
             .with_grid(grid)
             .with_bev_channels(self.bev_channels)
             .with_out_depth(self.out_depth)
-            .with_priors(self.priors.clone())
+            .with_priors(self.priors(scenes))
             .with_head_channels(self.channels)
             .with_head_layers(self.layers.clone())
             .with_head_strides(self.strides.clone())

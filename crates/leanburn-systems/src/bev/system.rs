@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::metrics::IntersectionCounts;
-use leanburn_data::{ROAD_CLASSES, SceneDataset, SceneSample, SequenceConfig};
+use leanburn_data::{NUSCENES_CLASSES, ROAD_CLASSES, SceneConfig, SceneDataset, SceneSample, SequenceConfig};
 use leanburn_train::Learner;
 
 use super::batch::SceneViews;
@@ -21,8 +21,50 @@ use crate::system::{ModelChange, System};
 use crate::yaml::Section;
 
 /// Metrics of the classes, in their order.
-const CLASS_IOU: [&str; ROAD_CLASSES.len()] =
+const ROAD_IOU: [&str; ROAD_CLASSES.len()] =
     ["iou_drivable", "iou_crossing", "iou_walkway", "iou_divider", "iou_vehicle"];
+const NUSCENES_IOU: [&str; NUSCENES_CLASSES.len()] = [
+    "iou_drivable_area",
+    "iou_ped_crossing",
+    "iou_walkway",
+    "iou_carpark",
+    "iou_car",
+    "iou_truck",
+    "iou_bus",
+    "iou_trailer",
+    "iou_construction_vehicle",
+    "iou_pedestrian",
+    "iou_motorcycle",
+    "iou_bicycle",
+    "iou_traffic_cone",
+    "iou_barrier",
+];
+
+/// Metrics of all classes that there are; both have walkways.
+const ALL_IOU: [&str; 18] = [
+    "iou_drivable",
+    "iou_crossing",
+    "iou_divider",
+    "iou_vehicle",
+    "iou_drivable_area",
+    "iou_ped_crossing",
+    "iou_walkway",
+    "iou_carpark",
+    "iou_car",
+    "iou_truck",
+    "iou_bus",
+    "iou_trailer",
+    "iou_construction_vehicle",
+    "iou_pedestrian",
+    "iou_motorcycle",
+    "iou_bicycle",
+    "iou_traffic_cone",
+    "iou_barrier",
+];
+
+fn class_iou(scenes: &SceneConfig) -> &'static [&'static str] {
+    if scenes.data_root.is_some() { &NUSCENES_IOU } else { &ROAD_IOU }
+}
 
 /// Colours of an image.
 const COLOURS: usize = 3;
@@ -47,7 +89,7 @@ impl System for BevSection {
             title: "Losses",
             y_label: "loss",
             log_y: true,
-            train: &[("map", "map"), ("noise in maps", "denoising")],
+            train: &[("map", "map"), ("noise in maps", "denoising"), ("depth, in metres", "depth")],
             validation: &[],
         },
         Curves {
@@ -57,13 +99,7 @@ impl System for BevSection {
             train: &[],
             validation: &["miou", "prior_miou"],
         },
-        Curves {
-            title: "Classes",
-            y_label: "intersection over union",
-            log_y: false,
-            train: &[],
-            validation: &CLASS_IOU,
-        },
+        Curves { title: "Classes", y_label: "intersection over union", log_y: false, train: &[], validation: &ALL_IOU },
     ];
     const ERRORS: &'static [&'static str] = &[];
     const SMALLER_EVALUATION: &'static str = "a smaller scenes.image_size or scenes.map";
@@ -89,7 +125,7 @@ impl System for BevSection {
         let model = if is_ground { self.model(&scenes).validate() } else { Vec::new() };
         let on_priors = |error: &ValidationError| error.key != "priors";
         let model = of_section(model.into_iter().filter(on_priors).collect(), Self::NAME, &fields);
-        [model, self.validate_classes()].concat()
+        [model, self.validate_targets(&scenes)].concat()
     }
 
     fn training(&self) -> &TrainingSection {
@@ -112,7 +148,9 @@ impl System for BevSection {
         let model = Learner::new("lift_splat_shoot", model.init(device).with_residency(policy), learner)?;
         let objective = &self.training.objective;
         let precision = context.device.resolved_precision();
-        Ok(BevWorkload::new(model, objective.criterion(&self.priors), objective.diffusion_weight, precision))
+        let criterion = objective.criterion(&self.priors(&context.scenes()));
+        let workload = BevWorkload::new(model, criterion, objective.diffusion_weight, precision);
+        Ok(workload.with_depth_weight(objective.depth_weight))
     }
 
     fn check_sample(&self, name: &str, [channels, ..]: [usize; 4]) -> Result<()> {
@@ -133,22 +171,22 @@ impl System for BevSection {
         if data.val_len() == 0 {
             return Ok(Vec::new());
         }
-        let [mut counts, mut of_prior] = [(); 2].map(|()| IntersectionCounts::new(ROAD_CLASSES.len()));
+        let [mut counts, mut of_prior] = [(); 2].map(|()| IntersectionCounts::new(data.config().classes().len()));
         for index in 0..data.val_len() {
             let sample = data.val_scene(index)?;
             let [layers, rows, columns] = sample.map_shape;
             let (truth, seen) = sample.map.split_at((layers - 1) * rows * columns);
             counts.add(&predict(workload, &sample, device), truth, seen)?;
-            of_prior.add(data.prior(), truth, seen)?;
+            of_prior.add(data.prior()?, truth, seen)?;
         }
-        let scores = CLASS_IOU.into_iter().zip(counts.scores()).filter(|(_, score)| !score.is_nan());
+        let scores = class_iou(data.config()).iter().copied().zip(counts.scores()).filter(|(_, score)| !score.is_nan());
         Ok([("miou", counts.mean()), ("prior_miou", of_prior.mean())].into_iter().chain(scores).collect())
     }
 
     fn picture(&self, workload: &Self::Workload, data: &Arc<SceneDataset>, device: &Device) -> Result<RgbImage> {
         let sample = if data.val_len() > 0 { data.val_scene(0)? } else { data.train_scene(0)? };
         let prediction = predict(workload, &sample, device);
-        draw(&sample, &[("prediction", &prediction), ("prior", data.prior())])
+        draw(data, &sample, &[("prediction", &prediction), ("prior", data.prior()?)])
     }
 
     /// Half of the channels.
@@ -166,16 +204,26 @@ impl System for BevSection {
 }
 
 impl BevSection {
-    /// Whether there is a share for each class.
-    fn validate_classes(&self) -> Vec<ValidationError> {
+    /// Whether there is a share for each class, and there are depths to learn from.
+    fn validate_targets(&self, scenes: &SceneConfig) -> Vec<ValidationError> {
         let mut validation = Validation::default();
+        let depth = self.training.objective.depth_weight;
+        let expected = "depths to learn from where it is above 0";
+        validation.check(
+            depth == 0.0 || scenes.depth,
+            "bev.training.depth_weight",
+            expected,
+            depth,
+            "write scenes.depth: true",
+        );
+        let priors = self.priors(scenes);
         let is_share = |prior: &f64| *prior > 0.0 && *prior < 1.0;
         validation.check(
-            self.priors.len() == ROAD_CLASSES.len() && self.priors.iter().all(is_share),
+            priors.len() == scenes.classes().len() && priors.iter().all(is_share),
             "bev.priors",
-            &format!("a share above 0 and below 1 for each of the classes {}", ROAD_CLASSES.join(", ")),
-            format!("{:?}", self.priors),
-            "leave the key out for the shares of synthetic road scenes",
+            &format!("a share above 0 and below 1 for each of the classes {}", scenes.classes().join(", ")),
+            format!("{priors:?}"),
+            "leave the key out for the usual shares",
         );
         validation.errors()
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use leanburn_common::Camera;
 use leanburn_nn::diffusion::{BetaSchedule, DiffusionProcess, DiffusionProcessConfig};
-use leanburn_nn::losses::{OccupancyCriterion, l2_loss};
+use leanburn_nn::losses::{OccupancyCriterion, expected_depth_loss, l2_loss};
 use leanburn_nn::models::{BevView, LiftSplatShoot};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::random;
@@ -21,6 +21,8 @@ pub struct BevWorkload {
     criterion: OccupancyCriterion,
     /// How noise is added to maps, and the weight of removing it.
     diffusion: Option<(DiffusionProcess, f64)>,
+    /// Weight of the depths' loss.
+    depth_weight: f64,
     precision: Precision,
 }
 
@@ -34,7 +36,12 @@ impl BevWorkload {
     ) -> Self {
         let process = || DiffusionProcessConfig::new().with_schedule(BetaSchedule::LINEAR).init();
         let diffusion = (diffusion_weight > 0.0).then(|| (process(), diffusion_weight));
-        Self { model, criterion, diffusion, precision }
+        Self { model, criterion, diffusion, depth_weight: 0.0, precision }
+    }
+
+    /// The same, with a loss of the depths that pixels are lifted to; scenes must have depths.
+    pub fn with_depth_weight(self, depth_weight: f64) -> Self {
+        Self { depth_weight, ..self }
     }
 
     /// The logits of maps by the trained weights, in f32, `[batch_size, classes, 1, rows, columns]`.
@@ -52,6 +59,17 @@ impl BevWorkload {
         let noisy = process.add_noise(map, noise.clone(), times.clone());
         l2_loss(self.model.module().noise(self.precision.cast(noisy), features, times), noise)
     }
+
+    /// How far the pixels that are lifted are expected from where they are, in metres.
+    fn depth(&self, logits: Tensor<5>, depth: Tensor<5>) -> Tensor<1> {
+        let config = self.model.module().config();
+        let nearest = |places: Vec<f64>| {
+            let places: Vec<i32> = places.into_iter().map(|place| place.round() as i32).collect();
+            Tensor::<1, Int>::from_ints(places.as_slice(), &depth.device())
+        };
+        let [rows, columns] = config.lifted_pixels().map(nearest);
+        expected_depth_loss(logits, &config.grid.depths(), depth.select(3, rows).select(4, columns))
+    }
 }
 
 fn view(model: &LiftSplatShoot, images: Tensor<5>, cameras: &[Vec<Camera>]) -> BevView {
@@ -67,16 +85,22 @@ impl Workload for BevWorkload {
 
     fn loss(&mut self, _learner: usize, batch: &SceneViews, _position: StepPosition) -> Option<Losses> {
         let images = self.precision.cast(batch.images.clone());
-        let BevView { logits, features, .. } = view(self.model.module(), images, &batch.cameras);
+        let BevView { logits, features, depth_logits } = view(self.model.module(), images, &batch.cameras);
         let classes = logits.dims()[1];
         let (labels, seen) = (batch.map.clone().narrow(1, 0, classes), batch.map.clone().narrow(1, classes, 1));
         let denoising =
             self.diffusion.as_ref().map(|(process, weight)| (self.denoising(process, &logits, features), weight));
         let map = self.criterion.forward(logits, labels, seen);
-        let mut reported = vec![("map", map.clone())];
-        let Some((denoising, weight)) = denoising else { return Some(Losses::of(map, reported)) };
-        reported.push(("denoising", denoising.clone()));
-        Some(Losses::of(map + denoising * *weight, reported))
+        let (mut total, mut reported) = (map.clone(), vec![("map", map)]);
+        let depth = batch.depth.clone().filter(|_| self.depth_weight > 0.0);
+        let depth = depth.map(|depth| (self.depth(depth_logits, depth), &self.depth_weight));
+        for (name, part) in [("denoising", denoising), ("depth", depth)] {
+            if let Some((loss, weight)) = part {
+                reported.push((name, loss.clone()));
+                total = total + loss * *weight;
+            }
+        }
+        Some(Losses::of(total, reported))
     }
 }
 

@@ -406,6 +406,11 @@ impl Config {
         Bytes(micro_batch.get() * batches_ahead(workers, prefetch) as u64)
     }
 
+    /// Volumes that threads hold while a step computes: without threads they are read between steps.
+    pub(crate) fn read_beside_steps(&self, data: &DataSize) -> Bytes {
+        if self.data.num_workers > 0 { data.read } else { Bytes(0) }
+    }
+
     /// Whether the system is trained on volumes, or on latents of some.
     fn needs_volumes(&self) -> bool {
         matches!(self.source(), Source::Volumes | Source::Latents)

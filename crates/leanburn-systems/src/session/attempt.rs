@@ -349,7 +349,11 @@ pub(super) fn at_rest(config: &Config, data: &DataSize, device: &Device, planned
     };
     let (data, batches, program) = match is_gpu(device) {
         true => (Bytes(0), Bytes(0), Bytes(0)),
-        false => (data.held + data.read, config.waiting(data.extent.map_or(Bytes(0), batch_size)), program()),
+        false => (
+            data.held + config.read_beside_steps(data),
+            config.waiting(data.extent.map_or(Bytes(0), batch_size)),
+            program(),
+        ),
     };
     MemoryAccount {
         learners: Vec::new(),

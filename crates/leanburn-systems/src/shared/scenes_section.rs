@@ -20,6 +20,7 @@ pub(crate) fn read_scenes(section: &mut Section<'_>) -> SceneConfig {
             cell: section.get("cell", default.map.cell),
         }),
         vehicles: section.number("vehicles", default.vehicles, 0..=MANY),
+        depth: section.get("depth", default.depth),
         noise: section.get("noise", default.noise),
         val_fraction: section.number("val_fraction", default.val_fraction, 0..1),
         num_workers: section.number("num_workers", default.num_workers, 0..=MANY),

@@ -38,7 +38,7 @@ fn parse(text: &str) -> Config {
 fn every_error_has_its_key() {
     parse(SMALL);
     for (text, other, key) in [
-        ("count: 24", "count: 24\n  data_root: /data/nuScenes", "scenes.data_root"),
+        ("count: 24", "count: 24\n  data_root: /data/nuScenes", "scenes.camera_yaws"),
         ("x: [-12, 12]", "x: [-12, 12.5]", "scenes.map.x"),
         ("x: [-12, 12]", "x: [-12, 13]", "scenes.map.x"),
         ("image_size: [32, 48]", "image_size: [4, 48]", "scenes.image_size"),
@@ -50,6 +50,7 @@ fn every_error_has_its_key() {
         ("norm_num_groups: 4", "norm_num_groups: 5", "bev.norm_num_groups"),
         ("norm_num_groups: 4", "priors: [0.1]\n  norm_num_groups: 4", "bev.priors"),
         ("batch_size: 4", "uncertainty_weight: -1", "bev.training.uncertainty_weight"),
+        ("batch_size: 4", "depth_weight: 1", "bev.training.depth_weight"),
     ] {
         let found = errors(&SMALL.replace(text, other));
         assert!(found.iter().any(|(found, _, _)| found == key), "{key}: {found:?}");
@@ -125,18 +126,55 @@ fn a_model_of_maps_learns_and_goes_on_where_it_stopped() {
     assert_eq!(values(&resumed.records, Phase::Train, "map"), losses);
 }
 
-/// Recomputed segments and a diffusion head give the same losses; a static loss scale and bf16 train too.
+/// Scenes of a folder in the layout of nuScenes: its classes, and the shares that they usually have.
+#[test]
+fn a_model_of_maps_learns_from_files() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("nuScenes");
+    for (part, name) in [("train", "a"), ("train", "b"), ("val", "c")] {
+        let place = |kind: &str, end: &str| {
+            let place = data.join(kind).join(format!("{part}{end}"));
+            fs::create_dir_all(&place).unwrap();
+            place.join(format!("{name}.png"))
+        };
+        image::RgbImage::from_fn(48, 32, |x, y| image::Rgb([(5 * x) as u8, (7 * y) as u8, 90]))
+            .save(place("img_dir", ""))
+            .unwrap();
+        let greys = |of: fn(u32, u32) -> u16| image::ImageBuffer::from_fn(24, 24, |x, y| image::Luma([of(x, y)]));
+        greys(|x, y| u16::from(x > 6) | u16::from(y > 20) << 14).save(place("ann_bev_dir", "")).unwrap();
+        greys(|_, y| (256 * y) as u16).save(place("ann_bev_dir", "_depth")).unwrap();
+    }
+    let matrix = "[[40, 0, 24], [0, 40, 16], [0, 0, 1]]";
+    fs::write(data.join("calib.json"), format!(r#"{{"a": {matrix}, "b": {matrix}, "c": {matrix}}}"#)).unwrap();
+    let text = SMALL
+        .replace("count: 24", &format!("data_root: {}\n  depth: true", data.display()))
+        .replace("  camera_yaws: [-25, 25]\n", "")
+        .replace("{batch_size: 4, max_steps: 24,", "{batch_size: 2, max_steps: 16, depth_weight: 0.1,");
+    let outcome = Session::new(parse(&text)).unwrap().in_folder(folder.path().join("run")).run().unwrap();
+    for loss in ["map", "depth"] {
+        let losses = values(&outcome.records, Phase::Train, loss);
+        assert!(losses[14..].iter().sum::<f64>() < 0.9 * losses[..2].iter().sum::<f64>(), "{loss}: {losses:?}");
+    }
+    let scores = values(&outcome.records, Phase::Validation, "iou_drivable_area");
+    assert!(scores.last().is_some_and(|score| *score > 0.5), "{scores:?}");
+    assert!(values(&outcome.records, Phase::Validation, "iou_car").is_empty(), "no scene has one");
+}
+
+/// Recomputed segments, a diffusion head and known depths give the same losses; a static loss scale and bf16 train too.
 #[test]
 fn every_precision_trains_and_recomputation_changes_nothing() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let run = |name: &str, device: &str, recompute: Recompute| {
-        let text =
-            SMALL.replace("max_steps: 24, ", "max_steps: 4, diffusion_weight: 1, ").replace("{name: flex}", device);
+        let text = SMALL
+            .replace("max_steps: 24, ", "max_steps: 4, diffusion_weight: 1, depth_weight: 0.1, ")
+            .replace("{name: flex}", device);
+        let text = text.replace("count: 24", "count: 24\n  depth: true");
         let mut config = parse(&text.replace("val_interval: 12", "val_interval: 4"));
         config.training_mut().recompute = recompute;
         let outcome = Session::new(config).unwrap().in_folder(folder.path().join(name)).run().unwrap();
-        ["map", "denoising"].map(|loss| values(&outcome.records, Phase::Train, loss))
+        ["map", "denoising", "depth"].map(|loss| values(&outcome.records, Phase::Train, loss))
     };
     let plain = run("plain", "{name: flex}", Recompute::none());
     assert_eq!(run("recomputed", "{name: flex}", Recompute::all()), plain);
@@ -160,7 +198,8 @@ fn the_planned_peak_of_a_model_of_maps_is_the_measured_one() {
     ] {
         let text = SMALL
             .replace("[32, 48]", "[64, 96]")
-            .replace("{batch_size", &format!("{{diffusion_weight: {diffusion}, batch_size"));
+            .replace("count: 24", &format!("count: 24\n  depth: {}", diffusion > 0))
+            .replace("{batch_size", &format!("{{diffusion_weight: {diffusion}, depth_weight: {diffusion}, batch_size"));
         let mut config = parse(&text.replace("embed_dim: 12", "embed_dim: 24"));
         config.device = DeviceSection::new("flex").with_precision(Some(precision));
         config.training_mut().recompute = recompute;

@@ -4,7 +4,7 @@ use burn::config::Config;
 use leanburn_common::{Camera, Validation, ValidationError};
 use leanburn_ops::BevCells;
 
-use super::grid::BevGridConfig;
+use super::grid::{BevGridConfig, places};
 use super::pyramid_head::{NUSCENES_PRIORS, PyramidHeadConfig};
 use crate::models::SwinTransformer2dConfig;
 use crate::validation::Rules;
@@ -108,6 +108,12 @@ impl LiftSplatShootConfig {
     /// Rows and columns of an image's pixels that are lifted.
     pub fn lifted_size(&self) -> [usize; 2] {
         self.image_size.map(|length| length / self.downsampling())
+    }
+
+    /// The rows and columns of an image whose pixels are lifted.
+    pub fn lifted_pixels(&self) -> [Vec<f64>; 2] {
+        let lifted = self.lifted_size();
+        [0, 1].map(|axis| places(self.image_size[axis], lifted[axis]))
     }
 
     /// Rows and columns of the map.

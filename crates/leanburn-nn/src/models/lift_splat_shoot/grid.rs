@@ -106,7 +106,7 @@ impl BevGridConfig {
 }
 
 /// So many places from the first of a length to its last.
-fn places(length: usize, count: usize) -> Vec<f64> {
+pub(super) fn places(length: usize, count: usize) -> Vec<f64> {
     let step = (length as f64 - 1.0) / (count as f64 - 1.0).max(1.0);
     (0..count).map(|place| place as f64 * step).collect()
 }

@@ -7,7 +7,7 @@ use crate::weights::{IntegerBuffer, MonaiWeights};
 const INDEX: &str = ".relative_position_index";
 
 /// The names are torchvision's, as MONAI has no such model. Files with the names of the
-/// [authors' repository](https://github.com/microsoft/Swin-Transformer) are read too. The classifier of a file is left out.
+/// [authors' repository](https://github.com/microsoft/Swin-Transformer) are read too, and MMSegmentation's by way of `scripts/swin_weights.py`. The classifier of a file is left out.
 impl MonaiWeights for SwinTransformer2d {
     fn monai_name(path: &str) -> String {
         match path.split('.').collect::<Vec<_>>()[..] {

@@ -1,0 +1,65 @@
+"""One training step as a good user of PyTorch writes it, timed: what all comparisons of training steps share; the same as rust/training_step.rs."""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import torch
+from measure import Step, gradient_norm, live_bytes, program, report
+
+# The steps whose losses and gradients are compared: the first, and the one after three updates.
+COMPARED = 4
+
+
+def training_parser(documentation: str) -> argparse.ArgumentParser:
+    """A parser with what every training step takes."""
+    parser = argparse.ArgumentParser(description=documentation)
+    parser.add_argument("--steps", type=int, required=True, help=f"steps to time, after {COMPARED} that are not")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--learning-rate", type=float, required=True)
+    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="bf16: under autocast")
+    parser.add_argument("--no-update", action="store_true", help="leave the optimizer's step out, to see that it is noticed")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    options = parser.parse_args()
+    options.live_at_start = live_bytes()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(1)
+    return options
+
+
+def autocast(options: argparse.Namespace) -> torch.autocast:
+    """Where a model's forward runs."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=options.dtype == "bf16")
+
+
+def train(
+    options: argparse.Namespace,
+    mode: str,
+    model: torch.nn.Module,
+    losses: Callable[[], dict[str, torch.Tensor]],
+    *,
+    libraries: dict[str, str] | None = None,
+) -> None:
+    """Steps by Adam; `losses` has "loss" and the terms of it in which all programs have to agree too. Prints the line."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.999), eps=1e-8)
+
+    def step() -> Step:
+        optimizer.zero_grad(set_to_none=True)
+        begin, live = time.perf_counter(), live_bytes()
+        of = losses()
+        kept = live_bytes() - live
+        of["loss"].backward()
+        if not options.no_update:
+            optimizer.step()
+        seconds = time.perf_counter() - begin
+        # Complex numbers are pairs.
+        gradients = [torch.view_as_real(p.grad) if p.is_complex() else p.grad for p in model.parameters()]
+        checks = {"parameters": sum(gradient.numel() for gradient in gradients)} | {name: loss.item() for name, loss in of.items()}
+        return Step(seconds, kept, checks | {"gradient norm": gradient_norm(gradients)})
+
+    libraries = libraries or {}
+    name = ", ".join([*(f"{library} {version}" for library, version in libraries.items()), program()])
+    report(mode, name, options.steps, options.live_at_start, step, dtype=options.dtype, untimed=COMPARED, versions=libraries)
