@@ -2,8 +2,9 @@
 # Kills a training run at random times and resumes it each time; the final weights must equal, bit for bit, those of a
 # run that was not interrupted. With TERM, INT or USR1 in place of KILL each run saves first, and no step is lost.
 #
-#     scripts/kill_and_resume.sh [KILLS=20] [SEED=1] [SIGNAL=KILL]
+#     scripts/kill_and_resume.sh [KILLS=20] [SEED=1] [SIGNAL=KILL] [MODEL=autoencoder]
 #
+# MODEL: autoencoder (two learners, f16), diffusion (its latents in files), or consistency (target, teacher), each after what it needs.
 # Needs a built command: LEANBURN=path/to/leanburn, by default target/release/leanburn.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,11 +12,59 @@ cd "$(dirname "$0")/.."
 kills=${1:-20}
 RANDOM=${2:-1}
 signal=${3:-KILL}
+model=${4:-autoencoder}
 leanburn=${LEANBURN:-target/release/leanburn}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-cat >"$work/config.yaml" <<'YAML'
+# A small first stage, and a model of its latents: $1 is what its scheduler and objective are.
+latent_model() {
+  cat <<YAML
+seed: 7
+data:
+  phantom: {count: 3, shape: [16, 16, 16], noise: 0.02}
+  patch_size: [8, 8, 8]
+  classes: [t1, t2]
+latents: {autoencoder: $work/first, downsampling: 2, samples_per_volume: 3, folder: $work/latents}
+diffusion:
+  num_channels: [4, 8]
+  num_res_blocks: 1
+  num_class_embeds: 3
+  scheduler: {name: edm}
+  $1
+  training:
+    batch_size: 2
+    learning_rate: 1.0e-3
+    lr_schedule: cosine
+    warmup_steps: 5
+    ema_decay: 0.9
+    max_steps: ${2:-40}
+    num_inference_steps: 2
+    val_interval: 20
+    visualize_interval: 40
+    checkpoint_interval: 3
+YAML
+}
+first_stage() {
+  cat <<YAML
+data: {phantom: {count: 3, shape: [16, 16, 16], noise: 0.02}, patch_size: [8, 8, 8]}
+autoencoder:
+  num_channels: [4, 8]
+  num_res_blocks: 1
+  norm_num_groups: 2
+  training: {max_steps: 2, visualize_interval: 0}
+YAML
+}
+
+before() { # trains what the run needs
+  "$leanburn" train "$work/$1.yaml" --out "$work/$1" >"$work/$1.log" 2>&1
+}
+
+files=(weights.safetensors)
+case $model in
+  autoencoder)
+    files+=(discriminator.safetensors)
+    cat >"$work/config.yaml" <<'YAML'
 seed: 7
 data:
   phantom: {count: 3, shape: [24, 24, 24], noise: 0.02}
@@ -44,6 +93,25 @@ autoencoder:
 device:
   precision: f16
 YAML
+    ;;
+  diffusion)
+    first_stage >"$work/first.yaml"
+    before first
+    latent_model '' >"$work/config.yaml"
+    ;;
+  consistency)
+    first_stage >"$work/first.yaml"
+    before first
+    latent_model '' 5 >"$work/teacher.yaml"
+    before teacher
+    cp "$work/teacher/weights.safetensors" "$work/teacher.safetensors"
+    latent_model "consistency: {teacher: $work/teacher, start_ema: 0.9}" >"$work/config.yaml"
+    ;;
+  *)
+    echo "MODEL is autoencoder, diffusion or consistency, not $model" >&2
+    exit 2
+    ;;
+esac
 
 train() { exec "$leanburn" train "$work/config.yaml" --out "$1" "${@:2}" >"$1.log" 2>&1; } # exec: what is killed is the command
 steps() { grep -c '"phase":"train"' "$1/metrics.jsonl" 2>/dev/null || true; }
@@ -81,9 +149,10 @@ while [ "$done_kills" -lt "$kills" ]; do
 done
 (train "$work/killed" --resume)
 
-for file in weights.safetensors discriminator.safetensors; do
+for file in "${files[@]}"; do
   cmp "$work/straight/$file" "$work/killed/$file"
 done
 without_seconds() { sed -E 's/"seconds":[0-9.e-]+,?//; s/"memory\.[a-z_]+":[0-9.]+,?//g' "$1/metrics.jsonl"; }
 diff <(without_seconds "$work/straight") <(without_seconds "$work/killed") >/dev/null
-echo "$signal $done_kills times: weights and metrics are those of the undisturbed run, bit for bit"
+if [ "$model" = consistency ]; then cmp "$work/teacher.safetensors" "$work/teacher/weights.safetensors"; fi
+echo "$model, $signal $done_kills times: weights and metrics are those of the undisturbed run, bit for bit"

@@ -1,9 +1,12 @@
 //! docs/guides.md: every line is read as people would use it.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Parser;
+use common::Place;
 use leanburn_cli::command::Command;
 use leanburn_systems::{Config, recipes};
 use serde_json::Value;
@@ -302,7 +305,7 @@ fn a_file_with_several_stages_is_each_of_them() {
     );
     let last = Config::parse(VOLUMES, "guide.yaml", &[]).unwrap();
     assert_eq!(last.to_yaml(), Config::parse(VOLUMES, "guide.yaml", &["stage=2".into()]).unwrap().to_yaml());
-    for part in ["`diffusion`", "n_epochs", "max_steps", "val_data_dir", "sampling"] {
+    for part in ["`diffusion`", "n_epochs", "max_steps", "val_data_dir", "sampling", "do not divide 16 channels"] {
         assert!(last.notes.iter().any(|note| note.contains(part)), "{part} in {:?}", last.notes);
     }
 
@@ -333,6 +336,8 @@ fn a_file_with_several_stages_is_each_of_them() {
             ("diffusion.training.gradient_accumulation_steps", "8"),
         ],
     );
+    let notes = Config::parse(RADAR, "guide.yaml", &["stage=ldm".into()]).unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains("deviation of 1") && note.contains("sigma_data=1")), "{notes:?}");
     let distilled = stage(RADAR, "cd");
     assert_has(
         &distilled,
@@ -403,4 +408,60 @@ fn mistakes_in_a_file_with_several_stages_are_named() {
         )
         .is_err()
     );
+}
+
+/// A stage, the section that it becomes, the folder of its run, and what makes it small.
+type Stage<'a> = (&'a str, &'a str, &'a str, &'a [&'a str]);
+
+/// The stages of a file, each planned and trained for two steps with what it needs from those before.
+fn run_stages(place: &Place, file: &str, stages: &[Stage<'_>], overrides: &[&str]) {
+    for (stage, section, run, sizes) in stages {
+        let of_stage = [
+            format!("stage={stage}"),
+            format!("{section}.training.max_steps=2"),
+            format!("{section}.training.val_interval=2"),
+            format!("{section}.training.visualize_interval=2"),
+        ];
+        let all = of_stage.iter().map(String::as_str).chain(overrides.iter().chain(*sizes).copied());
+        let set: Vec<&str> = all.flat_map(|change| ["--set", change]).collect();
+        let plan = place.succeed(&[&["plan", file][..], &set].concat());
+        assert!(plan.contains("peak in"), "{plan}");
+        let said = place.succeed(&[&["train", file, "--out", run][..], &set].concat());
+        assert!(said.contains("2/2") || said.contains("step      2"), "{said}");
+        assert!(place.path(run).join("weights.safetensors").is_file(), "{stage}");
+    }
+}
+
+/// The guides' files as they are, on small volumes: all stages one after the other.
+#[test]
+fn every_stage_of_a_file_is_planned_and_trained() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("scans/train")).unwrap();
+    for number in 0..3 {
+        let volume = leanburn_data::phantom([16, 16, 16], 0.02, number).unwrap();
+        volume.write(&place.path(&format!("scans/train/{number}.nii.gz"))).unwrap();
+    }
+    std::fs::write(place.path("volumes.yaml"), VOLUMES).unwrap();
+    let autoencoder = ["autoencoder.num_channels=[8, 8, 8]", "autoencoder.training.gradient_accumulation_steps=1"];
+    let unet = ["num_channels=[8, 8, 16]", "num_head_channels=8", "training.num_inference_steps=2"];
+    let unet = unet.map(|key| format!("diffusion.{key}"));
+    let mut unet: Vec<&str> = unet.iter().map(String::as_str).collect();
+    let stages: [Stage<'_>; 2] = [
+        ("autoencoder", "autoencoder", "outputs/autoencoder", &autoencoder),
+        ("diffusion", "diffusion", "outputs/diffusion", &unet),
+    ];
+    run_stages(&place, "volumes.yaml", &stages, &["data.voxel_size=16"]);
+    std::fs::write(place.path("radar.yaml"), RADAR).unwrap();
+    unet.push("diffusion.training.gradient_accumulation_steps=1");
+    let stages: [Stage<'_>; 3] = [
+        ("vae", "vae3d", "results/vae", &["vae3d.training.gradient_accumulation_steps=1"]),
+        ("ldm", "diffusion", "results/ldm", &unet),
+        ("cd", "diffusion", "results/cd", &unet),
+    ];
+    let scenes = "data.radar={count: 3, shape: [8, 16, 16], vehicles: 4}";
+    run_stages(&place, "radar.yaml", &stages, &["data.paths=[]", scenes, "data.voxel_size=[8, 16, 16]"]);
+    let cd = ["results/cd/weights.safetensors", "results/cd/config.yaml"];
+    let said = place.succeed(&["sample", cd[0], "--out", "new", "--count", "2", "--compare", cd[1]]);
+    let expected = ["sliced Wasserstein distance to real latents", "MS-SSIM of pairs, at 1 scales"];
+    expected.iter().for_each(|expected| assert!(said.contains(expected), "{said}"));
 }

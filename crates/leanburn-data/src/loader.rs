@@ -281,7 +281,15 @@ mod tests {
 
     fn numbered(index: u64) -> Sample {
         let (data, shape) = (vec![index as f32], [1, 1, 1, 1]);
-        Sample { data, shape, labels: None, name: String::new(), start: [0; 3], intensity: Intensity::default() }
+        Sample {
+            data,
+            shape,
+            labels: None,
+            name: String::new(),
+            class: None,
+            start: [0; 3],
+            intensity: Intensity::default(),
+        }
     }
 
     /// Batches of one sample.

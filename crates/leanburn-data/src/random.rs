@@ -21,6 +21,8 @@ pub(crate) enum Stream {
     NavierStokes = 13,
     Scene = 14,
     SceneNoise = 15,
+    Directions = 16,
+    LocalPatches = 17,
 }
 
 /// A new generator for item `index` of a stream. Nothing else enters, so that no number depends

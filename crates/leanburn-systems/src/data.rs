@@ -81,6 +81,11 @@ pub trait Data: Sized {
     /// If the sample cannot be read or drawn.
     fn draw_sample(&self, index: u64) -> Result<(String, RgbImage)>;
 
+    /// What somebody should know who trains on it, such as that a file of it was made anew.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What normalizing did to each channel, where a model needs it to be used on other data: empty where each sample is normalized by
     /// itself.
     fn normalization(&self) -> &[Intensity] {

@@ -62,6 +62,9 @@ pub(crate) trait AnyRun {
     /// The files of the data, in their order.
     fn data_names(&self) -> Vec<String>;
 
+    /// What somebody should know of the data.
+    fn data_remarks(&self) -> Vec<String>;
+
     /// Size of the data, and extent of a sample.
     fn data_size(&self) -> Result<DataSize>;
 
@@ -167,6 +170,10 @@ impl<S: System> AnyRun for Run<S> {
 
     fn data_names(&self) -> Vec<String> {
         self.data.names()
+    }
+
+    fn data_remarks(&self) -> Vec<String> {
+        self.data.remarks()
     }
 
     fn data_size(&self) -> Result<DataSize> {

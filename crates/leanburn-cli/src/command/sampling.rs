@@ -1,13 +1,13 @@
 //! `leanburn sample`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use clap::{Args, ValueEnum};
 use leanburn_common::Bytes;
 use leanburn_data::Volume;
 use leanburn_ops::random::derive;
-use leanburn_systems::diffusion::{LatentSampler, SamplingMethod, SamplingPlan};
+use leanburn_systems::diffusion::{LatentSampler, RealLatents, SampleQuality, SamplingMethod, SamplingPlan};
 use leanburn_systems::picture::{encode_png, side_by_side};
 use leanburn_systems::{CodecTask, Config, SystemError, SystemSection};
 
@@ -39,6 +39,13 @@ pub struct Sample {
     /// The seed of all randomness: the same seed gives the same samples, however many there are.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// The class of the samples, for a model of `data.classes`: its name, or its number from 0. By default they are of no class.
+    #[arg(long)]
+    class: Option<String>,
+    /// Classifier-free guidance to the class: 1 samples what the model says of the class, 0 what it says of none; 2 to 5 exaggerate the
+    /// class. Each step asks the model twice, one after the other.
+    #[arg(long, default_value_t = 1.0)]
+    guidance: f64,
     /// Voxels of a sample along x, y and z: --size 64,64,64. By default those of a training sample.
     #[arg(long, value_delimiter = ',')]
     size: Option<Vec<usize>>,
@@ -51,6 +58,10 @@ pub struct Sample {
     /// Memory that a sample may take while it is decoded, such as 2GiB: where it needs more, what can be is done in slabs, without seams.
     #[arg(long, value_name = "BYTES")]
     budget: Option<Bytes>,
+    /// Say how near the samples are to the latents of a configuration, and how much they differ from each other: that which the model was
+    /// trained with, or one with other volumes.
+    #[arg(long, value_name = "CONFIG")]
+    compare: Option<PathBuf>,
     #[command(flatten)]
     force: Force,
 }
@@ -102,18 +113,25 @@ impl Sample {
             return Err(other_system(&config, name, "diffusion", "only diffusion models make samples"));
         };
         let extent = self.extent(&config, &name)?;
+        let class = self.class(&config)?;
         let steps = self.steps.unwrap_or(section.training.objective.num_inference_steps);
         let sampler = LatentSampler::load(section, &config.context(&name), &self.model.weights, &device)?;
         let within = self.budget.map(|budget| sampler.codec().within(budget, CodecTask::Decode, extent)).transpose()?;
         let codec = within.as_ref().unwrap_or(sampler.codec());
+        let real = self.compare.as_deref().map(real_latents).transpose()?;
+        let mut latents = Vec::new();
         for (number, outputs) in outputs.into_iter().enumerate() {
             let seed = derive(self.seed, &[number as u64]);
-            let plan = SamplingPlan { method: self.method.map(Into::into), steps, seed };
+            let plan =
+                SamplingPlan { method: self.method.map(Into::into), steps, seed, class, guidance: self.guidance };
             let latent = sampler.latent(extent, &plan)?;
             let volume = codec.decode(&latent, None, |_| {})?;
             outputs.write(&latent, &volume)?;
+            if real.is_some() {
+                latents.push(latent);
+            }
         }
-        Ok(())
+        real.map_or(Ok(()), |real| print_quality(&real.compare(&latents, &device)?))
     }
 
     fn outputs(&self, number: u64) -> Result<Outputs> {
@@ -124,6 +142,22 @@ impl Sample {
         };
         let latent = self.latents.then(|| output(".latent.safetensors")).transpose()?;
         Ok(Outputs { volume: output(".nii.gz")?, picture: output(".png")?, latent })
+    }
+
+    /// The number of the class.
+    fn class(&self, config: &Config) -> Result<Option<usize>> {
+        let (Some(name), classes) = (&self.class, &config.data.classes) else { return Ok(None) };
+        let class = classes.iter().position(|class| class == name).or_else(|| name.parse().ok());
+        class.map(Some).ok_or_else(|| {
+            let expected = match classes.is_empty() {
+                true => "none: the model was trained without classes".to_string(),
+                false => format!("one of {}, or a number", classes.join(", ")),
+            };
+            let remedy =
+                "`leanburn train` with `data.classes` and `diffusion.num_class_embeds` trains a model of classes";
+            let (found, remedy) = (name.clone(), remedy.to_string());
+            SystemError::Input { subject: "--class".into(), expected, found, remedy }.into()
+        })
     }
 
     /// Extent of the latents.
@@ -157,6 +191,26 @@ impl Outputs {
         let [channels, x, y, z] = volume.shape();
         print_line(format_args!("{}: {channels} x {x} x {y} x {z}", self.volume.path().display()))
     }
+}
+
+/// The latents that samples are compared with.
+fn real_latents(path: &Path) -> Result<RealLatents> {
+    let (config, name) = (Config::load(path, &[])?, path.display().to_string());
+    if config.latents.is_none() {
+        return Err(other_system(&config, name, "diffusion", "name the configuration of a diffusion model"));
+    }
+    config.check_run(&name)?;
+    Ok(RealLatents::open(&config.context(&name), &mut |_| {})?)
+}
+
+fn print_quality(quality: &SampleQuality) -> Result<()> {
+    let SampleQuality { distance, floor, noise, likeness, real_likeness, scales, .. } = *quality;
+    print_line(format_args!(
+        "sliced Wasserstein distance to real latents: {distance:.4}; of other real latents {floor:.4}, of noise {noise:.4}"
+    ))?;
+    let Some(likeness) = likeness else { return Ok(()) };
+    let real = real_likeness.map_or(String::new(), |real| format!("; of real volumes {real:.4}"));
+    print_line(format_args!("MS-SSIM of pairs, at {scales} scales: {likeness:.4}{real}"))
 }
 
 /// The mid-planes of the first channel, as PNG; grey runs over the values.

@@ -15,6 +15,8 @@ pub struct Sample {
     pub labels: Option<Vec<u8>>,
     /// The file (or phantom) it was cut from.
     pub name: String,
+    /// The class of the volume, an index of `data.classes`; none where that names none.
+    pub class: Option<usize>,
     /// The voxel of the prepared volume where it starts; below zero where the patch stands out.
     pub start: [i64; 3],
     /// What normalizing did to the volume; augmentation is not in it.
@@ -111,6 +113,7 @@ mod tests {
             shape,
             labels: None,
             name: format!("sample {value}"),
+            class: None,
             start: [0; 3],
             intensity: Intensity::default(),
         };

@@ -2,7 +2,7 @@
 
 use crate::augmentation::AugmentationConfig;
 use crate::checks;
-use crate::synthetic::{PHANTOM_CLASSES, PhantomConfig, RadarConfig};
+use crate::synthetic::{PHANTOM_CLASSES, PHANTOM_KINDS, PhantomConfig, RadarConfig};
 use crate::volumes::{MOST_CLASSES, Normalize};
 use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,10 @@ pub struct DataConfig {
     /// A class for every voxel, for segmentation; none for volumes alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<LabelsConfig>,
+    /// The classes of whole volumes, for models that make volumes of a class: names of folders, of which each volume lies in one; of the
+    /// phantom its kinds, `t1`, `t2` and `wide_ventricles`, by turns. None where volumes have no classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// Channels that every volume must have; those of the first one if none.
     pub channels: Option<usize>,
     /// Each volume is resized to this many voxels along x, y and z.
@@ -63,6 +67,7 @@ impl Default for DataConfig {
             phantom: None,
             radar: None,
             labels: None,
+            classes: Vec::new(),
             channels: None,
             voxel_size: None,
             spacing: None,
@@ -150,6 +155,7 @@ impl DataConfig {
         let mut validation = Validation::default();
         self.check_source(&mut validation);
         self.check_labels(&mut validation);
+        self.check_classes(&mut validation);
         self.check_grid(&mut validation);
         checks::fraction(&mut validation, "foreground_probability", self.foreground_probability);
         checks::fraction(&mut validation, "intensity_jitter", self.intensity_jitter);
@@ -234,6 +240,27 @@ impl DataConfig {
         let sound = labels.has_files() == wanted || (self.phantom.is_none() && !wanted);
         let help = if wanted { "name the label files" } else { "leave `labels` empty: {}" };
         validation.check_together(sound, &["paths", "phantom"], "labels", expected, found, help);
+    }
+
+    fn check_classes(&self, validation: &mut Validation) {
+        let classes = &self.classes;
+        for (index, class) in classes.iter().enumerate() {
+            let sound = !class.is_empty() && !classes[..index].contains(class);
+            validation.check(sound, "classes", "different names", format!("`{class}`"), "name each class once");
+        }
+        let kinds = PHANTOM_KINDS.map(|(kind, _)| kind);
+        let stranger = classes.iter().find(|class| self.phantom.is_some() && !kinds.contains(&class.as_str()));
+        validation.check_together(
+            stranger.is_none(),
+            &["phantom"],
+            "classes",
+            &format!("kinds of the phantom: {}", kinds.join(", ")),
+            format!("`{}`", stranger.map_or("", String::as_str)),
+            "write some of these, such as `classes: [t1, t2]`",
+        );
+        let sound = classes.is_empty() || self.radar.is_none();
+        let help = "leave `classes` out, or train on `paths` or `phantom`";
+        validation.check_together(sound, &["radar"], "classes", "no `radar` in the same section", "`radar`", help);
     }
 
     fn check_grid(&self, validation: &mut Validation) {

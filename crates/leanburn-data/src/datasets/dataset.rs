@@ -190,7 +190,8 @@ impl Dataset {
         let mut data = zeros(&shape)?;
         let mut labels = placed.scan.labels.as_ref().map(|_| zeros(&size)).transpose()?;
         self.write(&mut placed, index, &mut data, labels.as_deref_mut())?;
-        Ok(Sample { data, shape, labels, name: placed.item.source.name(), start, intensity: placed.item.intensity })
+        let Item { source, intensity, .. } = placed.item;
+        Ok(Sample { data, shape, labels, name: source.name(), class: source.class(), start, intensity: *intensity })
     }
 
     /// So many training samples, made in place: none is in memory besides the batch. None may be missing.

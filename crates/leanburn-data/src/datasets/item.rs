@@ -86,7 +86,15 @@ impl Item {
         let mut data = zeros(&shape)?;
         let mut labels = scan.labels.as_ref().map(|_| zeros(&size)).transpose()?;
         scan.write(&patch, None, &mut data, labels.as_deref_mut());
-        Ok(Sample { data, shape, labels, name: self.source.name(), start, intensity: self.intensity })
+        Ok(Sample {
+            data,
+            shape,
+            labels,
+            name: self.source.name(),
+            class: self.source.class(),
+            start,
+            intensity: self.intensity,
+        })
     }
 }
 

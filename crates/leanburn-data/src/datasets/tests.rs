@@ -381,3 +381,29 @@ fn labels_are_warped_with_their_volume() {
     }
     assert!(voxels > 3_000 && wrong * 100 < voxels, "{wrong} of {voxels}");
 }
+
+#[test]
+fn volumes_have_classes() {
+    let phantom = Some(PhantomConfig { count: 5, shape: [12, 12, 12], noise: 0.0 });
+    let classes = vec!["t1".to_string(), "t2".to_string()];
+    let config =
+        DataConfig { phantom, classes, normalize: Normalize::None, val_fraction: 0.4, ..DataConfig::default() };
+    let dataset = Dataset::open(&config, 1).unwrap();
+    let mut seen = [false; 2];
+    let samples = (0..3).map(|index| dataset.train_sample(index).unwrap());
+    for sample in samples.chain((0..2).map(|index| dataset.val_sample(index).unwrap())) {
+        let number: usize = sample.name.strip_prefix("phantom ").unwrap().parse().unwrap();
+        assert_eq!(sample.class, Some(number % 2));
+        // white matter of the one contrast, or of the other
+        let white = [0.80_f32, 0.35][number % 2];
+        assert!(sample.data.contains(&white), "{}", sample.name);
+        seen[number % 2] = true;
+    }
+    assert_eq!(seen, [true; 2]);
+    let keys = |config: DataConfig| config.validate().into_iter().map(|error| error.key).collect::<Vec<_>>();
+    let with = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+    assert_eq!(keys(DataConfig { classes: with(&["t1", "flair"]), ..config.clone() }), ["classes"]);
+    assert_eq!(keys(DataConfig { classes: with(&["t1", "t1"]), ..config.clone() }), ["classes"]);
+    let radar = DataConfig { phantom: None, radar: Some(RadarConfig::default()), ..config };
+    assert_eq!(keys(radar), ["classes"]);
+}

@@ -3,14 +3,18 @@
 mod forecast;
 mod intersection;
 mod lengths;
+mod ms_ssim;
 mod segmentation;
 mod spectrum;
 mod thresholds;
 mod voxels;
+mod wasserstein;
 
 pub use forecast::{mean_absolute_error, relative_error, root_mean_squared_error, skill};
 pub use intersection::IntersectionCounts;
+pub use ms_ssim::{MsSsim, mean_pairwise};
 pub use segmentation::{DiceCounts, dice, mean_dice};
 pub use spectrum::{energy_spectrum, top_octave_error, top_octave_ratio};
 pub use thresholds::{TwoThresholds, best_two_thresholds};
 pub use voxels::{ChamferDistance, chamfer_distance, intersection_over_union, squared_distances};
+pub use wasserstein::{local_patches, sliced_wasserstein, unit_directions};

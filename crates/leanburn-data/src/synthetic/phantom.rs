@@ -41,10 +41,44 @@ impl PhantomConfig {
     }
 }
 
+/// The kinds of heads, as `data.classes` names them.
+pub(crate) const PHANTOM_KINDS: [(&str, PhantomKind); 3] =
+    [("t1", PhantomKind::T1), ("t2", PhantomKind::T2), ("wide_ventricles", PhantomKind::WideVentricles)];
+
+/// What kind of head a phantom is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PhantomKind {
+    /// White matter brighter than grey matter, dark fluid, as in a T1-weighted image.
+    T1,
+    /// The contrast of a T2-weighted image: bright fluid, grey matter brighter than white matter.
+    T2,
+    /// The first, with ventricles almost twice as wide.
+    WideVentricles,
+}
+
+impl PhantomKind {
+    /// The head of a first kind as one of this kind.
+    fn change(self, head: &mut [Ellipsoid]) {
+        match self {
+            Self::T1 => {}
+            Self::T2 => {
+                let values = [0.10, 0.95, 0.60, 0.35, 0.95, 0.95];
+                head.iter_mut().zip(values).for_each(|(ellipsoid, value)| ellipsoid.value = value);
+            }
+            Self::WideVentricles => {
+                let radii = head[VENTRICLES].iter_mut().flat_map(|ventricle| &mut ventricle.radii);
+                radii.for_each(|radius| *radius *= 1.8);
+            }
+        }
+    }
+}
+
 /// Classes of [`phantom_labels`].
 pub(crate) const PHANTOM_CLASSES: usize = 3;
 const GREY_MATTER: u8 = 1;
 const WHITE_MATTER: u8 = 2;
+/// Where the ventricles are among the parts of a head.
+const VENTRICLES: std::ops::Range<usize> = 4..6;
 
 /// An ellipsoid about an axis that is turned in the x-y plane; lengths where the volume is 2 wide.
 struct Ellipsoid {
@@ -66,7 +100,7 @@ impl Ellipsoid {
 
 /// Skull, fluid, grey and white matter, two ventricles and some random spots, after
 /// [Shepp and Logan](https://doi.org/10.1109/TNS.1974.6499235); later ones cover earlier ones.
-fn head(random: &mut impl Rng) -> Vec<Ellipsoid> {
+fn head(kind: PhantomKind, random: &mut impl Rng) -> Vec<Ellipsoid> {
     let mut near = |value: f64| value * random.random_range(0.93..1.07);
     let mut nested = |scale: f64, value: f32, class: u8| Ellipsoid {
         centre: [0.0; 3],
@@ -95,6 +129,7 @@ fn head(random: &mut impl Rng) -> Vec<Ellipsoid> {
             class: 0,
         });
     }
+    kind.change(&mut head);
     head
 }
 
@@ -125,9 +160,18 @@ fn tissue(head: &[Ellipsoid], place: [f64; 3]) -> Option<&Ellipsoid> {
 /// # Ok::<(), leanburn_data::DataError>(())
 /// ```
 pub fn phantom(shape: [usize; 3], noise: f32, seed: u64) -> Result<Volume, DataError> {
-    let [width, height, depth] = shape;
+    phantom_of(PhantomKind::T1, shape, noise, seed)
+}
+
+/// The [`phantom()`] of a kind.
+pub(crate) fn phantom_of(
+    kind: PhantomKind,
+    shape @ [width, height, depth]: [usize; 3],
+    noise: f32,
+    seed: u64,
+) -> Result<Volume, DataError> {
     let mut data = zeros(&shape)?;
-    let head = head(&mut generator(seed, Stream::PhantomShape, 0));
+    let head = head(kind, &mut generator(seed, Stream::PhantomShape, 0));
     let plane = (height * depth).max(1);
     data.par_chunks_mut(plane).enumerate().for_each(|(x, plane)| {
         let mut random = generator(seed, Stream::PhantomNoise, x as u64);
@@ -153,9 +197,17 @@ pub fn phantom(shape: [usize; 3], noise: f32, seed: u64) -> Result<Volume, DataE
 /// # Ok::<(), leanburn_data::DataError>(())
 /// ```
 pub fn phantom_labels(shape: [usize; 3], seed: u64) -> Result<LabelMap, DataError> {
-    let [width, height, depth] = shape;
+    phantom_labels_of(PhantomKind::T1, shape, seed)
+}
+
+/// The [`phantom_labels`] of a kind.
+pub(crate) fn phantom_labels_of(
+    kind: PhantomKind,
+    shape @ [width, height, depth]: [usize; 3],
+    seed: u64,
+) -> Result<LabelMap, DataError> {
     let mut data = zeros(&shape)?;
-    let head = head(&mut generator(seed, Stream::PhantomShape, 0));
+    let head = head(kind, &mut generator(seed, Stream::PhantomShape, 0));
     let plane = (height * depth).max(1);
     data.par_chunks_mut(plane).enumerate().for_each(|(x, plane)| {
         for (index, label) in plane.iter_mut().enumerate() {
@@ -205,6 +257,19 @@ mod tests {
         let pairs = noisy.data().iter().zip(clean.data());
         let variance: f32 = pairs.map(|(a, b)| (a - b).powi(2)).sum::<f32>() / count;
         assert!((variance.sqrt() - 0.1).abs() < 0.002, "{}", variance.sqrt());
+    }
+
+    #[test]
+    fn kinds_differ_where_they_should() {
+        let of = |kind| phantom_of(kind, [24, 28, 20], 0.0, 3).unwrap();
+        let share = |volume: &Volume, value: f32| volume.data().iter().filter(|found| **found == value).count();
+        let (t1, t2, wide) = (of(PhantomKind::T1), of(PhantomKind::T2), of(PhantomKind::WideVentricles));
+        assert_eq!(t1, phantom([24, 28, 20], 0.0, 3).unwrap());
+        assert_eq!((share(&t1, 0.80), share(&t1, 0.15)), (share(&t2, 0.35), share(&t2, 0.95) - share(&t1, 0.12)));
+        assert!(share(&wide, 0.12) > 2 * share(&t1, 0.12));
+        let labels = phantom_labels_of(PhantomKind::WideVentricles, [24, 28, 20], 3).unwrap();
+        let white = labels.data().iter().filter(|label| **label == WHITE_MATTER).count();
+        assert_eq!(white, share(&wide, 0.80));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use leanburn_ops::recording::{Pass, constant_beside, in_pass, without_autodiff};
 use leanburn_train::Precision;
 
 use super::consistency_section::{ConsistencySection, TrainingMode};
-use super::noise::predict;
+use super::noise::{Question, predict};
 use super::scheduler::EdmSection;
 
 /// Which noise levels are compared, and how.
@@ -41,6 +41,8 @@ pub(super) struct Beside<'a> {
     pub target: &'a DiffusionUNet3d,
     pub teacher: Option<&'a DiffusionUNet3d>,
     pub precision: Precision,
+    /// The class of each item, `[batch_size]`, where the networks know classes.
+    pub classes: Option<&'a Tensor<1>>,
 }
 
 impl Consistency {
@@ -95,29 +97,31 @@ impl Consistency {
     /// That of the model's forward pass. Teacher and target run before it and save nothing.
     pub fn loss(&self, model: &DiffusionUNet3d, pair: NoisyPair, beside: &Beside<'_>) -> Tensor<1> {
         let (latents, noise, sigmas) = pair;
-        let precision = beside.precision;
+        let (precision, classes) = (beside.precision, beside.classes);
         let pair = match beside.teacher {
             None => on_a_line(latents, noise, sigmas),
-            Some(teacher) => self.taught(teacher, (latents, noise, sigmas), precision),
+            Some(teacher) => self.taught(teacher, (latents, noise, sigmas), beside),
         };
-        let target = |input, times| constant(beside.target, precision, input, times);
-        self.loss.forward(pair, |input, times| predict(model, precision, input, times), target)
+        let target = |input, times| constant(beside.target, precision, (input, times, classes.cloned()));
+        self.loss.forward(pair, |input, times| predict(model, precision, (input, times, classes.cloned())), target)
     }
 
     /// Noisy latents, and what a step of the teacher makes of them.
-    fn taught(&self, teacher: &DiffusionUNet3d, pair: NoisyPair, precision: Precision) -> NoiseLevelPair {
+    fn taught(&self, teacher: &DiffusionUNet3d, pair: NoisyPair, beside: &Beside<'_>) -> NoiseLevelPair {
         let (latents, noise, sigmas) = pair;
         let denoiser = EdmPreconditioning::diffusion(self.loss.preconditioning.sigma_data);
         heun_step(latents, noise, sigmas, |input, sigma| {
-            denoiser.denoise(input, sigma, |input, times| constant(teacher, precision, input, times))
+            denoiser.denoise(input, sigma, |input, times| {
+                constant(teacher, beside.precision, (input, times, beside.classes.cloned()))
+            })
         })
     }
 }
 
 /// What a network without autodiff gives, as a constant beside its input.
-fn constant(network: &DiffusionUNet3d, precision: Precision, input: Tensor<5>, times: Tensor<1>) -> Tensor<5> {
-    let run = || predict(network, precision, without_autodiff(input.clone()), without_autodiff(times));
-    constant_beside(in_pass(Pass::Plain, &input.device(), run), &input)
+fn constant(network: &DiffusionUNet3d, precision: Precision, (input, times, classes): Question) -> Tensor<5> {
+    let plain = (without_autodiff(input.clone()), without_autodiff(times), classes.map(without_autodiff));
+    constant_beside(in_pass(Pass::Plain, &input.device(), || predict(network, precision, plain)), &input)
 }
 
 /// The stage of a step of so many.

@@ -1,164 +1,112 @@
-//! The latents of a first stage, encoded once and held in memory.
+//! The latents of a first stage, encoded once, and held in memory or in files.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::Bytes;
-use leanburn_data::{DataConfig, Dataset, Intensity, Progress, Sample};
+use leanburn_data::{DataError, Dataset, Intensity, Progress};
 
-use super::teacher;
-use crate::codec::Codec;
-use crate::codec_memory::CodecTask;
+use super::encoding::{encode_all, origin};
+use super::latent::{Latent, scale_factor};
+use super::latent_files::{Encoded, LatentFiles, checksum};
+use super::stage::Stage;
 use crate::data::{Data, DataSize};
 use crate::device::device_of;
-use crate::error::{Result, SystemError};
+use crate::error::Result;
 use crate::picture::{range_of, side_by_side};
-use crate::shared::{Context, DeviceSection, LatentsSection, OpenFirstStage};
+use crate::shared::Context;
 use crate::weight_source::weights_of;
 
 /// Mean and deviation of the latents of volumes, with which training draws a latent anew each time it takes one.
 ///
 /// # Memory
 ///
-/// Twice 4 bytes a number of each latent. The volumes are in memory until they are encoded, as `data.cache_rate` says; the autoencoder is
-/// there for that time and while a picture is made.
+/// Twice 4 bytes a number of each latent, or of one latent where `latents.folder` has them in files. The volumes are in memory until they are
+/// encoded, as `data.cache_rate` says; the autoencoder is there for that time and while a picture is made.
 #[derive(Debug)]
 pub struct LatentDataset {
-    training: Vec<Latent>,
-    validation: Vec<Latent>,
+    store: Store,
+    /// How many latents are trained on: the first ones. The others are validated on.
+    training: usize,
+    /// `[channels, depth, height, width]` of each.
+    shape: [usize; 4],
     names: Vec<String>,
     volumes: usize,
-    /// What each channel was multiplied by.
+    /// What each channel is multiplied by.
     channels: Vec<Intensity>,
     seed: u64,
     first_stage: Stage,
+    remarks: Vec<String>,
 }
 
-/// The latent of a sample, multiplied by the scale factor.
+/// Where the latents are, as the encoder gave them.
 #[derive(Debug)]
-pub(super) struct Latent {
-    /// The volume that it is of.
-    pub name: String,
-    /// `[channels, depth, height, width]`.
-    pub shape: [usize; 4],
-    pub mean: Vec<f32>,
-    pub deviation: Vec<f32>,
+enum Store {
+    Memory(Vec<Latent>),
+    Files(LatentFiles),
 }
 
-/// Where the first stage is, to be opened when it is needed.
-#[derive(Debug)]
-pub(super) struct Stage {
-    section: LatentsSection,
-    open: OpenFirstStage,
-    data: DataConfig,
-    device: DeviceSection,
-    teacher: Option<PathBuf>,
-}
-
-impl Stage {
-    pub fn of(context: &Context<'_>) -> Self {
-        Self {
-            section: context.latents.cloned().unwrap_or_else(|| LatentsSection::new("")),
-            open: context.first_stage,
-            data: context.data.clone(),
-            device: context.device.clone(),
-            teacher: context.teacher.map(Path::to_path_buf),
+impl Store {
+    fn len(&self) -> usize {
+        match self {
+            Self::Memory(latents) => latents.len(),
+            Self::Files(files) => files.len(),
         }
-    }
-
-    /// The first stage on a device without autodiff.
-    ///
-    /// # Errors
-    ///
-    /// [`SystemError::Input`] if it is not there, is no autoencoder, or is not the one that the configuration speaks of; what its
-    /// configuration and its weights cannot be read for.
-    pub fn open(&self, device: &Device) -> Result<Codec> {
-        let weights = self.section.weights();
-        if !weights.is_file() {
-            return Err(missing(&self.section, &weights));
-        }
-        let stage = (self.open)(&weights, device)?;
-        let reject = |subject: &str, expected: String, found: String, remedy: String| {
-            Err(SystemError::Input { subject: subject.into(), expected, found, remedy })
-        };
-        let Some(codec) = stage.codec else {
-            let remedy = "name a run of the system `autoencoder` or `vae3d`".to_string();
-            return reject("latents.autoencoder", "an autoencoder".into(), "a model without latents".into(), remedy);
-        };
-        let (there, here) = (codec.shape().multiples, self.section.downsampling);
-        if there != here {
-            let expected = format!("{there:?}, by which {} divides volumes", weights.display());
-            let remedy = format!("write `downsampling: {there:?}`");
-            return reject("latents.downsampling", expected, format!("{here:?}"), remedy);
-        }
-        if (stage.data.normalize, stage.data.percentiles) != (self.data.normalize, self.data.percentiles) {
-            let said = |data: &DataConfig| format!("{:?} with percentiles {:?}", data.normalize, data.percentiles);
-            let expected = format!("{}, as the first stage was trained", said(&stage.data));
-            let remedy = "write `normalize` and `percentiles` of the config.yaml of its run".to_string();
-            return reject("data.normalize", expected, said(&self.data), remedy);
-        }
-        Ok(codec)
-    }
-
-    /// What latents are multiplied by, where the configuration or a teacher says it: a teacher knows no other latents.
-    fn scale_factor(&self) -> Result<Option<f64>> {
-        let Some(path) = &self.teacher else { return Ok(self.section.scale_factor) };
-        let scale = teacher::scale_factor(path)?;
-        match self.section.scale_factor {
-            Some(found) if found != scale => Err(SystemError::Input {
-                subject: "latents.scale_factor".into(),
-                expected: format!("{scale}, as the teacher was trained"),
-                found: found.to_string(),
-                remedy: "leave it out".into(),
-            }),
-            _ => Ok(Some(scale)),
-        }
-    }
-
-    /// The first stage for a task with a volume, or a latent, of an extent: within the memory limit of the run, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open), and [`SystemError::OutOfMemory`] if it does not fit in slabs either.
-    pub fn open_for(&self, task: CodecTask, extent: [usize; 3], device: &Device) -> Result<Codec> {
-        let codec = self.open(device)?;
-        let Some(limit) = self.device.memory_limit else { return Ok(codec) };
-        codec.within(limit, task, extent).map_err(|error| SystemError::OutOfMemory {
-            reason: format!("the first stage does not fit into the memory of the run: {error}"),
-            remedy: "set a smaller data.patch_size, or allow the process more memory".into(),
-        })
-    }
-}
-
-fn missing(section: &LatentsSection, weights: &Path) -> SystemError {
-    let name = section.autoencoder.file_name().unwrap_or_default().display();
-    SystemError::Input {
-        subject: "latents.autoencoder".into(),
-        expected: format!("the weights of a trained autoencoder in {}", weights.display()),
-        found: if section.autoencoder.exists() { "none there" } else { "nothing there" }.into(),
-        remedy: format!(
-            "train the first stage: `leanburn train {name}.yaml`, or have it trained before this one by `leanburn train ... --with-stages`"
-        ),
     }
 }
 
 impl LatentDataset {
-    /// Training latent `index` in the order of a run: each epoch has each of them once, in an order of its own.
+    /// The numbers of the training latents in the order of an epoch of a run: each of them once, in an order of its own.
     pub(super) fn order(&self, epoch: u64) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.training.len()).collect();
+        let mut order: Vec<usize> = (0..self.training).collect();
         order.sort_by_key(|index| leanburn_ops::random::derive(self.seed, &[ORDER, epoch, *index as u64]));
         order
     }
 
-    pub(super) fn training(&self) -> &[Latent] {
-        &self.training
+    /// How many latents are trained on: those before the others.
+    pub(super) fn training_len(&self) -> usize {
+        self.training
     }
 
-    pub(super) fn validation(&self) -> &[Latent] {
-        &self.validation
+    /// The numbers of the latents that are validated on.
+    pub(super) fn validation(&self) -> std::ops::Range<usize> {
+        self.training..self.store.len()
+    }
+
+    /// The volume that a latent is of.
+    pub(super) fn name(&self, number: usize) -> &str {
+        match &self.store {
+            Store::Memory(latents) => &latents[number].name,
+            Store::Files(files) => files.name(number),
+        }
+    }
+
+    /// A latent, multiplied by the scale factor.
+    ///
+    /// # Errors
+    ///
+    /// If it is in a file and can no longer be read.
+    pub(super) fn latent(&self, number: usize) -> std::result::Result<Cow<'_, Latent>, DataError> {
+        match &self.store {
+            Store::Memory(latents) => Ok(Cow::Borrowed(&latents[number])),
+            Store::Files(files) => {
+                let mut latent = files.latent(number)?;
+                latent.scale(self.channels.first().map_or(1.0, |channel| channel.scale));
+                Ok(Cow::Owned(latent))
+            }
+        }
+    }
+
+    /// `[channels, depth, height, width]` of each latent.
+    pub(super) fn shape(&self) -> [usize; 4] {
+        self.shape
+    }
+
+    /// What each channel is multiplied by.
+    pub(super) fn channels(&self) -> &[Intensity] {
+        &self.channels
     }
 
     pub(super) fn seed(&self) -> u64 {
@@ -167,6 +115,32 @@ impl LatentDataset {
 
     pub(super) fn first_stage(&self) -> &Stage {
         &self.first_stage
+    }
+
+    /// Latents that have been encoded or read.
+    fn new(
+        (mut store, encoded): (Store, Encoded),
+        computed: f64,
+        stage: Stage,
+        seed: u64,
+        remarks: Vec<String>,
+    ) -> Result<Self> {
+        let scale = stage.scale_factor()?.unwrap_or(computed);
+        let shape = match &mut store {
+            Store::Files(files) => files.shape(),
+            Store::Memory(latents) => {
+                latents.iter_mut().for_each(|latent| latent.scale(scale));
+                latents[0].shape
+            }
+        };
+        let Encoded { volumes: mut names, training } = encoded;
+        let volumes = names.len();
+        names.push(named_with_checksum(&stage.section.weights())?);
+        if let Some(path) = &stage.teacher {
+            names.push(named_with_checksum(&weights_of(path))?);
+        }
+        let channels = vec![Intensity { scale, offset: 0.0 }; shape[0]];
+        Ok(Self { store, training, shape, names, volumes, channels, seed, first_stage: stage, remarks })
     }
 }
 
@@ -183,80 +157,75 @@ impl Data for Arc<LatentDataset> {
         let device = device_of(context.device)?;
         stage.open(&device)?; // before volumes are read
         stage.scale_factor()?;
-        let [training, validation] = Dataset::expected_len(context.data, context.seed)?;
-        let to_encode = training * stage.section.samples_per_volume + validation;
-        let volumes = Dataset::open_with(context.data, context.seed, |read| {
-            progress(Progress { total: read.total + to_encode, ..read });
-        })?;
-        let [_, extent @ ..] = volumes.train_sample(0)?.shape;
-        let codec = stage.open_for(CodecTask::Encode, extent, &device)?;
-        let (read, count) = (volumes.names().len(), volumes.len() * stage.section.samples_per_volume);
-        let mut next = |index: usize, sample: Sample| -> Result<Latent> {
-            let latent = encode(&codec, sample)?;
-            progress(Progress { done: read + index + 1, total: read + to_encode, name: &latent.name });
-            Ok(latent)
+        let Some(folder) = stage.section.folder.clone() else {
+            let mut latents = Vec::new();
+            let encoded = encode_all(&stage, context, progress, &mut |latent| {
+                latents.push(latent);
+                Ok(())
+            })?;
+            let scale = scale_factor(encoded.training, |number| Ok(Cow::Borrowed(&latents[number])))?;
+            let store = (Store::Memory(latents), encoded);
+            return Ok(Arc::new(LatentDataset::new(store, scale, stage, context.seed, Vec::new())?));
         };
-        let training = (0..count).map(|index| next(index, volumes.train_sample(index as u64)?));
-        let mut training: Vec<Latent> = training.collect::<Result<_>>()?;
-        let validation = (0..volumes.val_len()).map(|index| next(count + index, volumes.val_sample(index)?));
-        let mut validation: Vec<Latent> = validation.collect::<Result<_>>()?;
-        let scale = stage.scale_factor()?.unwrap_or_else(|| scale_factor(&training));
-        for latent in training.iter_mut().chain(&mut validation) {
-            let values = latent.mean.iter_mut().chain(&mut latent.deviation);
-            values.for_each(|value| *value = (f64::from(*value) * scale) as f32);
-        }
-        let mut names = volumes.names();
-        names.push(named_with_checksum(&stage.section.weights())?);
-        if let Some(path) = &stage.teacher {
-            names.push(named_with_checksum(&weights_of(path))?);
-        }
-        let channels = vec![Intensity { scale, offset: 0.0 }; codec.shape().latent_channels];
-        let dataset = LatentDataset {
-            training,
-            validation,
-            names,
-            volumes: read,
-            channels,
-            seed: context.seed,
-            first_stage: stage,
+        let origin = origin(&stage, context)?;
+        let (mut remarks, read) = (Vec::new(), |done, total, name: &str| progress(Progress { done, total, name }));
+        let files = match LatentFiles::open(&folder, &origin, read) {
+            Ok(files) => files,
+            Err(reason) => {
+                let remark = |reason| format!("{}: {reason}; the latents were encoded anew", folder.display());
+                remarks.extend(reason.map(remark));
+                LatentFiles::write(&folder, origin, |keep| encode_all(&stage, context, progress, keep))?
+            }
         };
-        Ok(Arc::new(dataset))
+        let encoded = Encoded { volumes: files.volumes().to_vec(), training: files.training() };
+        let scale = files.scale();
+        let store = (Store::Files(files), encoded);
+        Ok(Arc::new(LatentDataset::new(store, scale, stage, context.seed, remarks)?))
     }
 
     fn extent(&self) -> Result<[usize; 3]> {
-        let [_, extent @ ..] = self.training[0].shape;
+        let [_, extent @ ..] = self.shape;
         Ok(extent)
     }
 
     fn samples(&self) -> Result<Vec<(String, [usize; 4])>> {
-        let samples = self.training.first().into_iter().chain(self.validation.first());
-        Ok(samples.map(|latent| (format!("the latent of {}", latent.name), latent.shape)).collect())
+        let firsts = [0, self.training].into_iter().filter(|number| *number < self.store.len());
+        Ok(firsts.map(|number| (format!("the latent of {}", self.name(number)), self.shape)).collect())
     }
 
     fn size(&self) -> DataSize {
-        let latents = self.training.iter().chain(&self.validation);
-        let held =
-            latents.map(|latent| size_of_val(&latent.mean[..]) + size_of_val(&latent.deviation[..])).sum::<usize>();
-        DataSize { held: Bytes(held as u64), ..DataSize::default() }
+        let bytes = size_of_latents(self.shape.iter().map(|length| *length as u64), self.store.len() as u64);
+        match &self.store {
+            Store::Memory(_) => DataSize { held: bytes, ..DataSize::default() },
+            Store::Files(files) => {
+                DataSize { read: Bytes(bytes.get() / files.len().max(1) as u64), ..DataSize::default() }
+            }
+        }
     }
 
     fn names(&self) -> Vec<String> {
         self.names.clone()
     }
 
+    fn remarks(&self) -> Vec<String> {
+        self.remarks.clone()
+    }
+
     fn facts(&self) -> Result<Vec<(&'static str, String)>> {
-        let [channels, depth, height, width] = self.training[0].shape;
-        Ok(vec![
+        let [channels, depth, height, width] = self.shape;
+        let place = self.first_stage.section.folder.as_ref().map(|folder| ("in", folder.display().to_string()));
+        let facts = [
             ("volumes", self.volumes.to_string()),
-            ("latents", self.training.len().to_string()),
-            ("validation latents", self.validation.len().to_string()),
+            ("latents", self.training.to_string()),
+            ("validation latents", self.validation().len().to_string()),
             ("a latent", format!("{depth}x{height}x{width}, {channels} channels")),
             ("scale factor", self.channels.first().map_or(1.0, |channel| channel.scale).to_string()),
-        ])
+        ];
+        Ok(facts.into_iter().chain(place).collect())
     }
 
     fn draw_sample(&self, index: u64) -> Result<(String, RgbImage)> {
-        let latent = &self.training[index as usize % self.training.len()];
+        let latent = self.latent(index as usize % self.training)?;
         let [_, extent @ ..] = latent.shape;
         let first = ..extent.iter().product::<usize>();
         let columns = [("mean", &latent.mean[first]), ("deviation", &latent.deviation[first])];
@@ -271,75 +240,22 @@ impl Data for Arc<LatentDataset> {
     fn expected(context: &Context<'_>, channels: usize) -> Result<Option<DataSize>> {
         let Stage { section, data, .. } = Stage::of(context);
         let Some(extent) = data.patch_size.or(data.voxel_size) else { return Ok(None) };
+        let lengths = || [channels as u64].into_iter().chain(section.extent_of(extent).map(|side| side as u64));
+        if section.folder.is_some() {
+            return Ok(Some(DataSize { read: size_of_latents(lengths(), 1), ..DataSize::default() }));
+        }
         let [training, validation] = Dataset::expected_len(&data, context.seed)?;
         let latents = training.saturating_mul(section.samples_per_volume).saturating_add(validation) as u64;
-        let values =
-            section.extent_of(extent).iter().fold(channels as u64, |values, &side| values.saturating_mul(side as u64));
-        let held = latents.saturating_mul(values).saturating_mul(2 * 4);
-        Ok(Some(DataSize { held: Bytes(held), ..DataSize::default() }))
+        Ok(Some(DataSize { held: size_of_latents(lengths(), latents), ..DataSize::default() }))
     }
 }
 
-fn encode(codec: &Codec, sample: Sample) -> Result<Latent> {
-    let (expected, found) = (codec.shape().in_channels, sample.shape[0]);
-    if expected != found {
-        return Err(SystemError::Input {
-            subject: sample.name,
-            expected: format!("{expected} channels, as the first stage has"),
-            found: found.to_string(),
-            remedy: "give the volumes that the first stage was trained on, or name another one".into(),
-        });
-    }
-    let Some([mean, deviation]) = codec.distribution(&sample.data, sample.shape)? else {
-        return Err(SystemError::Input {
-            subject: "latents.autoencoder".into(),
-            expected: "an autoencoder with a Gaussian latent".into(),
-            found: "one with a codebook".into(),
-            remedy: "name a run of `autoencoder`, or of `vae3d` without a codebook".into(),
-        });
-    };
-    let shape = mean.shape();
-    Ok(Latent { name: sample.name, shape, mean: mean.data().to_vec(), deviation: deviation.data().to_vec() })
-}
-
-/// What brings the deviation of latents to 1: of their means, and of what is drawn about these.
-fn scale_factor(latents: &[Latent]) -> f64 {
-    let means = || latents.iter().flat_map(|latent| &latent.mean).map(|value| f64::from(*value));
-    let count = latents.iter().map(|latent| latent.mean.len()).sum::<usize>().max(1) as f64;
-    let centre = means().sum::<f64>() / count;
-    let about = means().map(|value| (value - centre).powi(2)).sum::<f64>();
-    let within =
-        latents.iter().flat_map(|latent| &latent.deviation).map(|value| f64::from(*value).powi(2)).sum::<f64>();
-    let variance = (about + within) / count;
-    if variance > 0.0 { 1.0 / variance.sqrt() } else { 1.0 }
+/// Mean and deviation of so many latents.
+fn size_of_latents(lengths: impl Iterator<Item = u64>, count: u64) -> Bytes {
+    Bytes(lengths.fold(count.saturating_mul(2 * 4), u64::saturating_mul))
 }
 
 /// A file's path with the checksum of its bytes, so that a run that goes on sees whether it has changed.
 fn named_with_checksum(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).map_err(|error| SystemError::Input {
-        subject: path.display().to_string(),
-        expected: "a file that can be read".into(),
-        found: error.to_string(),
-        remedy: "check the path and its permissions".into(),
-    })?;
-    Ok(format!("{} (crc32c {:08x})", path.display(), crc32c::crc32c(&bytes)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_scale_factor_counts_means_and_what_is_drawn_about_them() {
-        let latent = |mean: [f32; 2], deviation: [f32; 2]| Latent {
-            name: String::new(),
-            shape: [1, 1, 1, 2],
-            mean: mean.into(),
-            deviation: deviation.into(),
-        };
-        // variance of the means 9, mean square of the deviations 16
-        let scale = scale_factor(&[latent([7.0, 1.0], [4.0, 4.0]), latent([1.0, 7.0], [0.0, 32f32.sqrt()])]);
-        assert!((scale - 0.2).abs() < 1e-7, "{scale}");
-        assert_eq!(scale_factor(&[latent([3.0, 3.0], [0.0, 0.0])]), 1.0);
-    }
+    Ok(format!("{} (crc32c {:08x})", path.display(), checksum(path)?))
 }

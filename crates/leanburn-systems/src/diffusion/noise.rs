@@ -130,9 +130,14 @@ impl Noise {
     }
 }
 
+/// What a network is asked about: noisy latents, the times of their noise, and the numbers of their classes if it knows classes.
+pub(super) type Question = (Tensor<5>, Tensor<1>, Option<Tensor<1>>);
+
 /// What a network gives, in f32.
-pub(super) fn predict(unet: &DiffusionUNet3d, precision: Precision, input: Tensor<5>, times: Tensor<1>) -> Tensor<5> {
-    widen(unet.forward(precision.cast(input), times, DiffusionConditions::default()))
+pub(super) fn predict(unet: &DiffusionUNet3d, precision: Precision, (input, times, classes): Question) -> Tensor<5> {
+    let class_labels = classes.map(|classes| classes.int());
+    let conditions = DiffusionConditions { class_labels, ..DiffusionConditions::default() };
+    widen(unet.forward(precision.cast(input), times, conditions))
 }
 
 /// Straight lines in a number of steps, for latents of an extent.

@@ -14,17 +14,23 @@ pub struct DiffusionObjectiveSection {
     pub loss: Difference,
     /// Steps in which the samples of pictures are made. Default: 50, of a consistency model 1.
     pub num_inference_steps: usize,
+    /// Samples that each evaluation makes, in `num_inference_steps`, to compare them with real latents. Default: 0, no comparison.
+    pub evaluation_samples: usize,
+    /// How often a latent is trained on without its class, for a model with classes: what guidance away from no class needs. Default: 0.1.
+    pub condition_dropout: f64,
 }
 
 impl Default for DiffusionObjectiveSection {
     fn default() -> Self {
-        Self { loss: Difference::L2, num_inference_steps: 50 }
+        Self { loss: Difference::L2, num_inference_steps: 50, evaluation_samples: 0, condition_dropout: 0.1 }
     }
 }
 
 with_methods! { DiffusionObjectiveSection {
     with_loss => loss: Difference,
     with_num_inference_steps => num_inference_steps: usize,
+    with_evaluation_samples => evaluation_samples: usize,
+    with_condition_dropout => condition_dropout: f64,
 } }
 
 impl DiffusionObjectiveSection {
@@ -34,6 +40,8 @@ impl DiffusionObjectiveSection {
         Self {
             loss: section.choice("loss", default.loss),
             num_inference_steps: section.number("num_inference_steps", default.num_inference_steps, 1..=MANY),
+            evaluation_samples: section.number("evaluation_samples", default.evaluation_samples, 0..=MANY),
+            condition_dropout: section.number("condition_dropout", default.condition_dropout, 0..=1),
         }
     }
 }

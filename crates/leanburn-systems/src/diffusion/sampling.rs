@@ -9,19 +9,21 @@ use leanburn_nn::weights;
 use leanburn_ops::random;
 use leanburn_train::Precision;
 
-use super::latents::Stage;
-use super::noise::{Noise, predict};
+use super::guidance::{Guide, check_class, guided};
+use super::noise::Noise;
 use super::scheduler::SamplingMethod;
 use super::section::DiffusionSection;
+use super::stage::Stage;
 use crate::codec::Codec;
 use crate::error::{Result, SystemError};
 use crate::normalization;
-use crate::shared::{Context, reject};
+use crate::run_folder::RunFolder;
+use crate::shared::{Context, reject, with_methods};
 use crate::system::System;
 use crate::volume::{grid, scale_affine, values};
 
 /// How a latent is sampled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SamplingPlan {
     /// The sampler; the first of its scheduler's if none.
     pub method: Option<SamplingMethod>,
@@ -29,7 +31,26 @@ pub struct SamplingPlan {
     pub steps: usize,
     /// The seed of all randomness: the same gives the same latent.
     pub seed: u64,
+    /// The class of what is made, for a model with classes; of no class if none.
+    pub class: Option<usize>,
+    /// How far the class leads: 1 gives what the model says of the class, 0 what it says of none, more exaggerates the difference.
+    pub guidance: f64,
 }
+
+impl SamplingPlan {
+    /// So many steps of the first sampler, without a class.
+    pub fn new(steps: usize, seed: u64) -> Self {
+        Self { method: None, steps, seed, class: None, guidance: 1.0 }
+    }
+}
+
+with_methods! { SamplingPlan {
+    with_method => method: Option<SamplingMethod>,
+    with_steps => steps: usize,
+    with_seed => seed: u64,
+    with_class => class: Option<usize>,
+    with_guidance => guidance: f64,
+} }
 
 /// A trained diffusion model with its first stage.
 #[derive(Debug)]
@@ -114,7 +135,7 @@ fn check_plan(section: &DiffusionSection, plan: &SamplingPlan) -> Result<()> {
         };
         return reject("steps", expected, plan.steps.to_string(), "50 are enough for most models".into());
     }
-    Ok(())
+    check_class(section, plan.class, plan.guidance)
 }
 
 /// A new latent, `[1, channels, depth, height, width]`, multiplied by the scale factor as those of training are.
@@ -127,8 +148,9 @@ pub(super) fn sample(
 ) -> Tensor<5> {
     let [depth, height, width] = extent;
     let method = plan.method.unwrap_or(section.methods()[0]);
+    let guide = Guide::of(section, plan.class, plan.guidance);
     let mut network =
-        |x: Tensor<5>, level: f64| noise.ask(x, level, |input, times| predict(unet, precision, input, times));
+        |x: Tensor<5>, level: f64| noise.ask(x, level, |input, times| guided(unet, precision, (input, times), guide));
     random::scoped(|| {
         random::seed(device, plan.seed);
         let start = random::normal([1, section.in_channels, depth, height, width], device);

@@ -31,6 +31,9 @@ pub struct DiffusionSection {
     pub norm_eps: f64,
     /// Halve and enlarge by residual blocks, not by convolutions. Default: false.
     pub resblock_updown: bool,
+    /// Classes of the data and one more, which stands for no class: the model makes volumes of a class then. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_class_embeds: Option<usize>,
     /// How noise is added.
     pub scheduler: SchedulerSection,
     /// The objective of a consistency model, which makes samples in one step. Default: none, a diffusion model.
@@ -47,6 +50,7 @@ with_methods! { DiffusionSection {
     with_norm_num_groups => norm_num_groups: usize,
     with_norm_eps => norm_eps: f64,
     with_resblock_updown => resblock_updown: bool,
+    with_num_class_embeds => num_class_embeds: Option<usize>,
     with_scheduler => scheduler: SchedulerSection,
     with_consistency => consistency: Option<ConsistencySection>,
     with_training => training.common: TrainingSection,
@@ -70,6 +74,7 @@ impl DiffusionSection {
             num_head_channels: vec![8],
             norm_eps: 1e-6,
             resblock_updown: false,
+            num_class_embeds: None,
             scheduler: SchedulerSection::default(),
             consistency: None,
             training: Training { common: training(), objective: DiffusionObjectiveSection::default() },
@@ -95,6 +100,7 @@ impl DiffusionSection {
             norm_num_groups: section.number("norm_num_groups", default.norm_num_groups, 1..=MANY),
             norm_eps: section.number("norm_eps", default.norm_eps, POSITIVE),
             resblock_updown: section.get("resblock_updown", default.resblock_updown),
+            num_class_embeds: section.number("num_class_embeds", default.num_class_embeds, 2..=MANY),
             scheduler: section.section("scheduler", |section| SchedulerSection::read(section, is_consistent)),
             consistency,
             training: section.section("training", |section| {
@@ -127,6 +133,11 @@ impl DiffusionSection {
         }
     }
 
+    /// The number that stands for no class, which is also how many classes there are; none of a model without classes.
+    pub fn no_class(&self) -> Option<usize> {
+        self.num_class_embeds.map(|embeds| embeds - 1)
+    }
+
     /// The configuration of the model.
     pub fn model(&self) -> DiffusionUNet3dConfig {
         let (channels, blocks) = (self.num_channels.clone(), self.num_res_blocks.clone());
@@ -136,6 +147,7 @@ impl DiffusionSection {
             .with_norm_num_groups(self.norm_num_groups)
             .with_norm_eps(self.norm_eps)
             .with_resblock_updown(self.resblock_updown)
+            .with_num_class_embeds(self.num_class_embeds)
     }
 }
 

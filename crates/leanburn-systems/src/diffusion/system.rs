@@ -7,20 +7,21 @@ use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{SequenceConfig, Volume};
-use leanburn_nn::losses::Difference;
 use leanburn_nn::weights::load_matching;
+use leanburn_ops::random::derive;
 use leanburn_ops::recording::valid;
 use leanburn_train::{Learner, MainModel};
 
 use super::consistency::Consistency;
 use super::consistency_section::ConsistencySection;
-use super::evaluation::{LEVEL_NAMES, LOSS, evaluate};
+use super::evaluation::{DISTANCES, LEVEL_NAMES, LIKENESS, LOSS, evaluate, of_quality};
 use super::latents::LatentDataset;
 use super::noise::Noise;
+use super::quality::quality;
 use super::sampling::{SamplingPlan, sample, unscaled};
 use super::section::{DiffusionSection, most_groups};
 use super::teacher;
-use super::workload::{DiffusionWorkload, LatentBatch, Objective};
+use super::workload::{ClassDropout, DiffusionWorkload, LatentBatch, Objective};
 use crate::codec_memory::CodecTask;
 use crate::data::Data;
 use crate::error::{Result, SystemError};
@@ -76,8 +77,17 @@ impl System for DiffusionSection {
             train: &[],
             validation: LEVEL_NAMES,
         },
+        Curves {
+            title: "Distance to real latents",
+            y_label: "sliced Wasserstein",
+            log_y: true,
+            train: &[],
+            validation: DISTANCES,
+        },
+        Curves { title: "Likeness in pairs", y_label: "MS-SSIM", log_y: false, train: &[], validation: LIKENESS },
     ];
-    const ERRORS: &'static [&'static str] = &[LOSS, LEVEL_NAMES[0], LEVEL_NAMES[1], LEVEL_NAMES[2], LEVEL_NAMES[3]];
+    const ERRORS: &'static [&'static str] =
+        &[LOSS, LEVEL_NAMES[0], LEVEL_NAMES[1], LEVEL_NAMES[2], LEVEL_NAMES[3], DISTANCES[0]];
     const SMALLER_EVALUATION: &'static str =
         "a smaller data.patch_size, since pictures decode a latent of it, or visualize_interval: 0";
 
@@ -106,6 +116,7 @@ impl System for DiffusionSection {
             steps,
             "use 50",
         );
+        self.check_classes(context, &mut validation);
         self.check_grid(context, &mut validation);
         self.check_consistency(&mut validation);
         let consistency = self.consistency.iter().flat_map(ConsistencySection::validate).collect();
@@ -150,7 +161,9 @@ impl System for DiffusionSection {
             objective = Objective::Consistency(Consistency::of(consistency, edm, steps));
         }
         let noise = Noise::of(&self.scheduler, self.consistency.as_ref());
-        Ok(DiffusionWorkload::new(unet, noise, objective, context.device.resolved_precision()))
+        let dropout = |none| ClassDropout { none, probability: self.training.objective.condition_dropout };
+        let classes = self.no_class().map(dropout);
+        Ok(DiffusionWorkload::new(unet, noise, (objective, classes), context.device.resolved_precision()))
     }
 
     fn teacher(&self) -> Option<&Path> {
@@ -185,30 +198,31 @@ impl System for DiffusionSection {
         [self.model().downsampling(); 3]
     }
 
-    /// The loss at four levels of noise, and its mean.
+    /// The loss at four levels of noise, and its mean; where samples are asked for, how near they are to real latents.
     fn evaluate(&self, workload: &Self::Workload, data: &Arc<LatentDataset>, device: &Device) -> Result<Metrics> {
-        Ok(evaluate(workload, data, device))
+        let mut metrics = evaluate(workload, data, device)?;
+        let count = self.training.objective.evaluation_samples as u64;
+        if count > 0 {
+            let samples: Vec<Vec<f32>> =
+                (0..count).map(|number| self.sampled(workload, data, number, device)).collect();
+            metrics.extend(of_quality(&quality(data, &samples, device)?));
+        }
+        Ok(metrics)
     }
 
     /// A latent of the data and two that are sampled, decoded.
     fn picture(&self, workload: &Self::Workload, data: &Arc<LatentDataset>, device: &Device) -> Result<RgbImage> {
-        let real = &data.training()[0];
-        let [_, extent @ ..] = real.shape;
-        let unet = workload.model().trained();
-        let sampled = |number: u64| {
-            let seed = leanburn_ops::random::derive(data.seed(), &[number]);
-            let plan = SamplingPlan { method: None, steps: self.training.objective.num_inference_steps, seed };
-            values(sample(&unet, workload.noise(), workload.precision(), (extent, &plan, self), device))
-        };
+        let (real, shape) = (data.latent(0)?, data.shape());
+        let [_, extent @ ..] = shape;
         let codec = data.first_stage().open_for(CodecTask::Decode, extent, device)?;
         let decode = |latent: Vec<f32>| -> Result<Volume> {
-            let latent = Volume::new(unscaled(latent, data.normalization()), real.shape, grid([1.0; 3]))?;
+            let latent = Volume::new(unscaled(latent, data.normalization()), shape, grid([1.0; 3]))?;
             codec.decode(&latent, None, |_| {})
         };
         let volume = decode(real.mean.clone())?;
         let voxels = volume.extent().iter().product::<usize>();
         // a sample of a network that has not learned much may be out of all bounds, and is drawn as such
-        let shown = |number| match decode(sampled(number)) {
+        let shown = |number| match decode(self.sampled(workload, data, number, device)) {
             Ok(sample) => sample.data()[..voxels].to_vec(),
             Err(_) => vec![f32::NAN; voxels],
         };
@@ -233,54 +247,12 @@ impl System for DiffusionSection {
 }
 
 impl DiffusionSection {
-    /// Sizes that the configuration names must give latents that the levels can halve.
-    fn check_grid(&self, context: &Context<'_>, validation: &mut Validation) {
-        let (Some(latents), Some(factor)) = (context.latents, self.factor()) else { return };
-        let (key, size) = match (context.data.patch_size, context.data.voxel_size) {
-            (Some(patch), _) => ("data.patch_size", patch),
-            (None, Some(volume)) => ("data.voxel_size", volume),
-            (None, None) => return,
-        };
-        let found = latents.extent_of(size);
-        let nearest = found.map(|length| length.next_multiple_of(factor));
-        let voxels = [0, 1, 2].map(|axis| nearest[axis].saturating_mul(latents.downsampling[axis]));
-        validation.check_together(
-            found == nearest,
-            &["diffusion.num_channels", "latents.downsampling"],
-            key,
-            &format!(
-                "latents whose sizes are multiples of {factor}, since {} levels halve them",
-                self.num_channels.len()
-            ),
-            format!("{size:?}, which become latents of {found:?}"),
-            format!("use {voxels:?}, or fewer levels in `num_channels`"),
-        );
-    }
-
-    /// A consistency model is a denoiser at noise levels, with a loss of its own.
-    fn check_consistency(&self, validation: &mut Validation) {
-        let Some(consistency) = &self.consistency else { return };
-        validation.check_together(
-            self.consistent().is_some(),
-            &["diffusion.consistency"],
-            "diffusion.scheduler.name",
-            "edm: a consistency model is a denoiser at noise levels",
-            "another scheduler",
-            "write `scheduler: {name: edm}`, or leave the section out",
-        );
-        validation.check_together(
-            self.training.objective.loss == Difference::L2,
-            &["diffusion.consistency"],
-            "diffusion.training.loss",
-            "no loss of a diffusion model, as this is a consistency model",
-            "l1",
-            format!("remove it; `diffusion.consistency.loss_norm` is {}", consistency.loss_norm.name()),
-        );
-    }
-
-    /// By how much the levels divide latents, if there are not absurdly many.
-    fn factor(&self) -> Option<usize> {
-        let halvings = u32::try_from(self.num_channels.len()).ok()?.checked_sub(1)?;
-        1_usize.checked_shl(halvings)
+    /// A sample of the trained weights, of the classes by turns: `[channels, depth, height, width]` of the data, multiplied by the scale factor.
+    fn sampled(&self, workload: &DiffusionWorkload, data: &LatentDataset, number: u64, device: &Device) -> Vec<f32> {
+        let [_, extent @ ..] = data.shape();
+        let plan = SamplingPlan::new(self.training.objective.num_inference_steps, derive(data.seed(), &[number]))
+            .with_class(self.no_class().map(|classes| number as usize % classes));
+        let unet = workload.model().trained();
+        values(sample(&unet, workload.noise(), workload.precision(), (extent, &plan, self), device))
     }
 }

@@ -141,7 +141,7 @@ impl ConfigSpace {
         waiting.training_mut().batch_size = candidate.micro_batch;
         let held = [
             (format!("{noun} in memory ({})", config.source().cache_key()), scaled(self.data.held)),
-            (format!("{noun} that are read again ({section}.cache_rate)"), scaled(self.data.read)),
+            (format!("{noun} that are read again ({})", config.source().read_key()), scaled(self.data.read)),
             (format!("batches that wait ({section}.prefetch)"), waiting.waiting(self.batch_size_in_memory(candidate))),
             ("samples that are augmented (data.num_workers)".to_string(), config.augmenting(self.extent(candidate))),
             ("the program itself".to_string(), program()),

@@ -80,7 +80,8 @@ impl<'a> Attempt<'a> {
             peak: (peak > 0).then_some(Bytes(peak)),
             ..at_rest(config, &run.data_size()?, device, &planned)
         };
-        let warnings = planned.warnings(planned.reserved.unwrap_or(memory.planned()), config, device);
+        let mut warnings = planned.warnings(planned.reserved.unwrap_or(memory.planned()), config, device);
+        warnings.extend(run.data_remarks());
         let watch = Watch::of(config, folder, &records);
         let beginning = Beginning {
             config,

@@ -114,7 +114,7 @@ pub struct Beginning<'a> {
     pub planned: Bytes,
     /// What a GPU's pool is planned to take from the device.
     pub reserved: Option<Bytes>,
-    /// What the device has not, or may not give.
+    /// What the device has not, or may not give, and what is to be known of the data.
     pub warnings: &'a [String],
 }
 

@@ -13,6 +13,7 @@ pub(crate) fn read_data(section: &mut Section<'_>) -> DataConfig {
         phantom: section.optional("phantom", read_phantom),
         radar: section.optional("radar", read_radar),
         labels: section.optional("labels", read_labels),
+        classes: section.get("classes", default.classes),
         channels: section.number("channels", default.channels, 1..=MANY),
         voxel_size: section.number("voxel_size", None, 1..=MANY).map(|PerAxis(size)| size),
         spacing: section.number("spacing", None, POSITIVE).map(|PerAxis(spacing)| spacing),

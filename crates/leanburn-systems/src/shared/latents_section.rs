@@ -19,6 +19,9 @@ pub struct LatentsSection {
     pub downsampling: [usize; 3],
     /// Training samples of each volume that are encoded: patches, mirrored and augmented as `data` says. Default: 1.
     pub samples_per_volume: usize,
+    /// A folder for the latents, which are then read from its files in place of memory, by later runs too. Default: none, in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
     /// What latents are multiplied by. Default: what makes their deviation 1.
     pub scale_factor: Option<f64>,
 }
@@ -26,13 +29,20 @@ pub struct LatentsSection {
 with_methods! { LatentsSection {
     with_downsampling => downsampling: [usize; 3],
     with_samples_per_volume => samples_per_volume: usize,
+    with_folder => folder: Option<PathBuf>,
     with_scale_factor => scale_factor: Option<f64>,
 } }
 
 impl LatentsSection {
     /// The latents of an autoencoder, with every default.
     pub fn new(autoencoder: impl Into<PathBuf>) -> Self {
-        Self { autoencoder: autoencoder.into(), downsampling: [4; 3], samples_per_volume: 1, scale_factor: None }
+        Self {
+            autoencoder: autoencoder.into(),
+            downsampling: [4; 3],
+            samples_per_volume: 1,
+            folder: None,
+            scale_factor: None,
+        }
     }
 
     pub(crate) fn read(section: &mut Section<'_>) -> Self {
@@ -40,6 +50,7 @@ impl LatentsSection {
         Self {
             downsampling: section.number("downsampling", PerAxis(default.downsampling), 1..=MANY).0,
             samples_per_volume: section.number("samples_per_volume", default.samples_per_volume, 1..=MANY),
+            folder: section.get("folder", default.folder).filter(|path: &PathBuf| !path.as_os_str().is_empty()),
             scale_factor: section.number("scale_factor", default.scale_factor, POSITIVE),
             ..default
         }

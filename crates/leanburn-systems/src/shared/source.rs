@@ -46,6 +46,14 @@ impl Source {
         }
     }
 
+    /// The key that has samples read again, in place of held in memory.
+    pub fn read_key(self) -> &'static str {
+        match self {
+            Self::Latents => "latents.folder",
+            other => other.cache_key(),
+        }
+    }
+
     /// The key that makes what is held in memory smaller.
     pub fn cache_key(self) -> &'static str {
         match self {

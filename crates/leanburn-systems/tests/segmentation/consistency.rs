@@ -4,17 +4,20 @@
 use std::fs;
 use std::path::Path;
 
+use burn::module::Module as _;
 use burn::tensor::Device;
+use leanburn_nn::models::DiffusionUNet3d;
 use leanburn_nn::weights::save_safetensors;
+use leanburn_systems::Batch;
 use leanburn_systems::diffusion::{
-    ConsistencySection, DdpmSection, EdmSection, LatentSampler, LossNorm, SamplingMethod, SamplingPlan,
+    ConsistencySection, DdpmSection, EdmSection, LatentBatch, LatentSampler, LossNorm, SamplingMethod, SamplingPlan,
     SchedulerSection, TrainingMode, WeightSchedule,
 };
 use leanburn_systems::metrics::Phase;
 use leanburn_systems::{
     Config, DeviceSection, DiffusionObjectiveSection, DiffusionSection, Session, System, SystemError, SystemSection,
 };
-use leanburn_train::MainModel;
+use leanburn_train::{MainModel, TrainError, Trainer, TrainerConfig};
 
 use super::diffusion::{first_stage, planned_and_measured, second_stage};
 use super::{alone, values};
@@ -69,6 +72,7 @@ fn a_distilled_model_goes_on_where_it_stopped_and_leaves_its_teacher_alone() {
     assert_eq!(copies, [memory("weights"); 3]);
     samples_in_one_step_and_in_several(&config, &straight.folder.weights());
     the_teacher_is_asked_and_started_from(&config, &path(""));
+    the_teacher_stays_as_it_is(&config, &path(""));
     what_a_teacher_is_rejected_for(&path(""));
 }
 
@@ -97,7 +101,7 @@ fn an_easily_tuned_model_learns() {
 
 fn samples_in_one_step_and_in_several(config: &Config, weights: &Path) {
     let sampler = LatentSampler::load(&section(config), &config.context("test"), weights, &Device::flex()).unwrap();
-    let plan = SamplingPlan { method: None, steps: 1, seed: 7 };
+    let plan = SamplingPlan::new(1, 7);
     let latent = |plan: SamplingPlan| sampler.latent([4, 8, 4], &plan).unwrap().data().to_vec();
     let one = latent(plan);
     assert_eq!(latent(SamplingPlan { method: Some(SamplingMethod::Multistep), ..plan }), one);
@@ -121,6 +125,25 @@ fn the_teacher_is_asked_and_started_from(config: &Config, folder: &Path) {
         save_safetensors(network, &path).unwrap();
         assert!(fs::read(path).unwrap() == fs::read(folder.join("teacher/weights.safetensors")).unwrap());
     }
+}
+
+/// After some steps, in which the student changes and the target follows it.
+fn the_teacher_stays_as_it_is(config: &Config, folder: &Path) {
+    let (model, context, device) = (section(config), config.context("test"), Device::flex().autodiff());
+    let mut workload = model.build(&context, &device).unwrap();
+    model.learn_from(&mut workload, &context, &device).unwrap();
+    let mut trainer = Trainer::new(workload, TrainerConfig::default(), &device);
+    let shape = <LatentBatch as Batch>::shape_of(&context, 2, 3, [4, 4, 8]);
+    let mut batches = std::iter::repeat_with(|| Ok::<_, TrainError>(<LatentBatch as Batch>::random(&shape, &device)));
+    (0..3).for_each(|_| drop(trainer.step(&mut batches).unwrap()));
+    let learner = trainer.workload().model();
+    let differs = |network: &DiffusionUNet3d| {
+        let path = folder.join("again.safetensors");
+        save_safetensors(network, &path).unwrap();
+        fs::read(path).unwrap() != fs::read(folder.join("teacher/weights.safetensors")).unwrap()
+    };
+    let differ = [learner.teacher().unwrap(), learner.target().unwrap(), &learner.trained()].map(differs);
+    assert_eq!(differ, [false, true, true]);
 }
 
 /// In a folder with the runs `first` and `teacher`.
@@ -236,6 +259,18 @@ fn a_configuration_that_contradicts_itself_is_rejected() {
     );
 }
 
+/// A step holds what one of a diffusion model does, and the weights of the other networks: their passes have ended before the student's
+/// backward pass, and have saved nothing.
+fn nothing_is_saved_of_target_and_teacher(config: &Config, extent: [usize; 3], measured: u64, is_distilled: bool) {
+    let mut diffusion = config.clone();
+    diffusion.system = section(config).with_consistency(None).into();
+    let (_, plain) = planned_and_measured(&diffusion, extent);
+    let parameters = section(config).model().init(&Device::flex()).num_params() as u64;
+    let beside = if is_distilled { 2 * 4 * parameters } else { 0 };
+    println!("a diffusion step {plain}, of this {measured}, of which weights of other networks {beside}");
+    assert!((measured - beside) as f64 <= 1.15 * plain as f64, "{measured} - {beside}, plain {plain}");
+}
+
 /// Student, average, target and teacher, and none of the last two: each is planned, and no more than there is.
 #[test]
 fn the_planned_peak_of_each_way_of_training_is_the_measured_one() {
@@ -252,6 +287,7 @@ fn the_planned_peak_of_each_way_of_training_is_the_measured_one() {
         config.data.patch_size = Some([32, 32, 64]);
         config.device = DeviceSection::new("flex");
         let (planned, measured) = planned_and_measured(&config, extent);
+        nothing_is_saved_of_target_and_teacher(&config, extent, measured, is_distilled);
         let error = 100.0 * (planned as f64 / measured as f64 - 1.0);
         println!("{mode:?}: planned {planned}, measured {measured}, {error:+.2} %");
         assert!(error.abs() <= 1.0, "{mode:?}: planned {planned}, measured {measured}, {error:+.2} %");

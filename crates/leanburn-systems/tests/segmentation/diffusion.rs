@@ -5,18 +5,20 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use leanburn_data::{DataConfig, Normalize, PhantomConfig};
+use leanburn_data::{DataConfig, Normalize, PhantomConfig, Volume};
 use leanburn_nn::weights::save_safetensors;
+use leanburn_ops::random::Distribution;
 use leanburn_plan::{FlexMemory, Space};
 use leanburn_systems::diffusion::{
-    DdpmSection, EdmSection, LatentSampler, RflowSection, SamplingMethod, SamplingPlan, SchedulerSection,
+    DdpmSection, EdmSection, LatentSampler, RealLatents, RflowSection, SamplingMethod, SamplingPlan, SchedulerSection,
 };
 use leanburn_systems::measure::measure;
 use leanburn_systems::metrics::Phase;
 use leanburn_systems::planning::ConfigSpace;
+use leanburn_systems::session::Beginning;
 use leanburn_systems::{
     AutoencoderSection, Config, DataSize, DeviceSection, DiffusionObjectiveSection, DiffusionSection, LatentsSection,
-    Recompute, Session, SystemError, SystemSection, TrainingSection,
+    Observed, Observer, Recompute, Session, SystemError, SystemSection, TrainingSection,
 };
 use leanburn_train::Precision;
 use leanburn_train::planning::Planner;
@@ -64,9 +66,17 @@ fn a_model_of_latents_learns_and_goes_on_where_it_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let first = folder.path().join("first");
     first_stage(&first);
-    let config = second_stage(&first);
+    let mut config = second_stage(&first);
+    let SystemSection::Diffusion(mut section) = config.system else { panic!() };
+    section.training.objective.evaluation_samples = 2;
+    config.system = section.into();
     let session = |name: &str| Session::new(config.clone()).unwrap().in_folder(folder.path().join(name));
     let straight = session("straight").run().unwrap();
+    let last = |name: &str| *values(&straight.records, Phase::Validation, name).last().unwrap();
+    let distances = ["", "_floor", "_noise"].map(|of| last(&format!("sliced_wasserstein{of}")));
+    // two steps of a network that has hardly learned lead far away
+    assert!(0.01 < distances[1] && distances[1] < distances[2].min(distances[0]), "{distances:?}");
+    assert!([last("ms_ssim"), last("ms_ssim_real")].iter().all(|value| (0.0..1.0).contains(value)));
     let losses = values(&straight.records, Phase::Train, "denoising");
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
     let validation = values(&straight.records, Phase::Validation, "loss");
@@ -89,6 +99,7 @@ fn a_model_of_latents_learns_and_goes_on_where_it_stopped() {
     assert_eq!(values(&resumed.records, Phase::Train, "denoising"), losses);
 
     samples_depend_on_their_seed_alone(&config, &straight.folder.weights());
+    real_latents_are_their_own_floor(&config);
 
     // another first stage is noticed
     session("other").stop_after(8).run().unwrap();
@@ -99,10 +110,28 @@ fn a_model_of_latents_learns_and_goes_on_where_it_stopped() {
     assert!(error.contains("other files") && error.contains("crc32c"), "{error}");
 }
 
+/// Latents of the training volumes are nearer to each other than noise is, and no more alike than themselves.
+fn real_latents_are_their_own_floor(config: &Config) {
+    let (context, device) = (config.context("test"), Device::flex());
+    let real = RealLatents::open(&context, &mut |_| {}).unwrap();
+    let noise = |seed: u64| {
+        let values = leanburn_ops::random::drawn(seed, Distribution::STANDARD, [3, 4, 4, 8], &device);
+        let affine = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+        Volume::new(values.into_data().try_to_vec().unwrap(), [3, 4, 4, 8], affine).unwrap()
+    };
+    let quality = real.compare(&[noise(1), noise(2)], &device).unwrap();
+    // of no size of the data's latents: their scale is of the data, that of this noise is 1
+    assert!(quality.floor < quality.distance && quality.scales == 1, "{quality:?}");
+    assert_eq!(real.compare(&[noise(1), noise(2)], &device).unwrap(), quality);
+    let small = Volume::new(vec![0.0; 3 * 64], [3, 4, 4, 4], *noise(1).affine()).unwrap();
+    let error = real.compare(&[small], &device).unwrap_err().to_string();
+    assert!(error.contains("3 channels and [4, 4, 8]") && error.contains("[4, 4, 4]"), "{error}");
+}
+
 fn samples_depend_on_their_seed_alone(config: &Config, weights: &Path) {
     let SystemSection::Diffusion(section) = &config.system else { panic!("{config:?}") };
     let load = || LatentSampler::load(section, &config.context("test"), weights, &Device::flex()).unwrap();
-    let (sampler, plan) = (load(), SamplingPlan { method: None, steps: 3, seed: 7 });
+    let (sampler, plan) = (load(), SamplingPlan::new(3, 7));
     let latent = |sampler: &LatentSampler, plan| sampler.latent([4, 8, 6], &plan).unwrap();
     let one = latent(&sampler, plan);
     assert_eq!((one.shape(), one.spacing()), ([3, 4, 8, 6], [2.0; 3]));
@@ -129,6 +158,112 @@ fn samples_depend_on_their_seed_alone(config: &Config, weights: &Path) {
         let error = sampler.latent(extent, &plan).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+/// Of two kinds of phantoms, with the class left out for half of what is trained on.
+fn of_classes(first: &Path) -> Config {
+    let mut config = second_stage(first);
+    let SystemSection::Diffusion(section) = config.system else { panic!() };
+    let objective = DiffusionObjectiveSection::default().with_num_inference_steps(2).with_condition_dropout(0.5);
+    config.system = section.with_num_class_embeds(Some(3)).with_objective(objective).into();
+    config.data.classes = vec!["t1".into(), "t2".into()];
+    config.training_mut().max_steps = 4;
+    config
+}
+
+#[test]
+fn a_model_of_classes_learns_all_of_them_and_none() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let first = folder.path().join("first");
+    first_stage(&first);
+    let run =
+        |name: &str, config: Config| Session::new(config).unwrap().in_folder(folder.path().join(name)).run().unwrap();
+    let config = of_classes(&first);
+    let SystemSection::Diffusion(section) = config.system.clone() else { panic!() };
+    let outcome = run("classes", config.clone());
+    // what is left out of half of the batches is seen in the losses, once the network says something
+    let mut always = config.clone();
+    always.system =
+        section.clone().with_objective(DiffusionObjectiveSection::default().with_condition_dropout(0.0)).into();
+    always.training_mut().visualize_interval = 0;
+    let always = run("always", always);
+    let losses = [&outcome, &always].map(|run| values(&run.records, Phase::Train, "denoising"));
+    assert_eq!(losses[0][0], losses[1][0]);
+    assert_ne!(losses[0][3], losses[1][3]);
+    let weights = outcome.folder.weights();
+    let sampler = LatentSampler::load(&section, &config.context("test"), &weights, &Device::flex()).unwrap();
+    let latent = |class, guidance| {
+        let plan = SamplingPlan::new(1, 7).with_class(class).with_guidance(guidance);
+        sampler.latent([4, 4, 4], &plan).unwrap().data().to_vec()
+    };
+    let (none, one, other) = (latent(None, 1.0), latent(Some(0), 1.0), latent(Some(1), 1.0));
+    assert!(none != one && one != other);
+    assert_eq!(latent(Some(0), 0.0), none);
+    // a step of DDIM is a line too
+    for ((led, none), one) in latent(Some(0), 3.0).iter().zip(&none).zip(&one) {
+        assert!((led - (none + 3.0 * (one - none))).abs() < 1e-3, "{led} {none} {one}");
+    }
+}
+
+/// Hears the warnings of a run.
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl Observer for &mut Warnings {
+    fn began(&mut self, beginning: &Beginning<'_>) -> Observed {
+        self.0.extend_from_slice(beginning.warnings);
+        Ok(())
+    }
+}
+
+#[test]
+fn latents_in_files_are_those_in_memory_and_are_encoded_anew_when_they_have_to_be() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let (first, files) = (folder.path().join("first"), folder.path().join("latents"));
+    first_stage(&first);
+    let mut config = second_stage(&first);
+    config.training_mut().max_steps = 3;
+    config.training_mut().visualize_interval = 0;
+    let in_files =
+        |config: &Config| config.clone().with_latents(config.latents.clone().unwrap().with_folder(Some(files.clone())));
+    let run = |name: &str, config: Config| {
+        let mut heard = Warnings::default();
+        let session = Session::new(config).unwrap().in_folder(folder.path().join(name)).with_observer(&mut heard);
+        let outcome = session.run().unwrap();
+        (outcome, heard.0.into_iter().filter(|warning| warning.contains("latents")).collect::<Vec<_>>())
+    };
+    let weights = |name: &str| fs::read(folder.path().join(name).join("weights.safetensors")).unwrap();
+    let (memory, _) = run("memory", config.clone());
+    let (disk, warnings) = run("disk", in_files(&config));
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert!(weights("disk") == weights("memory"));
+    // one latent is read at a time: mean and deviation of 3 x 4 x 4 x 8 numbers
+    let planned = in_files(&config).data_size("test").unwrap();
+    assert_eq!((planned.held.get(), planned.read.get()), (0, 2 * 4 * 3 * 4 * 4 * 8));
+    assert_eq!(
+        (disk.memory.data.get(), memory.memory.data),
+        (planned.read.get(), config.data_size("test").unwrap().held)
+    );
+    // read again as they are
+    let written = || fs::metadata(files.join("latents.npy")).unwrap().modified().unwrap();
+    let time = written();
+    let (_, warnings) = run("again", in_files(&config));
+    assert!(warnings.is_empty() && written() == time && weights("again") == weights("memory"));
+    // of damaged files
+    let mut bytes = fs::read(files.join("latents.npy")).unwrap();
+    bytes[1000] ^= 64;
+    fs::write(files.join("latents.npy"), bytes).unwrap();
+    let (_, warnings) = run("damaged", in_files(&config));
+    assert!(warnings[0].contains("latents.npy is damaged; the latents were encoded anew"), "{warnings:?}");
+    assert!(weights("damaged") == weights("memory"));
+    // of other data
+    let mut other = in_files(&config);
+    other.data.intensity_jitter = 0.1;
+    let (_, warnings) = run("other", other);
+    assert!(warnings[0].contains("of other data; the latents were encoded anew"), "{warnings:?}");
+    assert!(weights("other") != weights("memory"));
 }
 
 #[test]
@@ -203,7 +338,7 @@ fn the_planned_peak_of_each_scheduler_is_the_measured_one() {
         (SchedulerSection::Rflow(RflowSection::default()), Recompute::all(), Precision::F32),
         (SchedulerSection::Edm(EdmSection::default()), Recompute::none(), Precision::Bf16),
     ] {
-        let mut config = second_stage(Path::new("not there"));
+        let mut config = of_classes(Path::new("not there"));
         let SystemSection::Diffusion(mut section) = config.system.clone() else { panic!() };
         section.num_channels = vec![16, 32]; // what each thread keeps, a fifth of a MiB, is little of the step
         config.system = section.with_scheduler(scheduler.clone()).into();

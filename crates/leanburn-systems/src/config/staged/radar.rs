@@ -78,6 +78,11 @@ fn network(file: &mut Translation) {
     file.put("diffusion.in_channels", Value::Integer(latent), &place);
     file.put("diffusion.scheduler.name", Value::Text("edm".into()), &place);
     file.move_all(&[("ldm.num_res_blocks", "diffusion.num_res_blocks")]);
+    if let Some(deviation) = file.number("ldm.sigma_data").filter(|deviation| *deviation != 1.0) {
+        file.note(&format!(
+            "latents here are brought to a deviation of 1, and `sigma_data` says {deviation}: `--set diffusion.scheduler.sigma_data=1` fits"
+        ));
+    }
     for key in ["sigma_data", "sigma_max", "sigma_min", "rho"] {
         file.move_all(&[(&format!("ldm.{key}"), &format!("diffusion.scheduler.{key}"))]);
     }

@@ -21,6 +21,7 @@ pub(super) fn translate(file: &mut Translation, stage: &str) {
     data(file);
     if stage == "diffusion" {
         latents(file);
+        groups(file);
         file.leave_out(&[
             "autoencoder",
             "diffusion.training.generate_samples_interval",
@@ -29,7 +30,7 @@ pub(super) fn translate(file: &mut Translation, stage: &str) {
         if !file.is_on("diffusion.training.input_noise.enabled") {
             file.leave_out(&["diffusion.training.input_noise"]);
         }
-        file.leave_out_with("sampling", "`leanburn sample` has --steps, --count and --out");
+        file.leave_out_with("sampling", "`leanburn sample` has --steps (50 are enough), --count and --out");
     } else {
         autoencoder(file);
         file.leave_out(&["diffusion", "sampling"]);
@@ -54,6 +55,18 @@ fn data(file: &mut Translation) {
     file.move_folder("data.train_data_dir");
     file.leave_out_with("data.val_data_dir", "`val_fraction` of the volumes is held out");
     file.leave_out(&["data.augmentation", "data.pin_memory", "device.use_cuda", "device.gpu_id"]);
+}
+
+/// The program of these files takes MONAI's groups, with which some of them fail.
+fn groups(file: &mut Translation) {
+    let channels = file.integers("diffusion.num_channels").unwrap_or_default();
+    if let Some(odd) =
+        channels.iter().find(|channels| file.at("diffusion.norm_num_groups").is_none() && *channels % 32 != 0)
+    {
+        let note =
+            format!("32 groups, MONAI's default, do not divide {odd} channels: the most that divide all are taken");
+        file.note(&format!("{note}; `diffusion.norm_num_groups` sets another number"));
+    }
 }
 
 /// Levels here halve, as factors of 2 do.
