@@ -1,7 +1,6 @@
 //! Which scenes there are, and what sees them.
 
-use super::folder::NUSCENES_CLASSES;
-use super::road::ROAD_CLASSES;
+use super::classes::{NUSCENES_CLASSES, ROAD_CLASSES};
 use crate::checks;
 use crate::error::DataError;
 use crate::volumes::{count, zeros};

@@ -1,9 +1,10 @@
 //! Road scenes that are drawn from a seed.
 
 use super::batch::SceneSample;
+use super::classes::ROAD_CLASSES;
 use super::config::{COLOURS, SceneConfig};
 use super::render;
-use super::road::{ROAD_CLASSES, Road};
+use super::road::Road;
 use crate::error::DataError;
 use crate::random::{Stream, generator};
 use crate::volumes::zeros;

@@ -4,6 +4,7 @@
 
 use super::batch::SceneSample;
 use super::calibration::{self, Calibration};
+use super::classes::NUSCENES_CLASSES;
 use super::config::{COLOURS, SceneConfig, SceneMap};
 use crate::error::DataError;
 use crate::volumes::zeros;
@@ -12,24 +13,6 @@ use leanburn_common::Camera;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// What the cells of a map of nuScenes may be, several at a time; bit `i` of a map's pixel is class `i`.
-pub const NUSCENES_CLASSES: [&str; 14] = [
-    "drivable_area",
-    "ped_crossing",
-    "walkway",
-    "carpark",
-    "car",
-    "truck",
-    "bus",
-    "trailer",
-    "construction_vehicle",
-    "pedestrian",
-    "motorcycle",
-    "bicycle",
-    "traffic_cone",
-    "barrier",
-];
 
 /// What ImageNet's colours have on average, from 0 to 255, and how far they are from it.
 const NORMALIZATION: [[f32; COLOURS]; 2] = [[123.675, 116.28, 103.53], [58.395, 57.12, 57.375]];

@@ -2,6 +2,7 @@
 
 mod batch;
 mod calibration;
+mod classes;
 mod config;
 mod dataset;
 mod drawn;
@@ -11,7 +12,6 @@ mod render;
 mod road;
 
 pub use batch::{SceneBatch, SceneSample};
+pub use classes::{NUSCENES_CLASSES, ROAD_CLASSES};
 pub use config::{SceneConfig, SceneMap};
 pub use dataset::SceneDataset;
-pub use folder::NUSCENES_CLASSES;
-pub use road::ROAD_CLASSES;

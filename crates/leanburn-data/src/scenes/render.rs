@@ -1,7 +1,8 @@
 //! What a camera sees of a road, and what it can see of the map.
 
+use super::classes::ROAD_CLASSES;
 use super::config::{COLOURS, SceneConfig};
-use super::road::{ROAD_CLASSES, Road};
+use super::road::Road;
 use leanburn_common::Camera;
 
 /// How much darker the sides of a vehicle are than its top: across, along the road, on top.

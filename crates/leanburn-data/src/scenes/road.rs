@@ -1,10 +1,8 @@
 //! A road with what lies beside it and what stands on it.
 
+use super::classes::ROAD_CLASSES;
 use super::config::SceneConfig;
 use rand::{Rng, RngExt};
-
-/// What the cells of a map may be, several at a time.
-pub const ROAD_CLASSES: [&str; 5] = ["drivable", "crossing", "walkway", "divider", "vehicle"];
 
 /// Half of the width of the median strip.
 const DIVIDER: f64 = 0.5;

@@ -17,7 +17,6 @@ use super::stage::Stage;
 use crate::codec::Codec;
 use crate::error::{Result, SystemError};
 use crate::normalization;
-use crate::run_folder::RunFolder;
 use crate::shared::{Context, reject, with_methods};
 use crate::system::System;
 use crate::volume::{grid, scale_affine, values};
