@@ -137,6 +137,19 @@ fn fno() {
     }
 }
 
+const SR3: [&str; 3] = ["sr3_2d", "sr3_3d", "sr3_time"];
+
+/// Told a noise level, on planes; on volumes, with scales; told a time. Two items and one.
+#[test]
+fn super_resolution_unet() {
+    for name in SR3 {
+        let (fixture, _) = check(name);
+        let expected: usize = fixture.values("weight.").values().map(Vec::len).sum();
+        let config = fixture.sr3_config();
+        assert_eq!([config.init(&Device::flex()).num_params(), config.num_parameters()], [expected; 2], "{name}");
+    }
+}
+
 /// As published for grids of two and three axes with ten steps of the past; of the configuration for fields of the ocean that DiffSR has;
 /// and of neuraloperator's modules, dense and with Tucker factors of a tenth.
 #[test]
@@ -303,6 +316,7 @@ fn residency_changes_no_bit() {
     .into_iter()
     .chain(DIFFUSION)
     .chain(FNO)
+    .chain(SR3)
     {
         let kept = run_fixture(name, ResidencyPolicy::keep());
         let recomputed = run_fixture(name, ResidencyPolicy::recompute_all());

@@ -1,7 +1,7 @@
 //! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions, `SwinTransformer2d` to torchvision's;
 //! `Vae3d`, `ConvLstm` and `Cnn3dLstm`, which no package has, to modules that our tests write down in PyTorch
 //! (`tests/fixtures/make_fixtures.py`), as are most networks that `Fno` can be (`make_fno_fixtures.py`) and `LiftSplatShoot` behind its
-//! backbone (`make_bev_fixtures.py`).
+//! backbone (`make_bev_fixtures.py`), and `Sr3UNet` (`make_sr_fixtures.py`).
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
@@ -18,6 +18,7 @@ mod fno;
 mod lift_splat_shoot;
 mod patch_discriminator;
 mod shape_error;
+mod sr3_unet;
 mod swin_transformer2d;
 mod swin_unetr;
 mod unet3d;
@@ -47,6 +48,10 @@ pub use patch_discriminator::{
     PatchDiscriminatorConfig, PatchLayer,
 };
 pub use shape_error::ShapeError;
+pub use sr3_unet::{
+    Sr3Attention, Sr3Block, Sr3Condition, Sr3Embedding, Sr3Layer, Sr3NormConv, Sr3ResBlock, Sr3Resample, Sr3UNet,
+    Sr3UNetConfig,
+};
 pub use swin_transformer2d::{SwinStage2d, SwinTransformer2d, SwinTransformer2dConfig};
 pub use swin_unetr::{Merging, SwinEncoder, SwinEncoderStage, SwinUnetr, SwinUnetrConfig, UnetrResBlock, UnetrUpBlock};
 pub use unet3d::{

@@ -17,7 +17,7 @@ use leanburn_nn::losses::{
 };
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, DiffusionConditions, DiffusionUNet3dConfig,
-    FnoConfig, PatchDiscriminator, PatchDiscriminatorConfig, UNet3dConfig, Vae3dConfig, VqVae3dConfig,
+    FnoConfig, PatchDiscriminator, PatchDiscriminatorConfig, Sr3UNetConfig, UNet3dConfig, Vae3dConfig, VqVae3dConfig,
 };
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
@@ -176,6 +176,10 @@ impl Fixture {
         serde_json::from_value(self.args.clone()).unwrap()
     }
 
+    pub fn sr3_config(&self) -> Sr3UNetConfig {
+        serde_json::from_value(self.args.clone()).unwrap()
+    }
+
     pub fn diffusion_config(&self) -> DiffusionUNet3dConfig {
         let numbers = |name| self.list(name, |value| value.as_u64().unwrap() as usize);
         let attention = self.list("attention_levels", |value| value.as_bool().unwrap());
@@ -316,6 +320,12 @@ fn run(device: Device, name: &str, policy: ResidencyPolicy, dtype: DType, object
                 _ => Tensor::zeros_like(&prediction),
             };
             let loss = l2_loss(prediction.clone(), target);
+            outcome(&model, x, vec![("prediction".to_string(), prediction)], loss, objective)
+        }
+        name if name.starts_with("sr3") => {
+            let model = fixture.loaded(fixture.sr3_config().init(&device)).with_residency(policy);
+            let prediction = model.forward(x.clone().cast(dtype), fixture.tensor("input.levels", &device));
+            let loss = l2_loss(prediction.clone(), Tensor::zeros_like(&prediction));
             outcome(&model, x, vec![("prediction".to_string(), prediction)], loss, objective)
         }
         name if name.contains("fno") => {
