@@ -146,6 +146,24 @@ def operator(r):
     return {"operator": model, "sequence": sequence}
 
 
+def super_resolution(r):
+    levels, factor = r.randint(1, 3), r.choice([2, 4])
+    side = 1 << max(levels - 1, 2)
+    model = {
+        "model": r.choice(["sr3", "sr3", "ddpm"]),
+        "num_channels": [8 * r.randint(1, 4) for _ in range(levels)],
+        "num_res_blocks": r.randint(1, 2),
+        "attention_levels": [level + 1 == levels and r.random() < 0.5 for level in range(levels)],
+        "norm_num_groups": r.choice([4, 8]),
+        "use_affine_level": r.choice([False, True]),
+        "training": training(r) | {"num_inference_steps": 2, "num_samples": 1, "val_windows": 1},
+    }
+    if r.random() < 0.4:
+        model["dropout"] = 0.2
+    advection = {"steps": 60, "shape": [side * r.randint(4, 24), side * r.randint(4, 24)]}
+    return {"super_resolution": model, "sequence": {"advection": advection, "use_channels": [0], "sample_factor": factor}}
+
+
 def latents(r, training_of):
     """A model of latents, with the file of its first stage."""
     shape, name = [8 * r.randint(2, 4) for _ in range(3)], f"first-{r.randint(0, 10**9)}"
@@ -220,7 +238,7 @@ def bev(r):
     return {"bev": model, "scenes": scenes}
 
 
-SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster, operator, diffusion, consistency, bev]
+SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster, operator, super_resolution, diffusion, consistency, bev]
 
 
 def draw(seed, kind, index):

@@ -150,7 +150,7 @@ fn relocate(root: &mut Node, section: &str, key: &str, path: &[&str]) {
 }
 
 /// What stands at a path.
-fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
+pub(super) fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
     path.iter().try_fold(node, |node, key| match &node.value {
         Value::Section(entries) => entries.iter().rfind(|entry| entry.key == *key).map(|entry| &entry.node),
         _ => None,
@@ -158,7 +158,7 @@ fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
 }
 
 /// Takes a key out of a section.
-fn take(node: &mut Node, path: &[&str], key: &str) -> Option<Entry> {
+pub(super) fn take(node: &mut Node, path: &[&str], key: &str) -> Option<Entry> {
     let Value::Section(entries) = &mut node.value else { return None };
     let Some((section, below)) = path.split_first() else {
         let place = entries.iter().rposition(|entry| entry.key == key)?;
@@ -168,7 +168,7 @@ fn take(node: &mut Node, path: &[&str], key: &str) -> Option<Entry> {
 }
 
 /// Puts an entry at a path, under its last name, unless something stands there.
-fn put(node: &mut Node, path: &[&str], mut entry: Entry) {
+pub(super) fn put(node: &mut Node, path: &[&str], mut entry: Entry) {
     if matches!(node.value, Value::Null) {
         node.value = Value::Section(Vec::new());
     }
@@ -191,18 +191,18 @@ fn put(node: &mut Node, path: &[&str], mut entry: Entry) {
 }
 
 /// The same entry with another value.
-fn with(entry: &Entry, value: Value) -> Entry {
+pub(super) fn with(entry: &Entry, value: Value) -> Entry {
     Entry { node: Node { place: entry.node.place.clone(), value }, ..entry.clone() }
 }
 
-fn list(node: &Node) -> &[Node] {
+pub(super) fn list(node: &Node) -> &[Node] {
     match &node.value {
         Value::List(items) => items,
         _ => &[],
     }
 }
 
-fn text(node: &Node) -> &str {
+pub(super) fn text(node: &Node) -> &str {
     match &node.value {
         Value::Text(text) => text,
         _ => "",

@@ -6,6 +6,7 @@
 //! ```
 
 mod diffsr;
+mod diffsr_unet;
 mod document;
 mod entries;
 mod flat;
