@@ -147,20 +147,23 @@ def operator(r):
 
 
 def super_resolution(r):
-    levels, factor = r.randint(1, 3), r.choice([2, 4])
-    side = 1 << max(levels - 1, 2)
-    model = {
-        "model": r.choice(["sr3", "sr3", "ddpm"]),
-        "num_channels": [8 * r.randint(1, 4) for _ in range(levels)],
-        "num_res_blocks": r.randint(1, 2),
-        "attention_levels": [level + 1 == levels and r.random() < 0.5 for level in range(levels)],
-        "norm_num_groups": r.choice([4, 8]),
-        "use_affine_level": r.choice([False, True]),
-        "training": training(r) | {"num_inference_steps": 2, "num_samples": 1, "val_windows": 1},
-    }
-    if r.random() < 0.4:
-        model["dropout"] = 0.2
-    advection = {"steps": 60, "shape": [side * r.randint(4, 24), side * r.randint(4, 24)]}
+    kind, levels, factor = r.choice(["sr3", "sr3", "ddpm", "edsr", "unet"]), r.randint(1, 3), r.choice([2, 4])
+    side = 16 if kind == "unet" else 1 << max(levels - 1, 2)
+    model = {"model": kind, "training": training(r) | {"num_inference_steps": 2, "num_samples": 1, "val_windows": 1}}
+    if kind == "edsr":
+        model |= {"hidden_channels": 8 * r.randint(1, 4), "num_res_blocks": r.randint(1, 4)}
+    elif kind == "unet":
+        model |= {"init_features": 4 * r.randint(1, 3)}
+    else:
+        model |= {
+            "num_channels": [8 * r.randint(1, 4) for _ in range(levels)],
+            "num_res_blocks": r.randint(1, 2),
+            "attention_levels": [level + 1 == levels and r.random() < 0.5 for level in range(levels)],
+            "norm_num_groups": r.choice([4, 8]),
+            "use_affine_level": r.choice([False, True]),
+            "dropout": r.choice([0, 0.2]),
+        }
+    advection = {"steps": 60, "shape": [side * r.randint(2, 96 // side) for _ in range(2)]}
     return {"super_resolution": model, "sequence": {"advection": advection, "use_channels": [0], "sample_factor": factor}}
 
 

@@ -102,7 +102,8 @@ pub use shared::{
     TrainingSection, VoxelObjectiveSection,
 };
 pub use super_resolution::{
-    Sr3Section, SuperResolutionLoss, SuperResolutionNetwork, SuperResolutionObjectiveSection, SuperResolutionSection,
+    EdsrSection, Sr3Section, SuperResolutionLoss, SuperResolutionNetwork, SuperResolutionObjectiveSection,
+    SuperResolutionSection, UNet2dSection,
 };
 pub use system::{DataOf, FlatKey, ModelChange, NamedSize, System};
 pub use table::{SystemSection, guides, recipes};

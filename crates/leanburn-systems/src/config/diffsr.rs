@@ -65,8 +65,10 @@ pub(super) fn settle(root: &mut Node) {
         }
     }
     // Once overrides are there.
-    if at(root, &["operator", "training", "max_steps"]).is_some() {
-        take(root, &["operator", "training"], "epochs");
+    for system in ["operator", "super_resolution"] {
+        if at(root, &[system, "training", "max_steps"]).is_some() {
+            take(root, &[system, "training"], "epochs");
+        }
     }
     if let Value::Section(entries) = &mut root.value {
         let is_empty = |entry: &Entry| matches!(&entry.node.value, Value::Section(keys) if keys.is_empty());

@@ -1,5 +1,5 @@
-//! The diffusion models of [DiffSR](https://github.com/lizhihao2022/DiffSR), `SR3` and `DDPM`: what `super::diffsr` has moved for a neural
-//! operator, moved on to the system `super_resolution`, and the keys of their U-Net.
+//! The networks of [DiffSR](https://github.com/lizhihao2022/DiffSR) that are no operators: what `super::diffsr` has moved for a neural
+//! operator, moved on to the system `super_resolution`, and the keys of their networks.
 
 use super::diffsr::{at, list, put, take, text, with};
 use crate::yaml::{Entry, Node, Value};
@@ -8,10 +8,15 @@ use crate::yaml::{Entry, Node, Value};
 const SYSTEM: &str = "super_resolution";
 
 /// Names of networks.
-const NAMES: [&str; 2] = ["SR3", "DDPM"];
+const NAMES: [&str; 4] = ["SR3", "DDPM", "EDSR", "UNet2d"];
 
 /// Keys of `model` that have a place in `super_resolution` under another name.
-const MOVED: [(&str, &str); 4] = [
+const MOVED: [(&str, &str); 9] = [
+    ("in_channels", "in_channels"),
+    ("init_features", "init_features"),
+    ("hidden_channels", "hidden_channels"),
+    ("n_res_blocks", "num_res_blocks"),
+    ("upscale_factor", "upscale_factor"),
     ("inner_channel", "inner_channels"),
     ("res_blocks", "num_res_blocks"),
     ("norm_groups", "norm_num_groups"),
@@ -19,7 +24,7 @@ const MOVED: [(&str, &str); 4] = [
 ];
 
 /// Keys of `model` that change no result: they follow from the others.
-const WITHOUT_MEANING: [&str; 5] = ["out_channel", "channels", "n_iter", "conditional", "image_size"];
+const WITHOUT_MEANING: [&str; 6] = ["out_channels", "out_channel", "channels", "n_iter", "conditional", "image_size"];
 
 /// What DiffSR takes where a key is not written.
 const INNER_CHANNEL: i128 = 32;
@@ -28,7 +33,7 @@ const IMAGE_SIZE: i128 = 128;
 /// Moves the keys of a file whose network is one of these.
 pub(super) fn settle(root: &mut Node) {
     let is_one = |name: &Node| NAMES.contains(&text(name));
-    if !at(root, &["operator", "model"]).is_some_and(is_one) || at(root, &["beta_schedule"]).is_none() {
+    if !at(root, &["operator", "model"]).is_some_and(is_one) || at(root, &["model"]).is_none() {
         return;
     }
     if let Some(Entry { node: Node { value: Value::Section(entries), .. }, .. }) = take(root, &[], "operator") {

@@ -6,7 +6,7 @@
 //! ```
 
 mod diffsr;
-mod diffsr_unet;
+mod diffsr_networks;
 mod document;
 mod entries;
 mod flat;

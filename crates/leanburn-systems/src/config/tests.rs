@@ -676,7 +676,7 @@ fn diffusion_models_of_diffsr_are_read() {
         let config = read(&text).unwrap_or_else(|errors| panic!("{errors:#}"));
         let SystemSection::SuperResolution(section) = &config.system else { panic!("{config:?}") };
         assert_eq!(section.model().num_parameters(), parameters);
-        let (unet, training) = (section.network.unet(), config.training());
+        let (unet, training) = (section.network.diffusion().unwrap().0, config.training());
         assert_eq!((section.in_channels, section.upscale_factor, unet.dropout), (1, 2, 0.2));
         assert_eq!((unet.scheduler.num_train_timesteps, unet.scheduler.beta_end), (2000, 2e-2));
         assert_eq!(format!("{:e}", unet.scheduler.beta_start), beta);
@@ -696,6 +696,26 @@ fn diffusion_models_of_diffsr_are_read() {
         let errors = read(&sr3.replace(from, to)).expect_err(to);
         let found = errors.errors().iter().find(|error| error.key.starts_with(key));
         assert!(found.is_some_and(|error| error.expected.contains(said)), "{to}: {errors:#}");
+    }
+}
+
+#[test]
+fn networks_of_diffsr_that_refine_fields_at_once_are_read() {
+    let steps = ["super_resolution.training.max_steps=9000", "super_resolution.training.lr_schedule=cosine"];
+    let steps = steps.map(String::from);
+    let data =
+        diffsr("  name: 'NavierStokes2D'\n  data_path: 'V1e-5.mat'\n  shape: [64, 64]\n  train_batchsize: 512\n");
+    let data = data.split_once("data:\n").unwrap().1;
+    for (keys, parameters) in [
+        ("name: 'UNet2d'\n  init_features: 64\n", 31_036_481),
+        ("name: 'EDSR'\n  hidden_channels: 128\n  n_res_blocks: 16\n  upscale_factor: 4\n", 6_053_377),
+    ] {
+        let text = format!("model:\n  {keys}  in_channels: 1\n  out_channels: 1\ndata:\n{data}");
+        let config = Config::parse(&text, "unet.yaml", &steps).unwrap_or_else(|errors| panic!("{errors:#}"));
+        let SystemSection::SuperResolution(section) = &config.system else { panic!("{config:?}") };
+        assert_eq!((section.model().num_parameters(), section.upscale_factor), (parameters, 4));
+        assert_eq!((config.training().batch_size, config.extent()), (512, Some([1, 16, 16])));
+        assert_eq!(parse(&config.to_yaml()).unwrap(), config);
     }
 }
 

@@ -1,9 +1,9 @@
 //! The `super_resolution` section.
 
 use leanburn_data::SequenceConfig;
-use leanburn_nn::models::Sr3UNetConfig;
 use serde::Serialize;
 
+use super::model::SuperResolverConfig;
 use super::network::SuperResolutionNetwork;
 use super::objective::SuperResolutionObjectiveSection;
 use crate::diffusion::averaged_training;
@@ -51,9 +51,9 @@ impl SuperResolutionSection {
         }
     }
 
-    /// The configuration of the model, whose input is the coarse field, enlarged, and the noisy fine one.
-    pub fn model(&self) -> Sr3UNetConfig {
-        self.network.model(self.in_channels)
+    /// The configuration of the model.
+    pub fn model(&self) -> SuperResolverConfig {
+        self.network.model(self.in_channels, self.upscale_factor)
     }
 
     /// Height and width of the fine field of a coarse one.

@@ -7,12 +7,14 @@ use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{SequenceConfig, SequenceDataset};
 use leanburn_nn::diffusion::Prediction;
-use leanburn_train::{ForecastBatch, Learner};
+use leanburn_train::{ForecastBatch, Learner, MainModel};
 
 use super::evaluation::evaluate;
+use super::network::Sr3Section;
 use super::sampling::mean;
 use super::section::SuperResolutionSection;
 use super::workload::{FieldNoise, SuperResolutionWorkload};
+use crate::diffusion::DdpmSection;
 use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
@@ -34,20 +36,20 @@ impl System for SuperResolutionSection {
     }];
     const PICTURE: PictureLabel = PictureLabel {
         name: "super-resolution",
-        caption: "truth, the mean of samples, one sample, bicubic interpolation, the coarse field, and the absolute difference of the \
-                  first two",
+        caption: "truth, what the network makes of the coarse field (the mean of samples, and one), bicubic interpolation, the coarse \
+                  field, and the absolute difference of the first two",
     };
     const CURVES: &'static [Curves] = &[
         Curves {
-            title: "Denoising",
-            y_label: "loss",
+            title: "Loss",
+            y_label: "of the noise, or of the fine field",
             log_y: true,
-            train: &[("training", "denoising")],
+            train: &[("training, denoising", "denoising"), ("training, refining", "refining")],
             validation: &[],
         },
         Curves {
             title: "Peak signal-to-noise ratio",
-            y_label: "decibels: of the mean of samples, of one, and of bicubic interpolation",
+            y_label: "decibels",
             log_y: false,
             train: &[],
             validation: &["psnr", "psnr_one", "psnr_bicubic"],
@@ -62,7 +64,7 @@ impl System for SuperResolutionSection {
     ];
     const ERRORS: &'static [&'static str] =
         &["relative_l2", "relative_l2_one", "relative_l2_bicubic", "top_octave_error"];
-    const SMALLER_EVALUATION: &'static str = "fewer channels or a coarser grid of the sequence";
+    const SMALLER_EVALUATION: &'static str = "a smaller training.num_samples: samples are made together";
 
     fn read(section: &mut Section<'_>, sequence: Option<&SequenceConfig>) -> Self {
         Self::read_keys(section, sequence.unwrap_or(&SequenceConfig::default()))
@@ -71,10 +73,12 @@ impl System for SuperResolutionSection {
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {
         let names = [("channels", "super_resolution.num_channels")];
         let model = of_section(self.model().validate(), Self::NAME, &names);
-        let scheduler = self.network.unet().scheduler.process().validate();
-        let scheduler = of_section(scheduler, "super_resolution.scheduler", &[]);
-        let mut validation = Validation::default();
-        self.check_noise(&mut validation);
+        let (mut scheduler, mut validation) = (Vec::new(), Validation::default());
+        if let Some((unet, _)) = self.network.diffusion() {
+            let clip = [("clip", "super_resolution.clip_sample_range")];
+            scheduler = of_section(unet.process().validate(), "super_resolution.scheduler", &clip);
+            self.check_noise(&unet.scheduler, &mut validation);
+        }
         self.check_fields(&context.fields(), model.is_empty(), &mut validation);
         [model, scheduler, validation.errors()].concat()
     }
@@ -96,11 +100,10 @@ impl System for SuperResolutionSection {
         let segments = || Ok(model.init(&Device::flex()).segments());
         let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, Vec::new)?;
         let learner = learner(context, training, training.learning_rate);
-        let unet = Learner::new("unet", model.init(device).with_residency(policy), learner)?;
-        let process = self.network.unet().scheduler.process().init();
-        let noise = FieldNoise { process, condition: model.condition };
-        let loss = self.training.objective.loss;
-        Ok(SuperResolutionWorkload::new(unet, noise, loss, context.device.resolved_precision()))
+        let network = Learner::new("network", model.init(device).with_residency(policy), learner)?;
+        let noise = |(unet, condition): (&Sr3Section, _)| FieldNoise { process: unet.process().init(), condition };
+        let (noise, loss) = (self.network.diffusion().map(noise), self.training.objective.loss);
+        Ok(SuperResolutionWorkload::new(network, noise, loss, context.device.resolved_precision()))
     }
 
     fn check_sample(&self, name: &str, [channels, _, height, width]: [usize; 4]) -> Result<()> {
@@ -112,16 +115,15 @@ impl System for SuperResolutionSection {
                 remedy: "set super_resolution.in_channels, or name the channels in sequence.use_channels".into(),
             });
         }
-        let [height, width] = self.fine([height, width]);
-        let name = format!("{name} on the fine grid");
-        check_shape(&name, [self.in_channels + 1, 1, height, width], |input| self.model().check_input(input))
+        let check = |input| self.model().check_coarse(input, self.upscale_factor);
+        check_shape(&format!("{name} on the fine grid"), [channels, 1, height, width], check)
     }
 
     fn multiples(&self) -> [usize; 3] {
         self.model().downsampling().map(|factor| factor.div_ceil(self.upscale_factor.max(1)))
     }
 
-    /// Ratio, similarity and relative error of the mean of samples, of one sample, and of bicubic interpolation.
+    /// Ratio, similarity and relative error, also of one sample and of bicubic interpolation.
     fn evaluate(&self, workload: &Self::Workload, data: &Arc<SequenceDataset>, device: &Device) -> Result<Metrics> {
         evaluate(self, workload, data, device)
     }
@@ -129,13 +131,13 @@ impl System for SuperResolutionSection {
     fn picture(&self, workload: &Self::Workload, data: &Arc<SequenceDataset>, device: &Device) -> Result<RgbImage> {
         let window = if data.val_len() > 0 { data.val_window(0)? } else { data.train_window(0)? };
         let [.., height, width] = window.target_shape;
-        let samples = self.samples(workload, &Self::trained(workload), &window, 0, device);
-        let (mean, bicubic) = (mean(&samples), data.persistence(&window)?);
+        let ours = self.fine_fields((workload, &workload.model().trained()), &window, 0, device);
+        let (mean, bicubic) = (mean(&ours), data.persistence(&window)?);
         let coarse = blocks(&window.input, [height, width], self.upscale_factor);
         let columns = [
             ("truth", &window.target[..]),
-            ("mean", &mean),
-            ("sample", &samples[0]),
+            ("ours", &mean),
+            ("one", &ours[0]),
             ("bicubic", &bicubic),
             ("coarse", &coarse),
         ];
@@ -144,19 +146,19 @@ impl System for SuperResolutionSection {
 
     /// Half of the channels.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
-        let unet = self.network.unet();
-        let changes = ModelChange::half_of(Self::NAME, &unet.num_channels, |_| Self {
-            network: self.network.with_unet(unet.half()),
-            ..self.clone()
-        });
-        changes.into_iter().filter(|change| change.section.model().validate().is_empty()).collect()
+        let (text, network) = self.network.half();
+        let section = Self { network, ..self.clone() };
+        if section.network == self.network || !section.model().validate().is_empty() {
+            return Vec::new();
+        }
+        let text = format!("{}.{text}", Self::NAME);
+        vec![ModelChange { text, cost: "a smaller model: a quarter of the weights", section }]
     }
 }
 
 impl SuperResolutionSection {
     /// A network says what the noise is, and is asked at most as often as it has times.
-    fn check_noise(&self, validation: &mut Validation) {
-        let scheduler = &self.network.unet().scheduler;
+    fn check_noise(&self, scheduler: &DdpmSection, validation: &mut Validation) {
         validation.check(
             scheduler.prediction_type == Prediction::Epsilon,
             "super_resolution.scheduler.prediction_type",
@@ -189,9 +191,10 @@ impl SuperResolutionSection {
             "leave `upscale_factor` out",
         );
         let (Some([height, width]), true) = (fields.size(), is_sound) else { return };
-        let model = self.model();
-        if let Err(error) = model.check_input([1, model.in_channels, 1, height, width]) {
-            let error = error.into_validation_error("super_resolution.num_channels");
+        let coarse = [1, self.in_channels, 1, height / factor.max(1), width / factor.max(1)];
+        if let Err(error) = self.model().check_coarse(coarse, factor) {
+            let key = if self.network.diffusion().is_some() { "num_channels" } else { "model" };
+            let error = error.into_validation_error(&format!("super_resolution.{key}"));
             let help = "use fewer levels, or fields of other sizes";
             validation.check_together(
                 false,

@@ -1,4 +1,4 @@
-//! Training of a network that sees a coarse field to say what the noise in a fine one is.
+//! Training of a network that sees a coarse field: to say what the noise in a fine one is, or what the fine one is.
 
 use burn::tensor::{Device, Tensor};
 use leanburn_nn::diffusion::DiffusionProcess;
@@ -8,13 +8,15 @@ use leanburn_nn::numerics::widen;
 use leanburn_ops::{Interpolation, interpolate3d, random};
 use leanburn_train::{AnyLearner, ForecastBatch, Learner, Losses, MainModel, Precision, StepPosition, Workload};
 
+use super::model::{SuperResolver, refined};
 use super::objective::SuperResolutionLoss;
 
 /// A network that refines fields, and its optimizer.
 #[derive(Debug)]
 pub struct SuperResolutionWorkload {
-    unet: Learner<Sr3UNet>,
-    noise: FieldNoise,
+    network: Learner<SuperResolver>,
+    /// Of a diffusion model.
+    noise: Option<FieldNoise>,
     loss: SuperResolutionLoss,
     precision: Precision,
 }
@@ -53,28 +55,35 @@ impl FieldNoise {
 
 impl SuperResolutionWorkload {
     pub(super) fn new(
-        unet: Learner<Sr3UNet>,
-        noise: FieldNoise,
+        network: Learner<SuperResolver>,
+        noise: Option<FieldNoise>,
         loss: SuperResolutionLoss,
         precision: Precision,
     ) -> Self {
-        Self { unet, noise, loss, precision }
+        Self { network, noise, loss, precision }
     }
 
-    pub(super) fn noise(&self) -> &FieldNoise {
-        &self.noise
+    pub(super) fn noise(&self) -> Option<&FieldNoise> {
+        self.noise.as_ref()
     }
 
     pub(super) fn precision(&self) -> Precision {
         self.precision
     }
 
-    fn compare(&self, prediction: Tensor<5>, noise: Tensor<5>) -> Tensor<1> {
+    fn compare(&self, prediction: Tensor<5>, truth: Tensor<5>) -> Tensor<1> {
         match self.loss {
-            SuperResolutionLoss::L2 => l2_loss(prediction, noise),
-            SuperResolutionLoss::L1 => l1_loss(prediction, noise),
-            SuperResolutionLoss::RelativeL2 => relative_l2_loss(prediction, noise),
+            SuperResolutionLoss::L2 => l2_loss(prediction, truth),
+            SuperResolutionLoss::L1 => l1_loss(prediction, truth),
+            SuperResolutionLoss::RelativeL2 => relative_l2_loss(prediction, truth),
         }
+    }
+
+    /// The loss of a diffusion model.
+    fn denoising_loss(&self, unet: &Sr3UNet, noise: &FieldNoise, condition: Tensor<5>, fine: Tensor<5>) -> Tensor<1> {
+        let added: Tensor<5> = random::normal(fine.dims(), &fine.device());
+        let (noisy, told) = noise.add(fine, added.clone());
+        self.compare(predict(unet, self.precision, [condition, noisy], told), added)
     }
 }
 
@@ -88,11 +97,19 @@ pub(super) fn predict(
     widen(unet.forward(precision.cast(Tensor::cat(vec![condition, noisy], 1)), told))
 }
 
-/// Coarse fields `[batch_size, 1, channels, ..]` on the fine grid, between whose values straight lines lie:
-/// `[batch_size, channels, 1, height, width]`.
-pub(super) fn enlarged(coarse: Tensor<5>, [height, width]: [usize; 2]) -> Tensor<5> {
-    let [batch_size, days, channels, from @ ..] = coarse.dims();
-    let planes = coarse.reshape([batch_size, days * channels, 1, from[0], from[1]]);
+/// The fine fields of coarse planes, in float32, by a network that gives them at once.
+pub(super) fn refine(model: &SuperResolver, precision: Precision, coarse: Tensor<5>) -> Tensor<5> {
+    widen(refined(model, precision.cast(coarse)))
+}
+
+/// Coarse fields `[batch_size, 1, channels, height, width]` as planes, `[batch_size, channels, 1, height, width]`.
+pub(super) fn planes(coarse: Tensor<5>) -> Tensor<5> {
+    let [batch_size, days, channels, height, width] = coarse.dims();
+    coarse.reshape([batch_size, days * channels, 1, height, width])
+}
+
+/// Planes on the fine grid; between their values lie straight lines.
+pub(super) fn enlarged(planes: Tensor<5>, [height, width]: [usize; 2]) -> Tensor<5> {
     interpolate3d(planes, [1, height, width], Interpolation::Trilinear { align_corners: false })
 }
 
@@ -100,29 +117,31 @@ impl Workload for SuperResolutionWorkload {
     type Batch = ForecastBatch;
 
     fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
-        vec![&mut self.unet]
+        vec![&mut self.network]
     }
 
     fn loss(&mut self, _learner: usize, (coarse, fine): &ForecastBatch, _position: StepPosition) -> Option<Losses> {
         let [batch_size, channels, height, width] = fine.dims();
         let fine = fine.clone().reshape([batch_size, channels, 1, height, width]);
-        let noise: Tensor<5> = random::normal(fine.dims(), &fine.device());
-        let (noisy, told) = self.noise.add(fine, noise.clone());
-        let condition = enlarged(coarse.clone(), [height, width]);
-        let prediction = predict(self.unet.module(), self.precision, [condition, noisy], told);
-        let loss = self.compare(prediction, noise);
-        Some(Losses::of(loss.clone(), vec![("denoising", loss)]))
+        let coarse = planes(coarse.clone());
+        let (name, loss) = match (self.network.module(), &self.noise) {
+            (SuperResolver::Diffusion(unet), Some(noise)) => {
+                ("denoising", self.denoising_loss(unet, noise, enlarged(coarse, [height, width]), fine))
+            }
+            (model, _) => ("refining", self.compare(refine(model, self.precision, coarse), fine)),
+        };
+        Some(Losses::of(loss.clone(), vec![(name, loss)]))
     }
 }
 
 impl MainModel for SuperResolutionWorkload {
-    type Model = Sr3UNet;
+    type Model = SuperResolver;
 
-    fn model(&self) -> &Learner<Sr3UNet> {
-        &self.unet
+    fn model(&self) -> &Learner<SuperResolver> {
+        &self.network
     }
 
-    fn model_mut(&mut self) -> &mut Learner<Sr3UNet> {
-        &mut self.unet
+    fn model_mut(&mut self) -> &mut Learner<SuperResolver> {
+        &mut self.network
     }
 }
