@@ -31,7 +31,7 @@ impl System for SuperResolutionSection {
     const SOURCE: Source = Source::Fields;
     const RECIPES: &'static [Recipe] = &[Recipe {
         name: "field-sr3",
-        about: "flows on a grid four times finer, by diffusion (SR3): minutes on a CPU",
+        about: "flows on a grid four times finer, by diffusion (SR3), on a CPU",
         text: include_str!("../../recipes/field-sr3.yaml"),
     }];
     const PICTURE: PictureLabel = PictureLabel {

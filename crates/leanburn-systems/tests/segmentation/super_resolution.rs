@@ -105,7 +105,9 @@ fn the_planned_peak_of_super_resolution_is_the_measured_one() {
         let (planned, measured) = planned_and_measured(&config, extent);
         let error = 100.0 * (planned as f64 / measured as f64 - 1.0);
         println!("{precision}: planned {planned}, measured {measured}, {error:+.2} %");
-        assert!(measured > 10 << 20 && error.abs() <= 3.0, "planned {planned}, measured {measured}, {error:+.2} %");
+        // Of less than 10 MiB, what dependencies keep is a large part.
+        let most = 0.03 * measured.max(10 << 20) as f64;
+        assert!(planned.abs_diff(measured) as f64 <= most, "planned {planned}, measured {measured}, {error:+.2} %");
     }
 }
 
