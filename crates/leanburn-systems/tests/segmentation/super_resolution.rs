@@ -88,7 +88,7 @@ fn a_network_of_fields_learns_and_goes_on_where_it_stopped() {
 fn the_planned_peak_of_super_resolution_is_the_measured_one() {
     let _alone = alone();
     let [(_, sr3), _, (_, edsr), _] = networks();
-    let wide = SuperResolutionNetwork::Unet(UNet2dSection::default().with_init_features(16));
+    let wide = SuperResolutionNetwork::Unet(UNet2dSection::default().with_init_features(8));
     for (network, recompute, precision) in [
         (sr3.clone(), Recompute::none(), Precision::F32),
         (sr3, Recompute::all(), Precision::Bf16),

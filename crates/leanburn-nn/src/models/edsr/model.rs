@@ -30,7 +30,7 @@ pub struct Edsr {
 
 /// A layer on the coarse grid.
 #[derive(Module, Debug)]
-#[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
+#[allow(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
 pub enum EdsrLayer {
     /// A residual block.
     Block(EdsrBlock),

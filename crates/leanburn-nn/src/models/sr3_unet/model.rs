@@ -41,7 +41,7 @@ pub struct Sr3UNet {
 
 /// A layer of the way down or up.
 #[derive(Module, Debug)]
-#[expect(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
+#[allow(clippy::large_enum_variant, reason = "handles to parameters, small next to the parameters")]
 pub enum Sr3Layer {
     /// The first convolution.
     Entry(ConvNd),
