@@ -146,6 +146,27 @@ def operator(r):
     return {"operator": model, "sequence": sequence}
 
 
+def super_resolution(r):
+    kind, levels, factor = r.choice(["sr3", "sr3", "ddpm", "edsr", "unet"]), r.randint(1, 3), r.choice([2, 4])
+    side = 16 if kind == "unet" else 1 << max(levels - 1, 2)
+    model = {"model": kind, "training": training(r) | {"num_inference_steps": 2, "num_samples": 1, "val_windows": 1}}
+    if kind == "edsr":
+        model |= {"hidden_channels": 8 * r.randint(1, 4), "num_res_blocks": r.randint(1, 4)}
+    elif kind == "unet":
+        model |= {"init_features": 4 * r.randint(1, 3)}
+    else:
+        model |= {
+            "num_channels": [8 * r.randint(1, 4) for _ in range(levels)],
+            "num_res_blocks": r.randint(1, 2),
+            "attention_levels": [level + 1 == levels and r.random() < 0.5 for level in range(levels)],
+            "norm_num_groups": r.choice([4, 8]),
+            "use_affine_level": r.choice([False, True]),
+            "dropout": r.choice([0, 0.2]),
+        }
+    advection = {"steps": 60, "shape": [side * r.randint(2, 96 // side) for _ in range(2)]}
+    return {"super_resolution": model, "sequence": {"advection": advection, "use_channels": [0], "sample_factor": factor}}
+
+
 def latents(r, training_of):
     """A model of latents, with the file of its first stage."""
     shape, name = [8 * r.randint(2, 4) for _ in range(3)], f"first-{r.randint(0, 10**9)}"
@@ -220,7 +241,7 @@ def bev(r):
     return {"bev": model, "scenes": scenes}
 
 
-SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster, operator, diffusion, consistency, bev]
+SYSTEMS = [autoencoder, vae3d, vqvae, segmentation, forecaster, operator, super_resolution, diffusion, consistency, bev]
 
 
 def draw(seed, kind, index):

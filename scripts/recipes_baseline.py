@@ -38,7 +38,7 @@ def processor():
 
 def run(leanburn, recipe, folder):
     text = recipe.read_text()
-    systems = ["autoencoder", "vae3d", "vqvae", "forecaster", "operator", "segmentation", "bev"]
+    systems = ["autoencoder", "vae3d", "vqvae", "forecaster", "operator", "super_resolution", "segmentation", "bev"]
     section = next(name for name in systems if f"\n{name}:" in text)
     sets = [f"{section}.training.{key}=10000" for key in QUIET]
     if "name: cuda" in text:

@@ -74,6 +74,15 @@ fn systems() -> Vec<(&'static str, String, &'static [&'static str])> {
             ),
             &["relative_l2", "skill"],
         ),
+        (
+            "super_resolution",
+            format!(
+                "super_resolution: {{model: sr3, num_channels: [4, 8], num_res_blocks: 1, dropout: 0.1, training: {{{TRAINING}, \
+                 num_inference_steps: 2, num_samples: 2, val_windows: 1}}}}\n\
+                 sequence: {{advection: {{steps: 10, shape: [8, 12]}}, use_channels: [0], sample_factor: 2}}\n"
+            ),
+            &["psnr", "ssim", "relative_l2", "psnr_one", "psnr_bicubic", "top_octave_error"],
+        ),
     ]
 }
 

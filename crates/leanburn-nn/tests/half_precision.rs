@@ -48,4 +48,5 @@ fn diffusion_models_are_close() {
     check("diffusion_unet", Rounded::smooth(40));
     check("diffusion_unet_conditioned", Rounded::smooth(40));
     check("diffusion_unet_updown", Rounded::smooth(40));
+    check("sr3_3d", Rounded::smooth(40));
 }

@@ -18,7 +18,7 @@ use common::{
     remove_cancelled, run_fixture, state, trained_parameters, values, worst,
 };
 use leanburn_nn::losses::{DiceCeLoss, DiceLoss, cross_entropy_loss};
-use leanburn_nn::models::{FnoBlock, FnoConfig, SwinUnetrConfig, Vae3dConfig};
+use leanburn_nn::models::{EdsrConfig, FnoBlock, FnoConfig, SwinUnetrConfig, UNet2dConfig, Vae3dConfig};
 use leanburn_nn::weights;
 use leanburn_ops::ResidencyPolicy;
 
@@ -135,6 +135,47 @@ fn fno() {
         let error = relative_error(&prediction, &fixture.values("finer.")["prediction"]);
         assert!(error < 1e-5, "{name} on another grid: {error:e}");
     }
+}
+
+const SR3: [&str; 3] = ["sr3_2d", "sr3_3d", "sr3_time"];
+
+/// Told a noise level, on planes; on volumes, with scales; told a time. Two items and one.
+#[test]
+fn super_resolution_unet() {
+    for name in SR3 {
+        let (fixture, _) = check(name);
+        let expected: usize = fixture.values("weight.").values().map(Vec::len).sum();
+        let config = fixture.sr3_config();
+        assert_eq!([config.init(&Device::flex()).num_params(), config.num_parameters()], [expected; 2], "{name}");
+    }
+}
+
+const REFINING: [&str; 3] = ["edsr", "edsr_three", "unet2d"];
+
+/// Blocks on the coarse grid that is refined by four and by three, and a U-Net on the fine one; of DiffSR's templates, with the 64 channels
+/// that its EDSR takes and the 128 that its file says.
+#[test]
+fn refining_networks() {
+    for name in REFINING {
+        let (fixture, _) = check(name);
+        let expected: usize =
+            fixture.values("grad.").iter().map(|(name, values)| (name != "x") as usize * values.len()).sum();
+        let device = Device::flex().autodiff();
+        let found = match name {
+            "unet2d" => {
+                let config = fixture.unet2d_config();
+                [trained_parameters(&config.init(&device)), config.num_parameters()]
+            }
+            _ => {
+                let config = fixture.edsr_config();
+                [trained_parameters(&config.init(&device)), config.num_parameters()]
+            }
+        };
+        assert_eq!(found, [expected; 2], "{name}");
+    }
+    let edsr = EdsrConfig::new(1, 1, 4);
+    assert_eq!([edsr.num_parameters(), edsr.with_hidden_channels(128).num_parameters()], [1_515_265, 6_053_377]);
+    assert_eq!(UNet2dConfig::new(1, 1, 4).with_init_features(64).num_parameters(), 31_036_481);
 }
 
 /// As published for grids of two and three axes with ten steps of the past; of the configuration for fields of the ocean that DiffSR has;
@@ -303,6 +344,8 @@ fn residency_changes_no_bit() {
     .into_iter()
     .chain(DIFFUSION)
     .chain(FNO)
+    .chain(SR3)
+    .chain(REFINING)
     {
         let kept = run_fixture(name, ResidencyPolicy::keep());
         let recomputed = run_fixture(name, ResidencyPolicy::recompute_all());

@@ -9,7 +9,7 @@ use burn::prelude::*;
 use leanburn_nn::losses::{DiceCeLoss, PatchAdversarialLoss, l1_loss, l2_loss};
 use leanburn_nn::models::{
     AutoencoderKlConfig, DiffusionConditions, DiffusionUNet3dConfig, FnoConfig, PatchDiscriminatorConfig,
-    SwinUnetrConfig, UNet3dConfig,
+    Sr3UNetConfig, SwinUnetrConfig, UNet3dConfig,
 };
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
@@ -84,6 +84,39 @@ fn a_recomputed_unet_runs_its_convolutions_once_more() {
     assert_eq!(unet(ResidencyPolicy::recompute_all()), (2 * kept, gradients));
     let one = ResidencyPolicy::keep().with_rule("encoder.level_0", Residency::Recompute);
     assert_eq!(unet(one), (kept + 3, gradients));
+}
+
+/// Convolutions and gradients of one forward and backward of the U-Net of super-resolution.
+fn sr3(policy: ResidencyPolicy) -> (usize, usize) {
+    let (device, mut gradients) = (Device::capture(), 0);
+    let captured = device.capture_scope(|scope| {
+        as_on_cpu(|| {
+            let device = device.clone().autodiff();
+            let config = Sr3UNetConfig::new(2, 1, 4, vec![4, 8], vec![false, true])
+                .with_norm_num_groups(4)
+                .with_num_res_blocks(1)
+                .with_dropout(0.1);
+            let model = config.init(&device).with_residency(policy);
+            let prediction = model.forward(Tensor::zeros([1, 2, 1, 8, 8], &device), Tensor::zeros([1], &device));
+            let target = Tensor::zeros_like(&prediction);
+            gradients = backward(l2_loss(prediction, target)).take_module(&model).len();
+        });
+        scope.complete([], [])
+    });
+    (common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
+}
+
+#[test]
+fn a_recomputed_super_resolution_model_runs_its_convolutions_once_more() {
+    let (kept, gradients) = sr3(ResidencyPolicy::keep());
+    // Those of the noise's embedding are no segment.
+    assert_eq!(sr3(ResidencyPolicy::recompute_all()), (2 * kept - 2, gradients));
+    let one = |name| sr3(ResidencyPolicy::keep().with_rule(name, Residency::Recompute));
+    assert_eq!(one("down.level_0.res_0"), (kept + 3, gradients), "two convolutions, and one of the embedding");
+    // Two convolutions and one of the embedding; queries, keys, values and output.
+    assert_eq!(one("middle.res_0"), (kept + 3 + 4, gradients));
+    // What enlarges is no convolution by itself; of two joined volumes each has a convolution and a skip of its own.
+    assert!(one("up.level_0").0 > kept + 6);
 }
 
 /// Convolutions and gradients of one forward and backward of the U-Net of a diffusion model.

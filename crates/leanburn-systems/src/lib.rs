@@ -2,7 +2,7 @@
 //!
 //! A *system* is a model with its data, its losses and its evaluation: the [KL autoencoder](autoencoder), the
 //! [voxel autoencoder](vae3d), the [discrete autoencoder](vq_vae), [forecasters](forecaster),
-//! [neural operators](operator), [segmentation], [diffusion] of latents.
+//! [neural operators](operator), [super-resolution](super_resolution) of fields, [segmentation], [diffusion] of latents.
 //! Each is one folder that implements one trait, [`System`]; everything else works on that trait.
 //!
 //! - [`Config`] is what a run is configured by: built in code, or read from YAML with every error at once.
@@ -70,6 +70,7 @@ mod run_folder;
 pub mod segmentation;
 pub mod session;
 mod shared;
+pub mod super_resolution;
 mod system;
 mod table;
 pub mod vae3d;
@@ -103,6 +104,10 @@ pub use shared::{
     Allocator, CodebookSection, Compression, Context, DeviceSection, FirstStage, LatentsSection, LossScale,
     LpipsSection, OpenFirstStage, PerceptualSection, Recompute, Source, StorageSection, Streaming, Training,
     TrainingSection, VoxelObjectiveSection,
+};
+pub use super_resolution::{
+    EdsrSection, Sr3Section, SuperResolutionLoss, SuperResolutionNetwork, SuperResolutionObjectiveSection,
+    SuperResolutionSection, UNet2dSection,
 };
 pub use system::{DataOf, FlatKey, ModelChange, NamedSize, System};
 pub use table::{SystemSection, guides, recipes};

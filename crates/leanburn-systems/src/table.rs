@@ -12,6 +12,7 @@ use crate::operator::OperatorSection;
 use crate::recipe::Recipe;
 use crate::segmentation::SegmentationSection;
 use crate::shared::Source;
+use crate::super_resolution::SuperResolutionSection;
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
 use crate::vae3d::Vae3dSection;
 use crate::vq_vae::VqVaeSection;
@@ -98,6 +99,8 @@ systems! {
     Forecaster(ForecasterSection),
     /// A neural operator.
     Operator(OperatorSection),
+    /// A network that refines fields.
+    SuperResolution(SuperResolutionSection),
     /// A U-Net that segments volumes.
     Segmentation(SegmentationSection),
     /// A diffusion model of latents.

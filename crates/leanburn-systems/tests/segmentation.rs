@@ -1,5 +1,6 @@
 //! Segmentation: what a configuration may say, that a model learns and goes on where it stopped, and that a plan is what a step
-//! holds. And what a codec holds of a volume, and diffusion and consistency models on the latents of one: all measure the heap.
+//! holds. And what a codec holds of a volume, diffusion and consistency models on the latents of one, and super-resolution of fields: all
+//! measure the heap.
 
 use std::fs;
 use std::path::Path;
@@ -27,6 +28,8 @@ mod bev;
 mod consistency;
 #[path = "segmentation/diffusion.rs"]
 mod diffusion;
+#[path = "segmentation/super_resolution.rs"]
+mod super_resolution;
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;

@@ -5,6 +5,7 @@ mod intersection;
 mod lengths;
 mod ms_ssim;
 mod segmentation;
+mod similarity;
 mod spectrum;
 mod thresholds;
 mod voxels;
@@ -14,6 +15,7 @@ pub use forecast::{mean_absolute_error, relative_error, root_mean_squared_error,
 pub use intersection::IntersectionCounts;
 pub use ms_ssim::{MsSsim, mean_pairwise};
 pub use segmentation::{DiceCounts, dice, mean_dice};
+pub use similarity::{peak_signal_to_noise_ratio, structural_similarity};
 pub use spectrum::{energy_spectrum, top_octave_error, top_octave_ratio};
 pub use thresholds::{TwoThresholds, best_two_thresholds};
 pub use voxels::{ChamferDistance, chamfer_distance, intersection_over_union, squared_distances};

@@ -197,6 +197,14 @@ impl DiffusionProcess {
         sample * of_sample + noise * of_noise
     }
 
+    /// Samples with noise, each at its own [level](Self::levels_between): `level sample + sqrt(1 - level^2) noise`. Shapes as
+    /// [`add_noise`](Self::add_noise), levels `[batch_size]`.
+    pub fn add_noise_at(sample: Tensor<5>, noise: Tensor<5>, levels: Tensor<1>) -> Tensor<5> {
+        let levels: Tensor<5> = levels.reshape([-1, 1, 1, 1, 1]);
+        let of_noise = (levels.clone().square() * -1.0 + 1.0).clamp_min(0.0).sqrt();
+        sample * levels + noise * of_noise
+    }
+
     /// What a network that predicts velocities should give: `sqrt(a_t) noise - sqrt(1 - a_t) sample`. Shapes as [`add_noise`](Self::add_noise).
     pub fn velocity(&self, sample: Tensor<5>, noise: Tensor<5>, times: Tensor<1>) -> Tensor<5> {
         let [of_sample, of_noise] = self.shares(times);
@@ -210,6 +218,25 @@ impl DiffusionProcess {
             Prediction::Sample => sample,
             Prediction::VPrediction => self.velocity(sample, noise, times),
         }
+    }
+
+    /// Noise levels between those of times and of the times before them, as roots of the samples' shares of the variance: from
+    /// `sqrt(a_t)` up to `sqrt(a_(t-1))`, which of the first time is 1.
+    ///
+    /// So a network is trained at any level, and can be asked in steps of any length. Source: [WaveGrad](https://arxiv.org/abs/2009.00713).
+    ///
+    /// # Shapes
+    ///
+    /// - times: `[batch_size]`, whole numbers below `num_train_timesteps`
+    /// - parts: `[batch_size]`, from 0 (the time's own level) to 1 (that before)
+    /// - output: `[batch_size]`
+    pub fn levels_between(&self, times: Tensor<1>, parts: Tensor<1>) -> Tensor<1> {
+        let levels: Vec<f32> =
+            std::iter::once(1.0).chain(self.alphas_cumprod.iter().map(|alpha| alpha.sqrt() as f32)).collect();
+        let levels = Tensor::<1>::from_floats(levels.as_slice(), &times.device());
+        let before = times.int();
+        let own = levels.clone().select(0, before.clone() + 1);
+        own.clone() + (levels.select(0, before) - own) * parts
     }
 
     /// Roots of `a_t` and `1 - a_t` for each item.
@@ -255,8 +282,29 @@ impl DiffusionProcess {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
     use crate::validation::keys;
+
+    #[test]
+    fn levels_lie_between_those_of_neighbouring_times() {
+        let device = Device::flex();
+        let process = DiffusionProcessConfig::new().with_num_train_timesteps(4).init();
+        let numbers = |values: [f32; 3]| Tensor::<1>::from_floats(values, &device);
+        let levels = |parts| process.levels_between(numbers([0.0, 1.0, 3.0]), numbers([parts; 3]));
+        let own = [0, 1, 3].map(|time| process.alpha_cumprod(time).sqrt() as f32);
+        let before = [1.0, own[0], process.alpha_cumprod(2).sqrt() as f32];
+        for (parts, expected) in [(0.0, own), (1.0, before), (0.5, [0, 1, 2].map(|at| (own[at] + before[at]) / 2.0))] {
+            let apart = (levels(parts) - numbers(expected)).abs().max().into_scalar::<f32>();
+            assert!(apart < 1e-6, "{parts}: {apart}");
+        }
+        // At a time's own level the noise is that of the time.
+        let volume = |value| Tensor::<5>::full([3, 1, 1, 1, 2], value, &device);
+        let at_times = process.add_noise(volume(2.0), volume(-1.0), numbers([0.0, 1.0, 3.0]));
+        let at_levels = DiffusionProcess::add_noise_at(volume(2.0), volume(-1.0), levels(0.0));
+        assert!((at_times - at_levels).abs().max().into_scalar::<f32>() < 1e-4);
+    }
 
     #[test]
     fn each_error_is_found() {

@@ -1,7 +1,8 @@
 //! The models. Those that MONAI 1.6.1 has are equal to its own for three spatial dimensions, `SwinTransformer2d` to torchvision's;
 //! `Vae3d`, `ConvLstm` and `Cnn3dLstm`, which no package has, to modules that our tests write down in PyTorch
 //! (`tests/fixtures/make_fixtures.py`), as are most networks that `Fno` can be (`make_fno_fixtures.py`) and `LiftSplatShoot` behind its
-//! backbone (`make_bev_fixtures.py`).
+//! backbone (`make_bev_fixtures.py`), and `Sr3UNet`, `Edsr`
+//! and `UNet2d` (`make_sr_fixtures.py`).
 //!
 //! A model is a chain of named segments. Its residency policy says which of them keep their intermediate
 //! results and which run again in backward; results and gradients are the same either way.
@@ -15,12 +16,15 @@ mod conv_lstm;
 mod conv_net;
 mod decoder_level;
 mod diffusion_unet3d;
+mod edsr;
 mod fno;
 mod lift_splat_shoot;
 mod patch_discriminator;
 mod shape_error;
+mod sr3_unet;
 mod swin_transformer2d;
 mod swin_unetr;
+mod unet2d;
 mod unet3d;
 mod vae3d;
 mod vq_vae3d;
@@ -36,6 +40,7 @@ pub use diffusion_unet3d::{
     DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig, DiffusionUpBlock,
     DiffusionUpsampler, GatedFeedForward, SpatialTransformer, TimeEmbedding, TransformerBlock,
 };
+pub use edsr::{Edsr, EdsrBlock, EdsrConfig, EdsrLayer, EdsrTail};
 pub use fno::{
     Fno, FnoBlock, FnoConfig, FnoDoubling, FnoFrequencies, FnoLayer, FnoLayerMlp, FnoMlp, FnoPositions, FnoUpsample,
     FnoUpsampling, FnoWeights,
@@ -49,8 +54,13 @@ pub use patch_discriminator::{
     PatchDiscriminatorConfig, PatchLayer,
 };
 pub use shape_error::ShapeError;
+pub use sr3_unet::{
+    Sr3Attention, Sr3Block, Sr3Condition, Sr3Embedding, Sr3Layer, Sr3NormConv, Sr3ResBlock, Sr3Resample, Sr3UNet,
+    Sr3UNetConfig,
+};
 pub use swin_transformer2d::{SwinStage2d, SwinTransformer2d, SwinTransformer2dConfig};
 pub use swin_unetr::{Merging, SwinEncoder, SwinEncoderStage, SwinUnetr, SwinUnetrConfig, UnetrResBlock, UnetrUpBlock};
+pub use unet2d::{UNet2d, UNet2dBlock, UNet2dConfig, UNet2dUp};
 pub use unet3d::{
     UNet3d, UNet3dConfig, UNetBottom, UNetDecoder, UNetLayer, UNetLevel, UNetResidual, UNetResidualDecoder, UNetSides,
     UNetUnit, UNetUpsample,

@@ -17,7 +17,8 @@ use leanburn_nn::losses::{
 };
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, DiffusionConditions, DiffusionUNet3dConfig,
-    FnoConfig, PatchDiscriminator, PatchDiscriminatorConfig, UNet3dConfig, Vae3dConfig, VqVae3dConfig,
+    EdsrConfig, FnoConfig, PatchDiscriminator, PatchDiscriminatorConfig, Sr3UNetConfig, UNet2dConfig, UNet3dConfig,
+    Vae3dConfig, VqVae3dConfig,
 };
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
@@ -176,6 +177,18 @@ impl Fixture {
         serde_json::from_value(self.args.clone()).unwrap()
     }
 
+    pub fn edsr_config(&self) -> EdsrConfig {
+        serde_json::from_value(self.args.clone()).unwrap()
+    }
+
+    pub fn unet2d_config(&self) -> UNet2dConfig {
+        serde_json::from_value(self.args.clone()).unwrap()
+    }
+
+    pub fn sr3_config(&self) -> Sr3UNetConfig {
+        serde_json::from_value(self.args.clone()).unwrap()
+    }
+
     pub fn diffusion_config(&self) -> DiffusionUNet3dConfig {
         let numbers = |name| self.list(name, |value| value.as_u64().unwrap() as usize);
         let attention = self.list("attention_levels", |value| value.as_bool().unwrap());
@@ -318,6 +331,19 @@ fn run(device: Device, name: &str, policy: ResidencyPolicy, dtype: DType, object
             let loss = l2_loss(prediction.clone(), target);
             outcome(&model, x, vec![("prediction".to_string(), prediction)], loss, objective)
         }
+        name if name.starts_with("sr3") => {
+            let model = fixture.loaded(fixture.sr3_config().init(&device)).with_residency(policy);
+            let prediction = model.forward(x.clone().cast(dtype), fixture.tensor("input.levels", &device));
+            refined(&model, x, prediction, objective)
+        }
+        "edsr" | "edsr_three" => {
+            let model = fixture.loaded(fixture.edsr_config().init(&device)).with_residency(policy);
+            refined(&model, x.clone(), model.forward(x.cast(dtype)), objective)
+        }
+        "unet2d" => {
+            let model = fixture.loaded(fixture.unet2d_config().init(&device)).with_residency(policy);
+            refined(&model, x.clone(), model.forward(x.cast(dtype)), objective)
+        }
         name if name.contains("fno") => {
             let model = fixture.loaded(fixture.fno_config().init(&device)).with_residency(policy);
             let prediction = model.forward(x.clone().cast(dtype));
@@ -379,6 +405,11 @@ pub fn adversarial_scores(device: &Device) -> Vec<(String, f32, f32)> {
 fn forecast<M: MonaiWeights>(model: &M, x: Tensor<5>, prediction: Tensor<4>, objective: Objective) -> Outcome {
     let loss = l2_loss(prediction.clone(), Tensor::zeros_like(&prediction));
     outcome(model, x, vec![("prediction".to_string(), prediction.unsqueeze())], loss, objective)
+}
+
+fn refined<M: MonaiWeights>(model: &M, x: Tensor<5>, prediction: Tensor<5>, objective: Objective) -> Outcome {
+    let loss = l2_loss(prediction.clone(), Tensor::zeros_like(&prediction));
+    outcome(model, x, vec![("prediction".to_string(), prediction)], loss, objective)
 }
 
 fn outcome<M: MonaiWeights>(

@@ -61,7 +61,9 @@ pub(super) fn settle(root: &mut Node) {
             take(root, &[key.0], key.1);
         }
     }
-    drop_falls(root, &["operator", "training"]);
+    for system in ["operator", "super_resolution"] {
+        drop_falls(root, &[system, "training"]);
+    }
     if let Value::Section(entries) = &mut root.value {
         let is_empty = |entry: &Entry| matches!(&entry.node.value, Value::Section(keys) if keys.is_empty());
         entries.retain(|entry| !(SECTIONS.contains(&entry.key.as_str()) && is_empty(entry)));
@@ -181,7 +183,7 @@ fn relocate(root: &mut Node, section: &str, key: &str, path: &[&str]) {
 }
 
 /// What stands at a path.
-fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
+pub(super) fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
     path.iter().try_fold(node, |node, key| match &node.value {
         Value::Section(entries) => entries.iter().rfind(|entry| entry.key == *key).map(|entry| &entry.node),
         _ => None,
@@ -189,7 +191,7 @@ fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
 }
 
 /// Takes a key out of a section.
-fn take(node: &mut Node, path: &[&str], key: &str) -> Option<Entry> {
+pub(super) fn take(node: &mut Node, path: &[&str], key: &str) -> Option<Entry> {
     let Value::Section(entries) = &mut node.value else { return None };
     let Some((section, below)) = path.split_first() else {
         let place = entries.iter().rposition(|entry| entry.key == key)?;
@@ -199,7 +201,7 @@ fn take(node: &mut Node, path: &[&str], key: &str) -> Option<Entry> {
 }
 
 /// Puts an entry at a path, under its last name, unless something stands there.
-fn put(node: &mut Node, path: &[&str], mut entry: Entry) {
+pub(super) fn put(node: &mut Node, path: &[&str], mut entry: Entry) {
     if matches!(node.value, Value::Null) {
         node.value = Value::Section(Vec::new());
     }
@@ -222,18 +224,18 @@ fn put(node: &mut Node, path: &[&str], mut entry: Entry) {
 }
 
 /// The same entry with another value.
-fn with(entry: &Entry, value: Value) -> Entry {
+pub(super) fn with(entry: &Entry, value: Value) -> Entry {
     Entry { node: Node { place: entry.node.place.clone(), value }, ..entry.clone() }
 }
 
-fn list(node: &Node) -> &[Node] {
+pub(super) fn list(node: &Node) -> &[Node] {
     match &node.value {
         Value::List(items) => items,
         _ => &[],
     }
 }
 
-fn text(node: &Node) -> &str {
+pub(super) fn text(node: &Node) -> &str {
     match &node.value {
         Value::Text(text) => text,
         _ => "",

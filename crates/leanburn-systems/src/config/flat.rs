@@ -1,7 +1,7 @@
 //! The guides' flat keys: what stands at the top there, moved to the sections here.
 
 use super::entries::put;
-use super::{diffsr, mmcv};
+use super::{diffsr, diffsr_networks, mmcv};
 use crate::table::SYSTEMS;
 use crate::yaml::{Entry, Node, Value};
 
@@ -20,6 +20,7 @@ const SHARED: [(&str, &str, &str); 6] = [
 /// A key stays where it is if its section has it already, unless it is an override, which wins.
 pub(super) fn settle(root: &mut Node) {
     diffsr::settle(root);
+    diffsr_networks::settle(root);
     let Value::Section(entries) = &mut root.value else { return };
     mmcv::settle(entries);
     let has = |key: &str| entries.iter().any(|entry| entry.key == key);

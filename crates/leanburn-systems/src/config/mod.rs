@@ -6,6 +6,7 @@
 //! ```
 
 mod diffsr;
+mod diffsr_networks;
 mod document;
 mod entries;
 mod evaluate;

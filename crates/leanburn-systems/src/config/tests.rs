@@ -11,6 +11,7 @@ use crate::autoencoder::AutoencoderSection;
 use crate::forecaster::ModelType;
 use crate::operator::OperatorModel;
 use crate::shared::{LossScale, Recompute};
+use crate::super_resolution::SuperResolutionLoss;
 use crate::table::{SystemSection, recipes};
 use crate::vae3d::VaeType;
 use crate::yaml::{ConfigError, ConfigErrorKind, ConfigErrors, Place};
@@ -650,6 +651,71 @@ fn files_of_diffsr_are_read_as_they_are_and_what_is_rejected_is_named() {
         let errors = parse(&ocean.replace(from, to)).expect_err(to);
         let found = errors.errors().iter().find(|error| error.key.starts_with(key));
         assert!(found.is_some_and(|error| error.expected.contains(said)), "{to}: {errors:#}");
+    }
+}
+
+/// `template_configs/ns2d/sr3.yaml` of DiffSR, with `ddpm.yaml` where it differs.
+fn diffsr_unet(name: &str, multiples: &str, beta: &str) -> String {
+    let betas =
+        format!("    schedule: 'linear'\n    n_timestep: 2000\n    linear_start: {beta}\n    linear_end: 2e-2\n");
+    let file =
+        diffsr("  name: 'NavierStokes2D'\n  data_path: 'V1e-5.mat'\n  shape: [64, 64]\n  train_batchsize: 160\n");
+    let rest = file.split_once("data:\n").unwrap().1.replace("sample_factor: 4", "sample_factor: 2");
+    format!(
+        "model:\n  name: '{name}'\n  in_channel: 2\n  out_channel: 1\n  inner_channel: 64\n  channel_mults: {multiples}\n  \
+         attn_res: [16]\n  res_blocks: 2\n  dropout: 0.2\n  image_size: 64\n  channels: 1\n  conditional: True\n  \
+         n_iter: 10000\n  loss_type: 'lploss'\ndata:\n{rest}beta_schedule:\n  train:\n{betas}  val:\n{betas}"
+    )
+}
+
+#[test]
+fn diffusion_models_of_diffsr_are_read() {
+    let read = |text: &str| Config::parse(text, "sr3.yaml", &[]);
+    for (name, multiples, beta, parameters) in
+        [("SR3", "[1,2,4,8,8]", "1e-6", 93_868_033), ("DDPM", "[1,1,2,2,4,4]", "1e-4", 26_448_129)]
+    {
+        let text = diffsr_unet(name, multiples, beta);
+        let config = read(&text).unwrap_or_else(|errors| panic!("{errors:#}"));
+        let SystemSection::SuperResolution(section) = &config.system else { panic!("{config:?}") };
+        assert_eq!(section.model().num_parameters(), parameters);
+        let (unet, training) = (section.network.diffusion().unwrap().0, config.training());
+        assert_eq!((section.in_channels, section.upscale_factor, unet.dropout), (1, 2, 0.2));
+        assert_eq!((unet.scheduler.num_train_timesteps, unet.scheduler.beta_end), (2000, 2e-2));
+        assert_eq!(format!("{:e}", unet.scheduler.beta_start), beta);
+        assert_eq!(section.training.objective.loss, SuperResolutionLoss::RelativeL2);
+        assert_eq!((training.batch_size, training.learning_rate, config.seed), (160, 1e-3, 7));
+        assert_eq!(config.extent(), Some([1, 32, 32]), "a plan needs no file");
+        assert_eq!(parse(&config.to_yaml()).unwrap(), Config { notes: Vec::new(), ..config });
+    }
+    let sr3 = diffsr_unet("SR3", "[1,2,4,8,8]", "1e-6");
+    for (from, to, key, said) in [
+        ("'lploss'", "'l3'", "super_resolution.training.loss", "one of l2, l1, relative_l2"),
+        ("'linear'", "'jsd'", "super_resolution.scheduler.schedule", "one of linear_beta"),
+        ("conditional: True", "conditional: False", "model", "a key"),
+        ("dropout: 0.2", "dropout: high", "super_resolution.dropout", "a number"),
+        ("[1,2,4,8,8]", "[1,2,4,8,8,8,8,8]", "super_resolution.num_channels", "multiples of"),
+    ] {
+        let errors = read(&sr3.replace(from, to)).expect_err(to);
+        let found = errors.errors().iter().find(|error| error.key.starts_with(key));
+        assert!(found.is_some_and(|error| error.expected.contains(said)), "{to}: {errors:#}");
+    }
+}
+
+#[test]
+fn networks_of_diffsr_that_refine_fields_at_once_are_read() {
+    let data =
+        diffsr("  name: 'NavierStokes2D'\n  data_path: 'V1e-5.mat'\n  shape: [64, 64]\n  train_batchsize: 512\n");
+    let data = data.split_once("data:\n").unwrap().1;
+    for (keys, parameters) in [
+        ("name: 'UNet2d'\n  init_features: 64\n", 31_036_481),
+        ("name: 'EDSR'\n  hidden_channels: 128\n  n_res_blocks: 16\n  upscale_factor: 4\n", 6_053_377),
+    ] {
+        let text = format!("model:\n  {keys}  in_channels: 1\n  out_channels: 1\ndata:\n{data}");
+        let config = Config::parse(&text, "unet.yaml", &[]).unwrap_or_else(|errors| panic!("{errors:#}"));
+        let SystemSection::SuperResolution(section) = &config.system else { panic!("{config:?}") };
+        assert_eq!((section.model().num_parameters(), section.upscale_factor), (parameters, 4));
+        assert_eq!((config.training().batch_size, config.extent()), (512, Some([1, 16, 16])));
+        assert_eq!(parse(&config.to_yaml()).unwrap(), Config { notes: Vec::new(), ..config });
     }
 }
 

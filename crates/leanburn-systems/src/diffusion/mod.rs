@@ -39,3 +39,6 @@ pub use sampling::{LatentSampler, SamplingPlan};
 pub use scheduler::{Betas, DdpmSection, EdmSection, RflowSection, SamplingMethod, SchedulerSection, TimeSampling};
 pub use section::DiffusionSection;
 pub use workload::{DiffusionWorkload, LatentBatch};
+
+pub(crate) use objective::training as averaged_training;
+pub(crate) use section::most_groups;

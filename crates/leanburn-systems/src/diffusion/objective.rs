@@ -50,6 +50,6 @@ impl DiffusionObjectiveSection {
 const EMA_DECAY: f64 = 0.995;
 
 /// How a diffusion model is trained where nothing is said: samples are made by averaged weights.
-pub(super) fn training() -> TrainingSection {
+pub(crate) fn training() -> TrainingSection {
     TrainingSection::default().with_ema_decay(Some(EMA_DECAY))
 }

@@ -189,7 +189,15 @@ impl SchedulerSection {
     /// Reads the section of a model, of a consistency model if it is one.
     pub(super) fn read(section: &mut Section<'_>, is_consistent: bool) -> Self {
         match section.choice("name", if is_consistent { Name::Edm } else { Name::Ddpm }) {
-            Name::Ddpm => Self::Ddpm(DdpmSection::read(section)),
+            Name::Ddpm => {
+                section.reject_if(
+                    "clip_sample",
+                    true,
+                    "false: latents are not between -1 and 1",
+                    "remove `clip_sample`",
+                );
+                Self::Ddpm(DdpmSection::read_from(section, DdpmSection::default()))
+            }
             Name::Rflow => Self::Rflow(RflowSection::read(section)),
             Name::Edm => Self::Edm(EdmSection::read(section)),
         }
@@ -239,10 +247,9 @@ impl SchedulerSection {
 }
 
 impl DdpmSection {
-    fn read(section: &mut Section<'_>) -> Self {
-        let default = Self::default();
+    /// Reads the keys, with other defaults.
+    pub(crate) fn read_from(section: &mut Section<'_>, default: Self) -> Self {
         let schedule = section.choice("schedule", default.schedule);
-        section.reject_if("clip_sample", true, "false: latents are not between -1 and 1", "remove `clip_sample`");
         Self {
             num_train_timesteps: section.number("num_train_timesteps", default.num_train_timesteps, 1..=MANY),
             schedule,

@@ -152,7 +152,7 @@ impl DiffusionSection {
 }
 
 /// The largest number up to [`MOST_GROUPS`] that divides all channels.
-pub(super) fn most_groups(channels: &[usize]) -> usize {
+pub(crate) fn most_groups(channels: &[usize]) -> usize {
     let divides = |groups: &usize| channels.iter().all(|channels| channels.is_multiple_of(*groups));
     (1..=MOST_GROUPS).rev().find(divides).unwrap_or(1)
 }

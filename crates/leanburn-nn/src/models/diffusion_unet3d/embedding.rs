@@ -37,16 +37,21 @@ impl TimeEmbedding {
 /// Frequencies fall from 1 towards `1 / 10,000`; an odd last feature is zero. Source:
 /// [Attention Is All You Need](https://arxiv.org/abs/1706.03762), cosines first.
 pub(super) fn waves(timesteps: Tensor<1>, features: usize) -> Tensor<5> {
-    let (device, half, batch_size) = (timesteps.device(), features / 2, timesteps.dims()[0]);
-    let frequencies: Vec<f32> =
-        (0..half).map(|index| (-MAX_PERIOD.ln() * index as f64 / half.max(1) as f64).exp() as f32).collect();
-    let frequencies = Tensor::<1>::from_floats(frequencies.as_slice(), &device).unsqueeze_dim::<2>(0);
-    let phases = timesteps.unsqueeze_dim::<2>(1) * frequencies;
+    let (device, batch_size) = (timesteps.device(), timesteps.dims()[0]);
+    let phases = phases(timesteps, features / 2);
     let mut parts = vec![phases.clone().cos(), phases.sin()];
     if features % 2 == 1 {
         parts.push(Tensor::zeros([batch_size, 1], &device));
     }
     Tensor::cat(parts, 1).reshape([batch_size, features, 1, 1, 1])
+}
+
+/// Times multiplied by so many frequencies, which fall from 1 towards `1 / 10,000`: `[batch_size, frequencies]`.
+pub(crate) fn phases(times: Tensor<1>, frequencies: usize) -> Tensor<2> {
+    let falling = |index: usize| (-MAX_PERIOD.ln() * index as f64 / frequencies.max(1) as f64).exp() as f32;
+    let values: Vec<f32> = (0..frequencies).map(falling).collect();
+    let frequencies = Tensor::<1>::from_floats(values.as_slice(), &times.device()).unsqueeze_dim::<2>(0);
+    times.unsqueeze_dim::<2>(1) * frequencies
 }
 
 /// A vector for each class.

@@ -23,3 +23,5 @@ pub use level::{DiffusionDownBlock, DiffusionDownsampler, DiffusionMiddleBlock, 
 pub use model::{DiffusionConditions, DiffusionUNet3d};
 pub use res_block::DiffusionResBlock;
 pub use transformer::{CrossAttention, GatedFeedForward, SpatialTransformer, TransformerBlock};
+
+pub(crate) use embedding::phases;

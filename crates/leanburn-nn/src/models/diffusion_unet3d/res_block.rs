@@ -3,14 +3,15 @@
 use burn::module::Module;
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::numerics::cast_to;
 use leanburn_ops::{
     Activation, AvgPool3d, Convolution, Interpolation, Norm, avg_pool3d, conv3d, group_norm_act, interpolate3d,
     norm_act_conv3d, upsample_conv3d,
 };
 
 use super::config::DiffusionUNet3dConfig;
-use crate::blocks::{Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig};
+use crate::blocks::{
+    Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig, as_one, convolve, joined, with_shift,
+};
 
 /// Group norm, SiLU, 3x3x3 convolution, plus a linear map of the embedding; the same again, with a convolution that begins as zero; plus
 /// the input (through a 1x1x1 convolution where the channels change).
@@ -103,70 +104,8 @@ impl DiffusionResBlock {
     }
 }
 
-/// What a convolution gives, plus `shift` `[batch_size, channels, 1, 1, 1]`. For one item the shift is part of the bias: no pass over the
-/// volume.
-fn with_shift(
-    mut convolution: Convolution,
-    shift: Tensor<5>,
-    convolve: impl FnOnce(Convolution) -> (Tensor<5>, Tensor<5>),
-) -> (Tensor<5>, Tensor<5>) {
-    let [batch_size, channels, ..] = shift.dims();
-    if batch_size > 1 {
-        let (h, skip) = convolve(convolution);
-        return (h + shift, skip);
-    }
-    let dtype = convolution.weight.dtype();
-    convolution.bias = convolution.bias.map(|bias| bias + cast_to(shift.reshape([channels]), dtype));
-    convolve(convolution)
-}
-
 const MEANS_OF_EIGHT: AvgPool3d =
     AvgPool3d { kernel_size: [2; 3], stride: [2; 3], padding: [0; 3], count_include_pad: true, ceil_mode: false };
-
-/// The channels of all parts.
-fn as_one(mut parts: Vec<Tensor<5>>) -> Tensor<5> {
-    if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) }
-}
-
-/// The parts as they are where each has whole groups of the norm, and as one volume elsewhere.
-fn joined(parts: Vec<Tensor<5>>, norm: &Norm) -> Vec<Tensor<5>> {
-    let channels: usize = parts.iter().map(|part| part.dims()[1]).sum();
-    let per_group = channels / norm.num_groups;
-    match parts.len() == 1 || parts.iter().all(|part| part.dims()[1].is_multiple_of(per_group)) {
-        true => parts,
-        false => vec![as_one(parts)],
-    }
-}
-
-/// Norm, activation and convolution of volumes as if they were one, their channels one behind the other: the sum of convolutions with
-/// parts of the weight.
-fn convolve(parts: &[Tensor<5>], norm: Option<&Norm>, activation: Activation, convolution: Convolution) -> Tensor<5> {
-    if let [x] = parts {
-        return norm_act_conv3d(x.clone(), norm.cloned(), activation, convolution, None);
-    }
-    let Convolution { weight, mut bias, options } = convolution;
-    let (mut first, mut sum) = (0, None);
-    for part in parts {
-        let channels = part.dims()[1];
-        let weight_part = weight.clone().narrow(1, first, channels);
-        let convolution = Convolution { weight: weight_part, bias: bias.take(), options: options.clone() };
-        let norm = norm.map(|norm| of_channels(norm, first, channels, weight.dims()[1]));
-        sum = Some(norm_act_conv3d(part.clone(), norm, activation, convolution, sum));
-        first += channels;
-    }
-    sum.expect("there is a part")
-}
-
-/// The norm of some of the channels, which are whole groups.
-fn of_channels(norm: &Norm, first: usize, channels: usize, all: usize) -> Norm {
-    let part = |vector: &Option<Tensor<1>>| vector.clone().map(|vector| vector.narrow(0, first, channels));
-    Norm {
-        num_groups: channels * norm.num_groups / all,
-        epsilon: norm.epsilon,
-        weight: part(&norm.weight),
-        bias: part(&norm.bias),
-    }
-}
 
 #[cfg(test)]
 mod tests {
