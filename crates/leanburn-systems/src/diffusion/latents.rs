@@ -149,7 +149,7 @@ const ORDER: u64 = 0x1a7e_0001;
 
 impl Data for Arc<LatentDataset> {
     fn samples_of_epoch(&self) -> usize {
-        self.training.len()
+        self.training
     }
 
     fn open(context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self> {
