@@ -439,7 +439,7 @@ fn every_stage_of_a_file_is_planned_and_trained() {
     std::fs::create_dir_all(place.path("scans/train")).unwrap();
     for number in 0..3 {
         let volume = leanburn_data::phantom([16, 16, 16], 0.02, number).unwrap();
-        volume.write(&place.path(&format!("scans/train/{number}.nii.gz"))).unwrap();
+        volume.write(place.path(&format!("scans/train/{number}.nii.gz"))).unwrap();
     }
     std::fs::write(place.path("volumes.yaml"), VOLUMES).unwrap();
     let autoencoder = ["autoencoder.num_channels=[8, 8, 8]", "autoencoder.training.gradient_accumulation_steps=1"];

@@ -95,8 +95,8 @@ impl MsSsim {
         let maps: Vec<Vec<f64>> = maps.into_par_iter().map(|map| smoothed(map, extent, self.window)).collect();
         let [c1, c2] = STABILITY.map(|share| (share * self.data_range).powi(2));
         let (mut similarity, mut structure) = (0.0, 0.0);
-        for place in 0..maps[0].len() {
-            let [x, y, xx, yy, xy] = [0, 1, 2, 3, 4].map(|map| maps[map][place]);
+        let [x, y, xx, yy, xy] = &maps[..] else { unreachable!("five maps were smoothed") };
+        for ((((x, y), xx), yy), xy) in x.iter().zip(y).zip(xx).zip(yy).zip(xy) {
             let alike = (2.0 * (xy - x * y) + c2) / ((xx - x * x) + (yy - y * y) + c2);
             structure += alike;
             similarity += alike * (2.0 * x * y + c1) / (x * x + y * y + c1);
