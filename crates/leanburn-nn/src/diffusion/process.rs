@@ -200,9 +200,18 @@ impl DiffusionProcess {
     /// Samples with noise, each at its own [level](Self::levels_between): `level sample + sqrt(1 - level^2) noise`. Shapes as
     /// [`add_noise`](Self::add_noise), levels `[batch_size]`.
     pub fn add_noise_at(sample: Tensor<5>, noise: Tensor<5>, levels: Tensor<1>) -> Tensor<5> {
-        let levels: Tensor<5> = levels.reshape([-1, 1, 1, 1, 1]);
-        let of_noise = (levels.clone().square() * -1.0 + 1.0).clamp_min(0.0).sqrt();
-        sample * levels + noise * of_noise
+        let [of_sample, of_noise] = shares_at(levels);
+        sample * of_sample + noise * of_noise
+    }
+
+    /// What the network should give for samples with noise [of a level](Self::add_noise_at). Shapes as there.
+    pub fn target_at(&self, sample: Tensor<5>, noise: Tensor<5>, levels: Tensor<1>) -> Tensor<5> {
+        let [of_sample, of_noise] = shares_at(levels);
+        match self.prediction {
+            Prediction::Epsilon => noise,
+            Prediction::Sample => sample,
+            Prediction::VPrediction => noise * of_sample - sample * of_noise,
+        }
     }
 
     /// What a network that predicts velocities should give: `sqrt(a_t) noise - sqrt(1 - a_t) sample`. Shapes as [`add_noise`](Self::add_noise).
@@ -280,12 +289,39 @@ impl DiffusionProcess {
     }
 }
 
+/// Shares of samples and of noise at levels.
+fn shares_at(levels: Tensor<1>) -> [Tensor<5>; 2] {
+    let of_sample: Tensor<5> = levels.reshape([-1, 1, 1, 1, 1]);
+    let of_noise = (of_sample.clone().square() * -1.0 + 1.0).clamp_min(0.0).sqrt();
+    [of_sample, of_noise]
+}
+
 #[cfg(test)]
 mod tests {
     use burn::tensor::Device;
 
     use super::*;
     use crate::validation::keys;
+
+    #[test]
+    fn what_a_network_should_give_at_a_level_says_sample_and_noise() {
+        let device = Device::flex();
+        for prediction in [Prediction::Epsilon, Prediction::Sample, Prediction::VPrediction] {
+            let process = DiffusionProcessConfig::new().with_prediction(prediction).init();
+            for time in [0, 300, 800] {
+                let of = |values: [f32; 4]| Tensor::<1>::from_floats(values, &device).reshape([2, 1, 1, 1, 2]);
+                let (sample, noise) = (of([0.5, -1.0, 2.0, 0.0]), of([-0.25, 0.75, 1.0, -1.5]));
+                let levels = Tensor::full([2], process.alpha_cumprod(time).sqrt(), &device);
+                let noisy = DiffusionProcess::add_noise_at(sample.clone(), noise.clone(), levels.clone());
+                let target = process.target_at(sample.clone(), noise.clone(), levels);
+                let (found, of_noise) = process.split(target, &noisy, time);
+                for (found, truth) in [(found, sample), (of_noise, noise)] {
+                    let apart = (found - truth).abs().max().into_scalar::<f32>();
+                    assert!(apart < 1e-4, "{prediction:?} at {time}: {apart}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn levels_lie_between_those_of_neighbouring_times() {

@@ -6,7 +6,6 @@ use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::{SequenceConfig, SequenceDataset};
-use leanburn_nn::diffusion::Prediction;
 use leanburn_train::{ForecastBatch, Learner, MainModel};
 
 use super::evaluation::evaluate;
@@ -157,15 +156,8 @@ impl System for SuperResolutionSection {
 }
 
 impl SuperResolutionSection {
-    /// A network says what the noise is, and is asked at most as often as it has times.
+    /// A network is asked at most as often as it has times.
     fn check_noise(&self, scheduler: &DdpmSection, validation: &mut Validation) {
-        validation.check(
-            scheduler.prediction_type == Prediction::Epsilon,
-            "super_resolution.scheduler.prediction_type",
-            "epsilon: the network says what the noise is",
-            "another prediction",
-            "leave `prediction_type` out",
-        );
         let steps = self.training.objective.num_inference_steps;
         validation.check_together(
             steps <= scheduler.num_train_timesteps,

@@ -1,4 +1,4 @@
-//! Training of a network that sees a coarse field: to say what the noise in a fine one is, or what the fine one is.
+//! Training of a network that sees a coarse field: to say what of a noisy fine one is noise, or what the fine one is.
 
 use burn::tensor::{Device, Tensor};
 use leanburn_nn::diffusion::DiffusionProcess;
@@ -29,17 +29,23 @@ pub(super) struct FieldNoise {
 }
 
 impl FieldNoise {
-    /// Fields with noise, each with its own amount of it, drawn at random, and what the network is told of it, `[batch_size]`.
-    fn add(&self, fields: Tensor<5>, noise: Tensor<5>) -> (Tensor<5>, Tensor<1>) {
+    /// Fields with noise, each with its own amount of it, drawn at random; what the network is told of it, `[batch_size]`; and what it should
+    /// give.
+    fn add(&self, fields: Tensor<5>) -> (Tensor<5>, Tensor<1>, Tensor<5>) {
+        let noise: Tensor<5> = random::normal(fields.dims(), &fields.device());
         let (batch_size, device) = (fields.dims()[0], fields.device());
         let times = self.process.num_train_timesteps() as f64;
         let drawn = (random::uniform([batch_size], &device) * times).floor().clamp_max(times - 1.0);
         match self.condition {
             Sr3Condition::NoiseLevel => {
                 let levels = self.process.levels_between(drawn, random::uniform([batch_size], &device));
-                (DiffusionProcess::add_noise_at(fields, noise, levels.clone()), levels)
+                let target = self.process.target_at(fields.clone(), noise.clone(), levels.clone());
+                (DiffusionProcess::add_noise_at(fields, noise, levels.clone()), levels, target)
             }
-            Sr3Condition::Time => (self.process.add_noise(fields, noise, drawn.clone()), drawn),
+            Sr3Condition::Time => {
+                let target = self.process.target(fields.clone(), noise.clone(), drawn.clone());
+                (self.process.add_noise(fields, noise, drawn.clone()), drawn, target)
+            }
         }
     }
 
@@ -81,13 +87,12 @@ impl SuperResolutionWorkload {
 
     /// The loss of a diffusion model.
     fn denoising_loss(&self, unet: &Sr3UNet, noise: &FieldNoise, condition: Tensor<5>, fine: Tensor<5>) -> Tensor<1> {
-        let added: Tensor<5> = random::normal(fine.dims(), &fine.device());
-        let (noisy, told) = noise.add(fine, added.clone());
-        self.compare(predict(unet, self.precision, [condition, noisy], told), added)
+        let (noisy, told, target) = noise.add(fine);
+        self.compare(predict(unet, self.precision, [condition, noisy], told), target)
     }
 }
 
-/// The noise that a network finds in fine fields beside their condition, in float32.
+/// What a network gives for noisy fine fields beside their condition, in float32.
 pub(super) fn predict(
     unet: &Sr3UNet,
     precision: Precision,

@@ -4,6 +4,7 @@
 use std::fs;
 
 use leanburn_data::{AdvectionConfig, SequenceConfig};
+use leanburn_nn::diffusion::Prediction;
 use leanburn_systems::metrics::Phase;
 use leanburn_systems::{
     Config, DeviceSection, EdsrSection, Recompute, Session, Sr3Section, SuperResolutionNetwork,
@@ -19,9 +20,11 @@ fn networks() -> [(&'static str, SuperResolutionNetwork); 4] {
     let unet = Sr3Section::new(vec![8, 16]).with_num_res_blocks(1).with_dropout(0.1);
     let mut unet = unet.with_attention_levels(vec![false, true]);
     unet.scheduler.num_train_timesteps = 100;
+    let mut sr3 = unet.clone();
+    sr3.scheduler.prediction_type = Prediction::VPrediction;
     let edsr = EdsrSection::default().with_hidden_channels(16).with_num_res_blocks(2);
     [
-        ("sr3", SuperResolutionNetwork::Sr3(unet.clone())),
+        ("sr3", SuperResolutionNetwork::Sr3(sr3)),
         ("ddpm", SuperResolutionNetwork::Ddpm(unet)),
         ("edsr", SuperResolutionNetwork::Edsr(edsr)),
         ("unet", SuperResolutionNetwork::Unet(UNet2dSection::default().with_init_features(4))),
@@ -125,7 +128,7 @@ fn every_error_of_super_resolution_has_its_key() {
         ("attention_levels", "[true]", "2, one for each entry"),
         ("norm_num_groups", "3", "groups that divide"),
         ("dropout", "1", "below 1"),
-        ("scheduler", "{prediction_type: sample}", "epsilon"),
+        ("scheduler", "{prediction_type: score}", "v_prediction"),
         ("scheduler", "{beta_end: 2}", "below 1"),
         ("training", "{num_inference_steps: 3000}", "no more steps"),
         ("training", "{loss: l3}", "relative_l2"),
