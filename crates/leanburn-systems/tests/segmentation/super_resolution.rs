@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use burn::tensor::Device;
 use leanburn_data::{AdvectionConfig, SequenceConfig};
 use leanburn_nn::diffusion::Prediction;
 use leanburn_systems::metrics::Phase;
@@ -84,6 +85,9 @@ fn a_network_of_fields_learns_and_goes_on_where_it_stopped() {
             assert!(one == other, "{name}: {file} differs");
         }
         assert_eq!(values(&resumed.records, Phase::Train, loss), losses);
+        // a seed decides the samples, whatever was drawn before
+        let again = || config.evaluate("test", straight.folder.path(), &Device::flex()).unwrap();
+        assert_eq!(again(), again(), "{name}");
     }
 }
 
