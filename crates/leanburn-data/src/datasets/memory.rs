@@ -10,9 +10,9 @@ use crate::sampling::split::{Role, roles};
 pub struct DataMemory {
     /// Of those that stay, a share of `cache_rate`.
     pub cached: u64,
-    /// Of those of the training part that are read again: each thread of the loader holds the one that it has read last, prepared, and while it reads one as it is
-    /// in the file, of the same size where the grid stays. Those that are made are prepared in place. Without threads one is held between
-    /// steps alone.
+    /// Of those of the training part that are read again: each thread of the loader holds the one that it has read last, prepared, and while
+    /// it reads one also that one as it is in the file, of the same size where the grid stays. Those that are made are prepared in place.
+    /// Without threads one is held between steps alone.
     pub read: u64,
 }
 

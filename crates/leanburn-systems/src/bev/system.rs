@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::metrics::IntersectionCounts;
-use leanburn_data::{NUSCENES_CLASSES, ROAD_CLASSES, SceneConfig, SceneDataset, SceneSample, SequenceConfig};
+use leanburn_data::{SceneConfig, SceneDataset, SceneSample, SequenceConfig};
 use leanburn_train::Learner;
 
 use super::batch::SceneViews;
@@ -20,28 +20,8 @@ use crate::shared::{Context, Source, TrainingSection, learner, of_section, polic
 use crate::system::{ModelChange, System};
 use crate::yaml::Section;
 
-/// Metrics of the classes, in their order.
-const ROAD_IOU: [&str; ROAD_CLASSES.len()] =
-    ["iou_drivable", "iou_crossing", "iou_walkway", "iou_divider", "iou_vehicle"];
-const NUSCENES_IOU: [&str; NUSCENES_CLASSES.len()] = [
-    "iou_drivable_area",
-    "iou_ped_crossing",
-    "iou_walkway",
-    "iou_carpark",
-    "iou_car",
-    "iou_truck",
-    "iou_bus",
-    "iou_trailer",
-    "iou_construction_vehicle",
-    "iou_pedestrian",
-    "iou_motorcycle",
-    "iou_bicycle",
-    "iou_traffic_cone",
-    "iou_barrier",
-];
-
-/// Metrics of all classes that there are; both have walkways.
-const ALL_IOU: [&str; 18] = [
+/// Metrics of all classes that there are, of synthetic roads and of nuScenes; both have walkways.
+const CLASS_IOU: [&str; 18] = [
     "iou_drivable",
     "iou_crossing",
     "iou_divider",
@@ -62,8 +42,10 @@ const ALL_IOU: [&str; 18] = [
     "iou_barrier",
 ];
 
-fn class_iou(scenes: &SceneConfig) -> &'static [&'static str] {
-    if scenes.data_root.is_some() { &NUSCENES_IOU } else { &ROAD_IOU }
+/// The metric of a class.
+fn iou_of(class: &str) -> &'static str {
+    let is_its = |name: &&str| name.strip_prefix("iou_") == Some(class);
+    CLASS_IOU.into_iter().find(is_its).expect("each class has one")
 }
 
 /// Colours of an image.
@@ -99,7 +81,13 @@ impl System for BevSection {
             train: &[],
             validation: &["miou", "prior_miou"],
         },
-        Curves { title: "Classes", y_label: "intersection over union", log_y: false, train: &[], validation: &ALL_IOU },
+        Curves {
+            title: "Classes",
+            y_label: "intersection over union",
+            log_y: false,
+            train: &[],
+            validation: &CLASS_IOU,
+        },
     ];
     const ERRORS: &'static [&'static str] = &[];
     const SMALLER_EVALUATION: &'static str = "a smaller scenes.image_size or scenes.map";
@@ -179,7 +167,13 @@ impl System for BevSection {
             counts.add(&predict(workload, &sample, device), truth, seen)?;
             of_prior.add(data.prior()?, truth, seen)?;
         }
-        let scores = class_iou(data.config()).iter().copied().zip(counts.scores()).filter(|(_, score)| !score.is_nan());
+        let scores = data
+            .config()
+            .classes()
+            .iter()
+            .map(|class| iou_of(class))
+            .zip(counts.scores())
+            .filter(|(_, score)| !score.is_nan());
         Ok([("miou", counts.mean()), ("prior_miou", of_prior.mean())].into_iter().chain(scores).collect())
     }
 
@@ -236,4 +230,17 @@ fn predict(workload: &BevWorkload, sample: &SceneSample, device: &Device) -> Vec
     let logits = workload.logits(Tensor::from_data(images, device), std::slice::from_ref(&sample.cameras));
     let logits = logits.into_data().try_to_vec::<f32>().expect("the logits are f32");
     logits.into_iter().map(|logit| u8::from(logit > 0.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use leanburn_data::{NUSCENES_CLASSES, ROAD_CLASSES};
+
+    use super::*;
+
+    #[test]
+    fn every_class_has_a_metric() {
+        let names: Vec<_> = ROAD_CLASSES.iter().chain(&NUSCENES_CLASSES).map(|class| iou_of(class)).collect();
+        assert!(CLASS_IOU.iter().all(|name| names.contains(name)));
+    }
 }
