@@ -7,6 +7,7 @@ LEANBURN is the command, built with the feature `mpi`. Loopback alone is used; `
 with an error at the first that fails.
 """
 import argparse
+import json
 import os
 import random
 import signal
@@ -36,6 +37,7 @@ device: {{name: flex}}
 """
 
 IN_ORDER = ["--set", "autoencoder.training.deterministic_ranks=true"]
+SHARED = ["--set", "autoencoder.training.volume_ranks=2", "--set", "autoencoder.training.stream=[encoder.level_0, decoder.level_0]"]
 SPLIT = [*IN_ORDER, "--set", "autoencoder.training.shard_optimizer=true"]
 
 # As root, in a container, without a network or shared memory that processes may read of each other.
@@ -74,6 +76,10 @@ class Runs:
 
     def weights(self, name):
         return (self.folder / name / "weights.safetensors").read_bytes()
+
+    def losses(self, name):
+        lines = map(json.loads, (self.folder / name / "metrics.jsonl").read_text().splitlines())
+        return [line["values"]["reconstruction"] for line in lines if line["phase"] == "train"]
 
     def steps(self, name):
         metrics = self.folder / name / "metrics.jsonl"
@@ -135,6 +141,12 @@ def main():
         expect("2 ranks with deterministic_ranks: the same, bit for bit", in_order == one)
         split = runs.train(2, "split", *SPLIT)
         expect("2 ranks with shard_optimizer: the same, bit for bit", split == one)
+        alone = runs.losses("one")
+        for ranks in (2, 4):
+            runs.train(ranks, f"shared-{ranks}", *SHARED)
+            shared = runs.losses(f"shared-{ranks}")
+            worst = max(abs(found - expected) / expected for found, expected in zip(shared, alone, strict=True))
+            expect(f"{ranks} ranks, two to a volume: the losses of one process within {worst:.1e}", worst < 1e-3)
         process = runs.start(3, "uneven")
         output, _ = process.communicate(timeout=60)
         expect("3 ranks for 4 micro-batches are rejected, once", process.returncode == 2 and output.count("multiple of 3") == 1, output)

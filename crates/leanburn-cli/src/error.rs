@@ -88,7 +88,11 @@ impl CommandError {
         };
         match error {
             SystemError::Train(
-                TrainError::Schedule { .. } | TrainError::CheckpointMismatch { .. } | TrainError::UnevenRanks { .. },
+                TrainError::Schedule { .. }
+                | TrainError::CheckpointMismatch { .. }
+                | TrainError::UnevenRanks { .. }
+                | TrainError::UnevenVolumeRanks { .. }
+                | TrainError::WholeVolumes,
             ) => 2,
             SystemError::Data(DataError::Io { action: "write", .. })
             | SystemError::Weights(WeightsError::NotWritten { .. })

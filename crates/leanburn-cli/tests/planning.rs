@@ -490,6 +490,25 @@ fn a_fit_of_several_ranks_splits_states_and_keeps_the_batch() {
     reject(&place, &["fit", "tiny.yaml", "--budget", "1GiB", "--ranks", "3"], &["--ranks", "items", "multiple"]);
 }
 
+#[test]
+fn a_volume_on_two_processes_takes_less_of_each() {
+    let place = Place::new();
+    let stream = "autoencoder.training.stream=[encoder.level_0, decoder.level_0]";
+    let shared = ["--set", stream, "--set", "autoencoder.training.volume_ranks=2"];
+    let plan = |more: &[&str]| ask_tiny(&place, "plan", &[&shared, more].concat()).0;
+    let [one, two] = [plan(&[]), plan(&["--ranks", "2"])];
+    let activations = |plan: &Value| number(plan, "step_peak_bytes") - 4 * number(&two["exchange"], "gradient_bytes");
+    let share = activations(&two) as f64 / activations(&one) as f64;
+    assert!((0.45..0.65).contains(&share), "{share} of {} above weights, gradients and moments", activations(&one));
+    let exchange = &two["exchange"];
+    let coarsest = 4 * 4 * 16 * 16 * 16 * 16; // the volume between the levels, of four items
+    assert!(number(exchange, "plane_bytes") > coarsest, "the coarse half is put together: {exchange}");
+    let arguments = |more: &[&'static str]| [&["plan", "tiny.yaml"], &SETTINGS[..], more].concat();
+    let uneven = arguments(&[&shared[..], &["--ranks", "3"]].concat());
+    reject(&place, &uneven, &["--ranks", "held by 2 processes", "multiple of volume_ranks"]);
+    reject(&place, &arguments(&shared[2..]), &["volume_ranks", "stream"]);
+}
+
 /// A T4 has no units for bfloat16; Burn has none on Vulkan.
 #[test]
 fn half_precision_is_one_that_the_device_computes_in() {

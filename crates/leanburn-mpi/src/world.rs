@@ -6,8 +6,9 @@ use leanburn_train::Ranks;
 use mpi::Threading;
 use mpi::datatype::{Partition, PartitionMut};
 use mpi::environment::Universe;
+use mpi::request::WaitGuard;
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, CommunicatorCollectives, Root};
+use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Root, Source};
 
 /// All processes that the launcher has started.
 pub(crate) struct World {
@@ -90,6 +91,18 @@ impl Ranks for World {
             self.world.all_gather_varcount_into(bytes, &mut to);
         }
         layout.parts(&all)
+    }
+
+    fn exchange(&self, with: [Option<usize>; 2], given: [&[u8]; 2]) -> [Vec<u8>; 2] {
+        let with = with.map(|rank| rank.map(|rank| self.world.process_at_rank(rank as i32)));
+        mpi::request::scope(|scope| {
+            // nobody waits for a message to be taken before giving its own
+            let sent = with.iter().zip(given).filter_map(|(process, bytes)| {
+                process.as_ref().map(|process| WaitGuard::from(process.immediate_send(scope, bytes)))
+            });
+            let _sent: Vec<_> = sent.collect();
+            with.each_ref().map(|process| process.as_ref().map_or(Vec::new(), |process| process.receive_vec().0))
+        })
     }
 
     fn gather_to_leader(&self, bytes: &[u8]) -> Vec<Vec<u8>> {

@@ -29,6 +29,7 @@ pub mod random;
 mod recompute;
 pub mod recording;
 mod residency;
+mod share;
 mod storage;
 mod stream;
 
@@ -41,6 +42,7 @@ pub use operations::bev_pool::bev_pool;
 pub use operations::conv_transpose3d::conv_transpose3d;
 pub use operations::conv3d::{Convolution, conv3d, norm_act_conv3d, norm_prelu_conv3d};
 pub use operations::dropout::{dropout, dropout3d};
+pub use operations::gather_planes::{gather_planes, own_planes};
 pub use operations::geglu::geglu;
 pub use operations::layer_norm3d::layer_norm3d;
 pub use operations::max_pool3d::{MaxPool3d, adaptive_max_pool3d, max_pool3d};
@@ -53,6 +55,7 @@ pub use operations::window_attention3d::{WindowAttention, window_attention3d};
 pub use products::{WrongProducts, check_products};
 pub use recompute::{Tensors, recompute};
 pub use residency::{Residency, ResidencyPolicy, ResidencyRule, StorageRule, with_rules_validated};
+pub use share::{EXCHANGE_PLANES, PlannedRanks, VolumeRanks, volume_ranks, with_volume_ranks, with_whole_volumes};
 pub use storage::{Storage, StorageError, check_offload_folder, or_storage_error};
 pub use stream::{Stages, StreamKeep, StreamSettings, Unstreamable, Volume, stream};
 

@@ -29,6 +29,7 @@ pub(crate) trait AnySystem {
     fn curves(&self) -> &'static [Curves];
     fn errors(&self) -> &'static [&'static str];
     fn smaller_evaluation(&self) -> &'static str;
+    fn shares_volumes(&self) -> bool;
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError>;
     fn teacher(&self) -> Option<&Path>;
     /// The section, for those who know its type.
@@ -95,6 +96,10 @@ impl<S: System> AnySystem for S {
 
     fn smaller_evaluation(&self) -> &'static str {
         S::SMALLER_EVALUATION
+    }
+
+    fn shares_volumes(&self) -> bool {
+        S::SHARES_VOLUMES
     }
 
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {

@@ -57,6 +57,8 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     const ERRORS: &'static [&'static str];
     /// Names of the [knobs](Self::knobs), which are keys of the section `training`: they change memory and time and no result.
     const KNOBS: &'static [&'static str] = &[];
+    /// Whether several processes can hold a volume together, each a share of its planes.
+    const SHARES_VOLUMES: bool = false;
     /// What to change where an evaluation does not fit into memory, in words that follow "with".
     const SMALLER_EVALUATION: &'static str =
         "a smaller data.patch_size: validation and pictures take one patch of it at a time";

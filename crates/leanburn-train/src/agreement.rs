@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use burn::tensor::Tensor;
 use leanburn_ops::recording::value_or;
-use leanburn_ops::with_rank_sums;
+use leanburn_ops::{VolumeRanks, with_rank_sums, with_volume_ranks};
 
 use crate::error::TrainError;
 use crate::ranks::Group;
@@ -26,27 +26,75 @@ pub(crate) fn agreed(group: &Group, step: u64, here: Result<(), TrainError>) -> 
     no_error(&there, step)
 }
 
-/// Runs the forward and backward pass of a micro-batch in which batch norms have the statistics of all ranks. The inner error is this
-/// rank's, which the others have yet to hear of; the outer one another's, of which all know.
+/// What ranks do together in the middle of a micro-batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Together {
+    /// Whether batch norms have the statistics of all ranks.
+    pub norms: bool,
+    /// How many hold a volume.
+    pub volume_ranks: usize,
+}
+
+/// Runs the forward and backward pass of a micro-batch in which ranks wait for each other. The inner error is this rank's, which the others
+/// have yet to hear of; the outer one another's, of which all know.
 pub(crate) fn together<T>(
     group: &Group,
     step: u64,
+    what: Together,
     pass: impl FnOnce() -> Result<T, TrainError>,
 ) -> Result<Result<T, TrainError>, TrainError> {
-    let ended: Rc<RefCell<Option<TrainError>>> = Rc::default();
-    let (group, said) = (group.clone(), ended.clone());
-    let sum = move |values: &mut [f32]| match no_error(&group.ranks().gather(UNDER_WAY), step) {
-        Ok(()) => group.ranks().sum(values),
-        Err(error) => {
-            said.replace(Some(error));
-            resume_unwind(Box::new("another rank has ended the step")); // through forward or backward, as where memory runs out
-        }
+    let meeting = Rc::new(Meeting { group: group.clone(), size: what.volume_ranks, step, ended: RefCell::default() });
+    let (volumes, norms) = (meeting.clone(), meeting.clone());
+    let pass = || if what.volume_ranks > 1 { with_volume_ranks(volumes, pass) } else { pass() };
+    let sum = move |values: &mut [f32]| {
+        norms.go_on();
+        norms.group.ranks().sum(values);
     };
-    let run = catch_unwind(AssertUnwindSafe(|| with_rank_sums(sum, pass)));
-    match (ended.take(), run) {
+    let pass = || if what.norms { with_rank_sums(sum, pass) } else { pass() };
+    let run = catch_unwind(AssertUnwindSafe(pass));
+    match (meeting.ended.take(), run) {
         (Some(error), _) => Err(error),
         (None, Ok(result)) => Ok(result),
         (None, Err(panic)) => resume_unwind(panic),
+    }
+}
+
+/// The ranks in the middle of a micro-batch.
+#[derive(Debug)]
+struct Meeting {
+    group: Group,
+    /// How many hold a volume: those with numbers behind each other.
+    size: usize,
+    step: u64,
+    /// What has ended the step on another rank.
+    ended: RefCell<Option<TrainError>>,
+}
+
+impl Meeting {
+    /// Goes on if all ranks do.
+    fn go_on(&self) {
+        if let Err(error) = no_error(&self.group.ranks().gather(UNDER_WAY), self.step) {
+            self.ended.replace(Some(error));
+            resume_unwind(Box::new("another rank has ended the step")); // through forward or backward, as where memory runs out
+        }
+    }
+}
+
+impl VolumeRanks for Meeting {
+    fn rank(&self) -> usize {
+        self.group.ranks().rank() % self.size
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn exchange(&self, distance: usize, given: [&[u8]; 2]) -> [Vec<u8>; 2] {
+        self.go_on();
+        let (rank, number) = (self.rank(), self.group.ranks().rank());
+        let before = (rank >= distance).then(|| number - distance);
+        let behind = (rank + distance < self.size).then_some(number + distance);
+        self.group.ranks().exchange([before, behind], given)
     }
 }
 

@@ -9,6 +9,7 @@ use leanburn_data::Batch;
 use leanburn_nn::losses::{AdversarialCriterion, PatchAdversarialLoss, kl_divergence, l1_loss, l2_loss};
 use leanburn_nn::models::{AutoencoderKl, MultiScalePatchDiscriminator, PatchDiscriminator};
 use leanburn_nn::numerics::widen;
+use leanburn_ops::own_planes;
 use serde::{Deserialize, Serialize};
 
 use crate::{AnyLearner, Learner, Losses, MainModel, Perceptual, Precision, StepPosition, Workload};
@@ -180,6 +181,11 @@ impl<D: Critic> Workload for AutoencoderWorkload<D> {
             0 => Some(self.generator_loss(batch, position)),
             _ => self.discriminator_loss(batch, position.step),
         }
+    }
+
+    /// Of the autoencoder alone: discriminators and perceptual networks look beyond a share.
+    fn own_planes(&self, batch: &Self::Batch) -> Option<Self::Batch> {
+        (self.discriminator.is_none() && self.perceptual.is_none()).then(|| own_planes(batch.clone()))
     }
 }
 

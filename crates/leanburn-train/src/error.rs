@@ -135,6 +135,21 @@ pub enum TrainError {
         /// Processes.
         ranks: usize,
     },
+    /// The processes of the group cannot be divided among volumes.
+    #[error(
+        "each volume is held by {volume_ranks} processes, and there are {ranks}: start a multiple of {volume_ranks}, or change volume_ranks"
+    )]
+    UnevenVolumeRanks {
+        /// Processes that hold a volume together.
+        volume_ranks: usize,
+        /// All processes.
+        ranks: usize,
+    },
+    /// What is computed of a volume needs the whole volume.
+    #[error(
+        "the volumes cannot be held by several processes each: the workload needs whole ones; set volume_ranks to 1"
+    )]
+    WholeVolumes,
     /// The data stopped before the run did.
     #[error("the batches ended at step {step}; give the run a data source that repeats")]
     OutOfBatches {

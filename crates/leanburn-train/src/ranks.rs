@@ -29,8 +29,12 @@ pub trait Ranks: Debug {
     /// The parts of all ranks, one after another, of `counts` values each: at most [`EXCHANGE_WINDOW`] in all. This rank's is `part`.
     fn all_gather(&self, part: &[f32], counts: &[usize]) -> Vec<f32>;
 
-    /// What every rank gives, in the order of ranks.
+    /// What every rank gives, in the order of ranks: less than 2 GiB in all.
     fn gather(&self, bytes: &[u8]) -> Vec<Vec<u8>>;
+
+    /// Gives bytes to two other ranks, where there are such, and takes what these give to this one: at most 1 GiB each. Every rank that one
+    /// names names that one, on the other side.
+    fn exchange(&self, with: [Option<usize>; 2], given: [&[u8]; 2]) -> [Vec<u8>; 2];
 
     /// The same for the leading rank alone; the others get nothing. At most 1 GiB of all ranks together.
     fn gather_to_leader(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -82,6 +86,10 @@ impl Ranks for Alone {
 
     fn gather(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         vec![bytes.to_vec()]
+    }
+
+    fn exchange(&self, _: [Option<usize>; 2], _: [&[u8]; 2]) -> [Vec<u8>; 2] {
+        [Vec::new(), Vec::new()]
     }
 }
 

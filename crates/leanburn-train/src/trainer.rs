@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use burn::tensor::Device;
 use leanburn_common::Bytes;
 use leanburn_data::BatchOrder;
 use leanburn_ops::recording::{Pass, in_pass};
-use leanburn_ops::{or_storage_error, random};
+use leanburn_ops::{PlannedRanks, or_storage_error, random, volume_ranks, with_volume_ranks};
 use serde::{Deserialize, Serialize};
 
-use crate::agreement::{LossSums, agreed, means, together};
+use crate::agreement::{LossSums, Together, agreed, means, together};
 use crate::any_learner::{AnyLearner, LearnerMemory, Restore};
 use crate::checkpoint::CheckpointStore;
 use crate::error::{TrainError, UPDATE};
@@ -89,9 +90,13 @@ impl<W: Workload> Trainer<W> {
     ///
     /// # Errors
     ///
-    /// [`TrainError::UnevenRanks`].
+    /// [`TrainError::UnevenRanks`] and [`TrainError::UnevenVolumeRanks`].
     pub fn join_group(&mut self, group: Group) -> Result<(), TrainError> {
-        let (accumulation_steps, ranks) = (self.config.accumulation_steps, group.ranks().size());
+        let (ranks, volume_ranks) = (group.ranks().size(), self.config.volume_ranks);
+        if ranks > 1 && !ranks.is_multiple_of(volume_ranks) {
+            return Err(TrainError::UnevenVolumeRanks { volume_ranks, ranks });
+        }
+        let (accumulation_steps, ranks) = (self.config.accumulation_steps, (ranks / volume_ranks).max(1));
         if !accumulation_steps.is_multiple_of(ranks as u64) {
             return Err(TrainError::UnevenRanks { accumulation_steps, ranks });
         }
@@ -173,8 +178,14 @@ impl<W: Workload> Trainer<W> {
 
     /// The micro-batches that this process takes from here on.
     pub fn batch_order(&self) -> BatchOrder {
-        let ranks = self.group.ranks();
-        BatchOrder { first: self.micro_batches() + ranks.rank() as u64, stride: ranks.size() as u64 }
+        let (ranks, of_a_volume) = (self.group.ranks(), self.volume_ranks());
+        let (number, groups) = (ranks.rank() / of_a_volume, ranks.size() / of_a_volume);
+        BatchOrder { first: self.micro_batches() + number as u64, stride: groups as u64 }
+    }
+
+    /// Processes that hold a volume with this one.
+    fn volume_ranks(&self) -> usize {
+        if self.group.is_alone() { 1 } else { self.config.volume_ranks }
     }
 
     /// Live and peak memory.
@@ -262,12 +273,20 @@ impl<W: Workload> Trainer<W> {
         }
         let (seed, step, end) = (self.config.seed, self.position.step, self.config.accumulation_steps);
         let BatchOrder { first, stride } = self.batch_order();
+        let what = Together { norms: self.config.sync_batch_norm, volume_ranks: self.volume_ranks() };
+        let meets = !self.group.is_alone() && (what.norms || what.volume_ranks > 1);
         for micro_batch in (first - self.micro_batches()..end).step_by(stride as usize) {
             let position = StepPosition { seed, step, micro_batch };
             let taken = match batches.next() {
-                Some(Ok(batch)) if self.config.sync_batch_norm && !self.group.is_alone() => {
+                Some(Ok(batch)) if meets => {
                     let group = self.group.clone();
-                    together(&group, step, || self.micro_step(&batch, position, sums, phases))?
+                    together(&group, step, what, || self.micro_step(&batch, position, sums, phases))?
+                }
+                Some(Ok(batch)) if self.group.is_alone() && self.config.planned_ranks > 1 => {
+                    // a recording, of a process in the middle
+                    let size = self.config.volume_ranks;
+                    let ranks = Rc::new(PlannedRanks::new(size / 2, size));
+                    with_volume_ranks(ranks, || self.micro_step(&batch, position, sums, phases))
                 }
                 Some(Ok(batch)) => self.micro_step(&batch, position, sums, phases),
                 Some(Err(error)) => Err(error.into()),
@@ -301,7 +320,14 @@ impl<W: Workload> Trainer<W> {
         sums: &mut LossSums,
         phases: &mut PhasePeaks,
     ) -> Result<(), TrainError> {
-        let (share, limit) = (1.0 / self.config.accumulation_steps as f64, self.config.memory_limit);
+        let volume_ranks = volume_ranks().map_or(1, |ranks| ranks.size());
+        let own = match volume_ranks {
+            1 => None,
+            _ => Some(self.workload.own_planes(batch).ok_or(TrainError::WholeVolumes)?),
+        };
+        let batch = own.as_ref().unwrap_or(batch);
+        let parts = self.config.accumulation_steps * volume_ranks as u64;
+        let (share, limit) = (1.0 / parts as f64, self.config.memory_limit);
         for learner in 0..self.workload.learners().len() {
             let path = [position.step, position.micro_batch, learner as u64];
             random::seed(&self.device, random::derive(self.config.seed, &path));

@@ -26,7 +26,11 @@ pub struct TrainerConfig {
     /// ones are those of the first process.
     #[serde(default)]
     pub sync_batch_norm: bool,
-    /// Of a recording that splits the optimizer's states: over how many processes. Steps that are taken ask their group.
+    /// Processes that hold a volume together, each a share of its planes; groups of so many take micro-batches of their own. On a process that
+    /// is on its own: 1.
+    #[serde(default = "one")]
+    pub volume_ranks: usize,
+    /// Of a recording: as one of how many processes. Steps that are taken ask their group.
     #[serde(default = "one")]
     pub planned_ranks: usize,
 }
@@ -46,6 +50,7 @@ impl Default for TrainerConfig {
             deterministic_ranks: false,
             shard_optimizer: false,
             sync_batch_norm: false,
+            volume_ranks: 1,
             planned_ranks: 1,
         }
     }
@@ -91,6 +96,13 @@ impl TrainerConfig {
     #[must_use]
     pub fn with_sync_batch_norm(mut self, sync_batch_norm: bool) -> Self {
         self.sync_batch_norm = sync_batch_norm;
+        self
+    }
+
+    /// With so many processes, at least one, that hold a volume together.
+    #[must_use]
+    pub fn with_volume_ranks(mut self, volume_ranks: usize) -> Self {
+        self.volume_ranks = volume_ranks.max(1);
         self
     }
 

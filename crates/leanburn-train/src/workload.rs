@@ -47,6 +47,12 @@ pub trait Workload {
 
     /// The loss of the learner of this index; `None` if it does not take part in this micro-batch.
     fn loss(&mut self, learner: usize, batch: &Self::Batch, position: StepPosition) -> Option<Losses>;
+
+    /// This process's planes of a micro-batch that [several processes](leanburn_ops::with_volume_ranks) hold together; `None` where the losses
+    /// are not the means of what each makes of its own.
+    fn own_planes(&self, _batch: &Self::Batch) -> Option<Self::Batch> {
+        None
+    }
 }
 
 /// A workload that is there for one model: the one whose weights are wanted in the end. Others, such as a discriminator, help it.

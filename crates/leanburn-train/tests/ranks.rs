@@ -16,6 +16,7 @@ use common::{
     AutoencoderTrainer, Batch, Setup, WeightsWorkload, alone, bits, device, factors, optimizers, phantoms, state,
 };
 use leanburn_nn::blocks::{BatchNorm, BatchNormConfig};
+use leanburn_ops::{Residency, ResidencyPolicy, StreamSettings};
 use leanburn_train::{
     AnyLearner, CheckpointStore, CountingAllocator, Group, Learner, LearnerConfig, LossScale, Losses, OptimizerConfig,
     OptimizerKind, Precision, Ranks, ScheduleConfig, StepPosition, StepReport, TrainError, Trainer, TrainerConfig,
@@ -40,6 +41,8 @@ struct Shared {
     all_are_here: Condvar,
     /// Values that all ranks have sent to others.
     sent: AtomicU64,
+    /// Bytes that they have exchanged in pairs.
+    exchanged: AtomicU64,
 }
 
 impl Shared {
@@ -94,6 +97,15 @@ impl Ranks for Thread {
         self.shared.meet(self.size());
         all
     }
+
+    fn exchange(&self, with: [Option<usize>; 2], given: [&[u8]; 2]) -> [Vec<u8>; 2] {
+        let bytes = |side: usize| if with[side].is_some() { given[side].len() as u64 } else { 0 };
+        self.shared.exchanged.fetch_add(bytes(0) + bytes(1), Ordering::Relaxed);
+        // what is given to the rank below is what that rank gets from above
+        let there = given.map(|bytes| self.gather(bytes));
+        let from = |side: usize| with[side].map_or(Vec::new(), |rank| there[1 - side][rank].clone());
+        [from(0), from(1)]
+    }
 }
 
 impl Thread {
@@ -113,7 +125,7 @@ fn on_ranks<T: Send>(size: usize, run: impl Fn(Group) -> T + Sync) -> Vec<T> {
 fn counted_on_ranks<T: Send>(size: usize, run: impl Fn(Group) -> T + Sync) -> (Vec<T>, u64) {
     let said = Mutex::new(vec![Vec::new(); size]);
     let (all_are_here, sent) = (Condvar::new(), AtomicU64::new(0));
-    let shared = Arc::new(Shared { said, here: Mutex::default(), all_are_here, sent });
+    let shared = Arc::new(Shared { said, here: Mutex::default(), all_are_here, sent, exchanged: AtomicU64::new(0) });
     let run = &run;
     let all = thread::scope(|scope| {
         let start = |rank| {
@@ -531,4 +543,46 @@ fn a_rank_that_fails_ends_the_pass_that_others_wait_for_it_in() {
         errors.iter().all(|error| matches!(error, TrainError::OutOfMemory { state_is_intact: true, .. })),
         "{errors:?}"
     );
+}
+
+/// The autoencoder with its finest levels in slabs, each volume held by so many ranks.
+fn shared_volumes(volume_ranks: usize, accumulation_steps: u64) -> Setup {
+    let streamed = Residency::Stream(StreamSettings::default().with_slab_planes(4));
+    let residency =
+        ResidencyPolicy::keep().with_rule("encoder.level_0", streamed).with_rule("decoder.level_0", streamed);
+    // a weight at which the divergence shows in the gradients
+    Setup { residency, volume_ranks, kl_weight: 1e-3, ..setup(accumulation_steps) }
+}
+
+#[test]
+fn ranks_that_hold_a_volume_together_train_as_one_process() {
+    let _alone = alone();
+    for (ranks, volume_ranks, accumulation_steps) in [(2, 2, 1), (3, 3, 1), (4, 2, 2)] {
+        let one = trained(&shared_volumes(1, accumulation_steps), 1, 3).remove(0);
+        let several = trained(&shared_volumes(volume_ranks, accumulation_steps), ranks, 3);
+        assert!(several.windows(2).all(|pair| pair[0] == pair[1]), "all ranks hold the same bits");
+        for (found, expected) in several[0].0.iter().zip(&one.0) {
+            let found_step = found.step;
+            let close = |found: f64, expected: f64, what: &str| {
+                let error = (found - expected).abs() / expected.abs();
+                assert!(error < 2e-6, "{ranks} ranks, {what}: {found} {expected} {:?}", found_step);
+            };
+            close(found.learners[0].gradient_norm, expected.learners[0].gradient_norm, "the norm of the gradients");
+            expected.losses.iter().for_each(|(name, loss)| close(found.losses[name], *loss, name));
+        }
+    }
+}
+
+#[test]
+fn volumes_that_cannot_be_shared_are_an_error_of_all() {
+    let _alone = alone();
+    let errors = on_ranks(2, |group| {
+        let setup = Setup { with_discriminator: true, ..shared_volumes(2, 1) };
+        let mut trainer = trainer(&setup, group);
+        let mut batches = batches(&trainer);
+        trainer.step(&mut batches).unwrap_err()
+    });
+    assert!(errors.iter().all(|error| matches!(error, TrainError::WholeVolumes)), "{errors:?}");
+    let uneven = on_ranks(3, |group| shared_volumes(2, 3).trainer().join_group(group).unwrap_err());
+    assert!(matches!(uneven[0], TrainError::UnevenVolumeRanks { volume_ranks: 2, ranks: 3 }), "{uneven:?}");
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use leanburn_common::Bytes;
+use leanburn_ops::EXCHANGE_PLANES;
 use leanburn_plan::{Cause, Phase, Timeline};
 use leanburn_systems::planning::ConfigSpace;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ impl RanksArguments {
         let found =
             |count| format!("is {}, and a step has {count} micro-batches, of all processes together", self.count());
         let remedy = "set gradient_accumulation_steps to a multiple of the processes";
-        self.dealt_out(space.configured().accumulation, found, remedy)?;
+        self.dealt_out(&space, space.configured().accumulation, found, remedy)?;
         Ok(space.of_ranks(self.count()))
     }
 
@@ -43,7 +44,7 @@ impl RanksArguments {
     pub fn share_of_items(&self, space: ConfigSpace) -> Result<ConfigSpace> {
         let found = |count| format!("is {}, and a step has {count} items, of all processes together", self.count());
         let remedy = "give --effective-batch a multiple of the processes";
-        self.dealt_out(space.effective_batch() as u64, found, remedy)?;
+        self.dealt_out(&space, space.effective_batch() as u64, found, remedy)?;
         Ok(space.of_ranks(self.count()))
     }
 
@@ -56,10 +57,22 @@ impl RanksArguments {
         self.ranks.unwrap_or(1)
     }
 
-    fn dealt_out(&self, count: u64, found: impl Fn(u64) -> String, remedy: &'static str) -> Result<()> {
-        match count.is_multiple_of(self.count()) {
+    fn dealt_out(
+        &self,
+        space: &ConfigSpace,
+        count: u64,
+        found: impl Fn(u64) -> String,
+        remedy: &'static str,
+    ) -> Result<()> {
+        let reject = |found, remedy| Err(CommandError::Arguments { errors: vec![("--ranks".into(), found)], remedy });
+        let of_a_volume = if self.are_several() { space.volume_ranks() } else { 1 };
+        if !self.count().is_multiple_of(of_a_volume) {
+            let found = format!("is {}, and each volume is held by {of_a_volume} processes", self.count());
+            return reject(found, "give a multiple of volume_ranks");
+        }
+        match count.is_multiple_of(self.count() / of_a_volume) {
             true => Ok(()),
-            false => Err(CommandError::Arguments { errors: vec![("--ranks".into(), found(count))], remedy }),
+            false => reject(found(count), remedy),
         }
     }
 
@@ -68,7 +81,10 @@ impl RanksArguments {
     pub fn exchange(&self, timeline: &Timeline, seconds: f64, shards: bool) -> Option<Exchange> {
         let gradients = timeline.most(Cause::Gradients);
         let bytes_per_second = self.interconnect.get() as f64;
-        self.ranks.map(|ranks| Exchange { ranks, gradients, seconds, bytes_per_second, shards: shards && ranks > 1 })
+        let exchanges = timeline.events.iter().filter(|event| event.operation == EXCHANGE_PLANES);
+        let both_ways: f64 = exchanges.map(|event| event.repeats * event.bytes_moved.get() as f64).sum();
+        let (planes, shards) = (Bytes((both_ways / 2.0) as u64), |ranks| shards && ranks > 1);
+        self.ranks.map(|ranks| Exchange { ranks, gradients, planes, seconds, bytes_per_second, shards: shards(ranks) })
     }
 }
 
@@ -77,6 +93,8 @@ impl RanksArguments {
 pub(super) struct Exchange {
     ranks: u64,
     gradients: Bytes,
+    /// Sent to the processes that hold the same volumes.
+    planes: Bytes,
     /// Of a step without it.
     seconds: f64,
     bytes_per_second: f64,
@@ -115,17 +133,21 @@ impl Exchange {
     fn exchange_seconds(&self, ranks: u64) -> f64 {
         let windows = self.gradients.get().div_ceil(WINDOW.get());
         let messages = 2 * windows * (ranks - 1);
-        self.sent(ranks).get() as f64 / self.bytes_per_second + messages as f64 * MESSAGE_SECONDS
+        (self.sent(ranks) + self.planes).get() as f64 / self.bytes_per_second + messages as f64 * MESSAGE_SECONDS
     }
 
     /// One line for this many processes.
     pub fn line(&self, accumulation: u64) -> String {
         let Self { ranks, gradients, .. } = self;
         let (sent, seconds) = (self.sent(*ranks), seconds_text(self.exchange_seconds(*ranks)));
+        let planes = match self.planes {
+            Bytes(0) => String::new(),
+            planes => format!(" and {planes} of planes"),
+        };
         let states = if self.shards { format!(" and 1 / {ranks} of the optimizer's states") } else { String::new() };
         format!(
             "of {ranks} ranks, each with {accumulation} of a step's micro-batches{states}: a step sends {sent} from each rank (2 x {} / {ranks} of \
-             {gradients} of gradients), about {seconds}",
+             {gradients} of gradients){planes}, about {seconds}",
             ranks - 1
         )
     }
@@ -156,6 +178,7 @@ impl Exchange {
             "ranks": self.ranks,
             "gradient_bytes": self.gradients,
             "sent_bytes": self.sent(self.ranks),
+            "plane_bytes": self.planes,
             "exchange_seconds": self.exchange_seconds(self.ranks),
             "buffer_bytes": self.buffers(),
             "shards_optimizer": self.shards,
@@ -172,7 +195,14 @@ mod tests {
     use super::*;
 
     fn exchange(ranks: u64) -> Exchange {
-        Exchange { ranks, gradients: Bytes::mib(40), seconds: 2.0, bytes_per_second: 1e9, shards: false }
+        Exchange {
+            ranks,
+            gradients: Bytes::mib(40),
+            planes: Bytes(0),
+            seconds: 2.0,
+            bytes_per_second: 1e9,
+            shards: false,
+        }
     }
 
     #[test]

@@ -77,6 +77,15 @@ impl Conv3dConfig {
         });
         Conv3d { conv, padding }
     }
+
+    /// Makes the layer; its bias starts from these numbers, one a channel of the output, if there are any.
+    pub(crate) fn init_from(&self, bias: Option<Vec<f32>>, device: &Device) -> Conv3d {
+        let mut layer = self.init(device);
+        if let Some(bias) = bias {
+            layer.conv.bias = Some(initial::fixed(bias, device));
+        }
+        layer
+    }
 }
 
 /// 3D convolution.

@@ -3,7 +3,7 @@
 
 use burn::module::{Param, ParamId};
 use burn::nn::Initializer;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use leanburn_ops::random::{self, Distribution};
 
 /// A parameter that takes a gradient.
@@ -20,6 +20,17 @@ pub(crate) fn drawn<const D: usize>(distribution: Distribution, dims: [usize; D]
 pub(crate) fn uniform<const D: usize>(fan: usize, dims: [usize; D], device: &Device) -> Param<Tensor<D>> {
     let high = 1.0 / (fan as f64).sqrt();
     drawn(Distribution::Uniform { low: -high, high }, dims, device)
+}
+
+/// A bias that starts from these numbers.
+pub(crate) fn fixed(values: Vec<f32>, device: &Device) -> Param<Tensor<1>> {
+    let dims = [values.len()];
+    let init = move |device: &Device, takes_gradient: bool| {
+        let values = device
+            .memory_persistent_allocations(values, |values| Tensor::from_data(TensorData::new(values, dims), device));
+        if takes_gradient { values.require_grad() } else { values }
+    };
+    Param::uninitialized(ParamId::new(), init, device.clone(), true, dims.into())
 }
 
 /// A parameter as Burn's initializer describes it, of a layer with so many inputs and outputs of each unit. An orthogonal one is drawn from

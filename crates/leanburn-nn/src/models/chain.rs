@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use leanburn_ops::{ResidencyPolicy, Stages, Unstreamable};
+use leanburn_ops::{Residency, ResidencyPolicy, Stages, Unstreamable, gather_planes, own_planes, with_whole_volumes};
 
 use crate::blocks::InStages;
 
@@ -15,6 +15,13 @@ pub struct Chain<B> {
     blocks: Vec<B>,
     #[module(skip)]
     levels: Vec<Level>,
+}
+
+/// Which planes of a volume a process has, where several hold it together.
+#[derive(Clone, Copy)]
+enum Planes {
+    Own,
+    All,
 }
 
 /// The segments of one level.
@@ -42,23 +49,61 @@ impl<B: Module + InStages + Sync + 'static> Chain<B> {
         self.blocks.push(block);
     }
 
-    /// Runs the blocks, each level and each block in it kept, recomputed or streamed as the policy says.
-    pub(super) fn forward(
+    /// Runs the blocks of an encoder, each level and each block in it kept, recomputed or streamed as the policy says.
+    ///
+    /// Of [several processes](leanburn_ops::with_volume_ranks) each gives its share of the planes, and gets the whole result: the levels that
+    /// are streamed are shared, all others are computed by each process.
+    pub(super) fn encode(
         &self,
         x: Tensor<5>,
         residency: &ResidencyPolicy,
         forward: fn(&B, Tensor<5>) -> Tensor<5>,
     ) -> Tensor<5> {
+        match self.forward(x, Planes::Own, residency, forward) {
+            (x, Planes::All) => x,
+            (x, Planes::Own) => gather_planes(x),
+        }
+    }
+
+    /// The same of a decoder: each process gives the whole input, and gets its share of the result.
+    pub(super) fn decode(
+        &self,
+        x: Tensor<5>,
+        residency: &ResidencyPolicy,
+        forward: fn(&B, Tensor<5>) -> Tensor<5>,
+    ) -> Tensor<5> {
+        match self.forward(x, Planes::All, residency, forward) {
+            (x, Planes::All) => own_planes(x),
+            (x, Planes::Own) => x,
+        }
+    }
+
+    fn forward(
+        &self,
+        x: Tensor<5>,
+        planes: Planes,
+        residency: &ResidencyPolicy,
+        forward: fn(&B, Tensor<5>) -> Tensor<5>,
+    ) -> (Tensor<5>, Planes) {
         let mut blocks = self.blocks.as_slice();
-        self.levels.iter().fold(x, |x, level| {
+        self.levels.iter().fold((x, planes), |(x, planes), level| {
             let (inside, behind) = blocks.split_at(level.blocks.len());
             blocks = behind;
+            let is_streamed = matches!(residency.of(&level.name), Residency::Stream(_));
+            let (x, planes) = match (planes, is_streamed) {
+                (Planes::Own, false) => (gather_planes(x), Planes::All),
+                (Planes::All, true) => (own_planes(x), Planes::Own),
+                as_it_is => (x, as_it_is.0),
+            };
             let (names, nested) = (level.blocks.clone(), residency.inside(&level.name));
             let run_blocks = move |blocks: &Vec<B>, x: Tensor<5>| {
                 let named = names.iter().zip(blocks);
-                named.fold(x, |x, (name, block)| nested.run_stages(name, block, x, forward, |block| stages_of([block])))
+                let run = |x, (name, block): (&String, &B)| {
+                    nested.run_stages(name, block, x, forward, |block| stages_of([block]))
+                };
+                with_whole_volumes(|| named.fold(x, run))
             };
-            residency.run_stages(&level.name, &inside.to_vec(), x, run_blocks, |blocks| stages_of(blocks))
+            (residency.run_stages(&level.name, &inside.to_vec(), x, run_blocks, |blocks| stages_of(blocks)), planes)
         })
     }
 

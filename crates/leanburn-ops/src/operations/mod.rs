@@ -10,6 +10,7 @@ pub(crate) mod check;
 pub(crate) mod conv3d;
 pub(crate) mod conv_transpose3d;
 pub(crate) mod dropout;
+pub(crate) mod gather_planes;
 pub(crate) mod geglu;
 pub(crate) mod layer_norm3d;
 pub(crate) mod max_pool3d;

@@ -9,12 +9,21 @@ use super::settings::StreamKeep;
 use super::stage::Stage;
 use super::stages::Stages;
 use crate::operations::check::{assert_dtype, assert_not_empty, assert_volume};
+use crate::share::Share;
 
 /// Something that is made in slabs: a volume, or the gradient of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Node {
     Value(usize),
     Gradient(usize),
+}
+
+impl Node {
+    /// The volume that it is, or that it is the gradient of.
+    pub(super) fn volume(self) -> usize {
+        let (Self::Value(volume) | Self::Gradient(volume)) = self;
+        volume
+    }
 }
 
 /// What is read: planes of a node.
@@ -25,24 +34,28 @@ pub(super) type Need = (Node, Range<usize>);
 pub(super) struct Chain {
     stages: Vec<Stage>,
     reaches: Vec<Reach>,
-    /// Of the input, and of what each stage makes.
+    /// Of the whole input, and of what each stage makes of it.
     dims: Vec<[usize; 5]>,
+    share: Share,
 }
 
 impl Chain {
-    /// The chain of these stages behind an input like `x`.
+    /// The chain of these stages behind an input of which `x` is a share.
     ///
     /// # Panics
     ///
-    /// Panics if shapes and dtypes do not go together, or a stage cannot be cut along the depth.
-    pub(super) fn new(x: &Tensor<5>, Stages { stages }: Stages) -> Self {
+    /// Panics if shapes and dtypes do not go together, a stage cannot be cut along the depth, or the planes of a volume cannot be shared out
+    /// evenly.
+    pub(super) fn new(x: &Tensor<5>, Stages { stages }: Stages, share: Share) -> Self {
         const OPERATION: &str = "stream";
         assert_not_empty(OPERATION, "input", x);
         assert!(!stages.is_empty(), "{OPERATION}: expected at least one stage, found none");
         let Stages { stages } = Stages { stages }
             .streamable()
             .unwrap_or_else(|obstacle| panic!("{OPERATION}: {obstacle}: recompute it instead"));
-        let mut chain = Self { stages: Vec::new(), reaches: Vec::new(), dims: vec![x.dims()] };
+        let mut whole = x.dims();
+        whole[2] *= share.size();
+        let mut chain = Self { stages: Vec::new(), reaches: Vec::new(), dims: vec![whole], share };
         for stage in stages {
             let input = chain.dims[stage.of];
             let output = stage.output_dims(input, x.dtype());
@@ -52,6 +65,12 @@ impl Chain {
                     "{OPERATION}: the residual has the dimensions of what it is added to"
                 );
             }
+            assert!(
+                output[2].is_multiple_of(share.size()),
+                "{OPERATION}: {} planes are to be shared out evenly among {} processes: use another number of processes",
+                output[2],
+                share.size()
+            );
             chain.reaches.push(stage.reach(input[2], output[2]));
             chain.dims.push(output);
             chain.stages.push(stage);
@@ -61,6 +80,23 @@ impl Chain {
 
     pub(super) fn stages(&self) -> &[Stage] {
         &self.stages
+    }
+
+    /// This process's.
+    pub(super) fn share(&self) -> Share {
+        self.share
+    }
+
+    /// The planes of a node that a process has.
+    pub(super) fn planes_of(&self, node: Node, share: Share) -> Range<usize> {
+        share.planes(self.depth(node.volume()))
+    }
+
+    /// All nodes in an order in which each stands before what it is made from: gradients are made from values and from gradients of later
+    /// volumes, values from those of earlier ones.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = Node> + use<> {
+        let last = self.last();
+        (0..=last).map(Node::Gradient).chain((0..=last).rev().map(Node::Value))
     }
 
     /// The stage of this number.
@@ -85,9 +121,9 @@ impl Chain {
         self.dims[volume][2]
     }
 
-    /// Depth of the deepest volume.
+    /// Planes of the deepest volume that a process has.
     pub(super) fn deepest(&self) -> usize {
-        (0..=self.last()).map(|volume| self.depth(volume)).max().unwrap_or(1)
+        (0..=self.last()).map(|volume| self.depth(volume)).max().unwrap_or(1) / self.share.size()
     }
 
     /// Positions of a channel.
@@ -95,9 +131,11 @@ impl Chain {
         self.dims[volume][2..].iter().product()
     }
 
-    /// Panics unless a tensor is a gradient of the last volume.
+    /// Panics unless a tensor is a gradient of this process's share of the last volume.
     pub(super) fn check_gradient(&self, gradient: &Tensor<5>, dtype: DType) {
-        assert_volume("stream", "gradient", gradient, self.dims(self.last()));
+        let mut dims = self.dims(self.last());
+        dims[2] /= self.share.size();
+        assert_volume("stream", "gradient", gradient, dims);
         assert_dtype("stream", "gradient", gradient, dtype);
     }
 
@@ -144,6 +182,11 @@ impl Chain {
             Node::Value(volume) if volume > 0 => self.reaches[volume - 1].aligned(end),
             _ => end,
         }
+    }
+
+    /// Where a slab of a node begins, at or before `start`, so that no plane is computed twice.
+    pub(super) fn aligned_start(&self, node: Node, start: usize) -> usize {
+        (1..=start).rev().find(|plane| self.aligned(node, *plane) == *plane).unwrap_or(0)
     }
 
     /// What planes of a node, which are not none, are made from.

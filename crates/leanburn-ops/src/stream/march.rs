@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::rc::Rc;
 
 use burn::tensor::{DType, Device, Tensor};
 
@@ -13,6 +14,7 @@ use super::slab::{self, ParameterGradients, Progress};
 use super::slabs::Slabs;
 use crate::operations::norm_act::Normalization;
 use crate::probe;
+use crate::share::{AS_FORWARD, VolumeRanks, exchange_planes, volume_ranks};
 
 /// A segment while it runs: the planes that are there, and what is known of each stage.
 #[derive(Debug)]
@@ -21,34 +23,44 @@ pub(super) struct March<'a> {
     /// Slabs of the deepest volume.
     steps: usize,
     stored: BTreeMap<Node, Slabs>,
-    /// The tasks of the pass, each with the plane up to which it is done.
-    tasks: Vec<(Task, usize)>,
+    /// The tasks of the pass, each with the planes that are left.
+    tasks: Vec<(Task, Range<usize>)>,
+    /// The plane up to which the pass asks for each node.
+    ends: BTreeMap<Node, usize>,
     /// What stays whole when the pass is over.
     keeps: BTreeSet<Node>,
     progress: Vec<Progress>,
+    /// The processes that have the rest of the volume.
+    ranks: Option<Rc<dyn VolumeRanks>>,
     device: Device,
     dtype: DType,
 }
 
 impl<'a> March<'a> {
-    /// Of an input, with the norms that are known.
+    /// Of this process's share of an input, with the norms that are known.
     pub(super) fn new(chain: &'a Chain, x: Tensor<5>, slab_planes: usize, norms: Vec<Option<Normalization>>) -> Self {
         let (device, dtype) = (x.device(), x.dtype());
+        let input = Node::Value(0);
+        let planes = chain.planes_of(input, chain.share());
         Self {
             chain,
             steps: chain.deepest().div_ceil(slab_planes.max(1)),
-            stored: BTreeMap::from([(Node::Value(0), Slabs::whole(x))]),
+            stored: BTreeMap::from([(input, Slabs::given(planes.start, x))]),
             tasks: Vec::new(),
+            ends: BTreeMap::new(),
             keeps: BTreeSet::new(),
+            ranks: (chain.share().size() > 1).then(|| volume_ranks().expect(AS_FORWARD)),
             progress: norms.into_iter().map(Progress::with_normalization).collect(),
             device,
             dtype,
         }
     }
 
-    /// With the gradient of the last volume.
+    /// With the gradient of the share of the last volume.
     pub(super) fn with_gradient(mut self, gradient: Tensor<5>) -> Self {
-        self.stored.insert(Node::Gradient(self.chain.last()), Slabs::whole(gradient));
+        let node = Node::Gradient(self.chain.last());
+        let planes = self.chain.planes_of(node, self.chain.share());
+        self.stored.insert(node, Slabs::given(planes.start, gradient));
         self
     }
 
@@ -60,9 +72,9 @@ impl<'a> March<'a> {
         self
     }
 
-    /// A node that is there whole; `None` where it is not.
+    /// The share of a node that is there; `None` where it is not.
     pub(super) fn take(&mut self, node: Node) -> Option<Tensor<5>> {
-        self.stored.remove(&node).map(Slabs::into_whole)
+        self.stored.remove(&node).map(Slabs::into_one)
     }
 
     /// The norms, with the statistics of their volumes.
@@ -76,26 +88,78 @@ impl<'a> March<'a> {
     }
 
     fn pass(&mut self, pass: &Pass) {
-        self.tasks = pass.tasks.iter().map(|task| (*task, 0)).collect();
-        self.keeps.clone_from(&pass.keeps);
+        self.begin(pass);
+        let all: Vec<Range<usize>> = self.tasks.iter().map(|(_, planes)| planes.clone()).collect();
         for step in 1..=self.steps {
-            for index in 0..self.tasks.len() {
-                let (task, done) = self.tasks[index];
-                let depth = task.depth(self.chain);
-                let end = (depth * step).div_ceil(self.steps);
-                let planes = done..task.aligned(self.chain, end.max(1)).min(depth);
+            for (index, all) in all.iter().enumerate() {
+                let (task, left) = self.tasks[index].clone();
+                let end = all.start + (all.len() * step).div_ceil(self.steps);
+                let planes = left.start..task.aligned(self.chain, end.max(1)).min(all.end);
                 if !planes.is_empty() {
-                    self.perform(task, planes.clone(), depth);
-                    self.tasks[index].1 = planes.end;
+                    self.perform(task, planes.clone());
+                    self.tasks[index].1.start = planes.end;
                     self.release();
                     probe::sample();
                 }
             }
         }
-        self.stored.retain(|node, _| pass.keeps.contains(node));
+        self.finish(pass);
     }
 
-    fn perform(&mut self, task: Task, planes: Range<usize>, depth: usize) {
+    /// Takes the planes beyond this process's share that the pass asks for from the processes that have them.
+    fn begin(&mut self, pass: &Pass) {
+        let (chain, share) = (self.chain, self.chain.share());
+        let there: BTreeSet<Node> = self.stored.keys().copied().collect();
+        let reach = pass.reach(chain, share, &there);
+        if let Some(ranks) = &self.ranks {
+            let of_neighbours =
+                share.neighbours().map(|share| share.map(|share| (share, pass.reach(chain, share, &there))));
+            for (node, slabs) in &mut self.stored {
+                let own = chain.planes_of(*node, share);
+                let lacks = beyond(&own, reach.get(node));
+                let [before, behind] = of_neighbours.each_ref().map(|neighbour| {
+                    neighbour.as_ref().map(|(share, reach)| beyond(&chain.planes_of(*node, *share), reach.get(node)))
+                });
+                let given = [before.map(|[_, lacks]| lacks), behind.map(|[lacks, _]| lacks)].map(|planes| {
+                    let planes = planes.filter(|planes| !planes.is_empty())?;
+                    assert!(
+                        own.start <= planes.start && planes.end <= own.end,
+                        "stream: another process needs planes {planes:?} of {own:?}: a share of the volume is too small, use fewer \
+                         processes"
+                    );
+                    Some(slabs.read(planes))
+                });
+                let (dims, options) = (chain.dims(node.volume()), (&self.device, self.dtype));
+                let [before, behind] =
+                    exchange_planes(&**ranks, dims, options, given, lacks.map(|planes| planes.len()));
+                before.into_iter().for_each(|planes| slabs.push_front(planes));
+                behind.into_iter().for_each(|planes| slabs.push(planes));
+            }
+        }
+        self.ends = reach.iter().map(|(node, planes)| (*node, planes.end)).collect();
+        let made = reach.into_iter().filter(|(node, _)| !there.contains(node));
+        self.stored.extend(made.map(|(node, planes)| (node, Slabs::starting_at(planes.start))));
+        self.tasks = pass.tasks.iter().map(|task| (*task, task.planes(chain, share))).collect();
+        self.keeps.clone_from(&pass.keeps);
+    }
+
+    /// What was added up is complete; of what was made this process's share stays, if it is to stay.
+    fn finish(&mut self, pass: &Pass) {
+        let (chain, ranks) = (self.chain, self.ranks.as_deref());
+        for task in &pass.tasks {
+            match *task {
+                Task::Moments(stage) => self.progress[stage].finish_moments(chain.stage(stage), ranks),
+                Task::Sums(stage) => self.progress[stage].finish_sums(ranks),
+                Task::Weights(_) | Task::Make(_) => {}
+            }
+        }
+        self.stored.retain(|node, _| pass.keeps.contains(node));
+        for (node, slabs) in &mut self.stored {
+            slabs.trim(&chain.planes_of(*node, chain.share()));
+        }
+    }
+
+    fn perform(&mut self, task: Task, planes: Range<usize>) {
         if let Task::Make(node) = task {
             return self.advance(node, planes.end);
         }
@@ -104,7 +168,7 @@ impl<'a> March<'a> {
         let gradient = read.next().flatten();
         match task {
             Task::Moments(stage) => {
-                self.progress[stage].add_moments(self.chain.stage(stage), &x, planes.end == depth);
+                self.progress[stage].add_moments(self.chain.stage(stage), &x);
             }
             Task::Sums(stage) => {
                 let gradient = self.convolved_gradient(stage, &planes, gradient);
@@ -193,9 +257,6 @@ impl<'a> March<'a> {
     }
 
     /// The first plane of each node that the rest of the pass asks for.
-    ///
-    /// Gradients are made from values and from gradients of later volumes, values from those of earlier ones; so in that order each
-    /// node's needs are known before those of what it is made from.
     fn needed(&self) -> BTreeMap<Node, usize> {
         let mut needed = BTreeMap::new();
         let ask = |needed: &mut BTreeMap<Node, usize>, needs: Vec<Need>| {
@@ -204,17 +265,21 @@ impl<'a> March<'a> {
                 *first = planes.start.min(*first);
             }
         };
-        for (task, done) in self.tasks.iter().filter(|(task, done)| *done < task.depth(self.chain)) {
-            ask(&mut needed, task.needs(self.chain, &(*done..done + 1)));
+        for (task, left) in self.tasks.iter().filter(|(_, left)| !left.is_empty()) {
+            ask(&mut needed, task.needs(self.chain, &(left.start..left.start + 1)));
         }
-        let gradients = (0..=self.chain.last()).map(Node::Gradient);
-        for node in gradients.chain((0..=self.chain.last()).rev().map(Node::Value)) {
+        for node in self.chain.nodes() {
             let made = self.stored.get(&node).map_or(0, Slabs::end);
-            let (Node::Value(volume) | Node::Gradient(volume)) = node;
-            if needed.contains_key(&node) && made < self.chain.depth(volume) {
+            if needed.contains_key(&node) && self.ends.get(&node).is_some_and(|end| made < *end) {
                 ask(&mut needed, self.chain.needs(node, &(made..made + 1)));
             }
         }
         needed
     }
+}
+
+/// The planes in front of a share and behind it that are asked for.
+fn beyond(own: &Range<usize>, asked: Option<&Range<usize>>) -> [Range<usize>; 2] {
+    let asked = asked.unwrap_or(own);
+    [asked.start.min(own.start)..own.start, own.end..asked.end.max(own.end)]
 }

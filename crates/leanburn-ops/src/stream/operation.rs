@@ -14,6 +14,7 @@ use crate::autodiff::{has_autodiff, inner, on_backend_of};
 use crate::operations::norm_act::Normalization;
 use crate::recompute::{OwnBackward, Tensors, is_tracked, run_with_own_backward, without_graph};
 use crate::recording::{current_segment, in_segment};
+use crate::share::Share;
 
 /// Runs stages in slabs along the depth, forward and backward: exactly what they compute whole, in a fraction of the memory.
 ///
@@ -25,6 +26,8 @@ use crate::recording::{current_segment, in_segment};
 /// - input: `[batch_size, channels, depth, height, width]`, no axis empty
 /// - output: that of the last stage
 ///
+/// Of [several processes](crate::with_volume_ranks) that hold the volume together each gives and gets its own planes.
+///
 /// # Memory
 ///
 /// Saved for backward: the input, shared with its producer, and mean and deviation of each norm's groups. While it runs: the volumes that
@@ -34,24 +37,26 @@ use crate::recording::{current_segment, in_segment};
 ///
 /// In one slab, outputs and gradients are bit for bit those of the operations that the stages are made of. In several, convolutions may
 /// choose another of their methods for a slab than for the whole, and sums are added up in another order: outputs and gradients differ by
-/// about 1e-6 of their size in float32. The number of threads changes nothing.
+/// about 1e-6 of their size in float32. The number of threads changes nothing. Processes are as slabs: their number is like that of slabs.
 ///
 /// # Panics
 ///
 /// Panics if there are no stages, shapes or dtypes do not go together, or the kernel of a stage is shorter along the depth than its
-/// stride, not longer than its padding, or its length less one is no multiple of the enlargement in front of it.
+/// stride, not longer than its padding, or its length less one is no multiple of the enlargement in front of it. Where several
+/// processes hold the volume, if the planes of one of them cannot be shared out evenly, or a share has fewer planes than a kernel reaches over.
 #[must_use]
 pub fn stream(x: Tensor<5>, stages: Stages, settings: StreamSettings) -> Tensor<5> {
     let (stages, parameters): (Vec<_>, Vec<_>) = stages.stages.into_iter().map(Stage::apart).unzip();
     let mut tensors = vec![x.into_dispatch()];
     let layout = parameters.flatten(&mut tensors);
     let trained: Vec<bool> = tensors.iter().map(is_tracked).collect();
+    let share = Share::here();
     let chain_of = move |tensors: Vec<DispatchTensor>| {
         let mut tensors = tensors.into_iter();
         let x = Tensor::<5>::from_dispatch(tensors.next().expect("the input is the first tensor"));
         let parameters = Vec::<Parameters>::assemble(&layout, &mut tensors);
         let stages = stages.clone().into_iter().zip(parameters).map(Stage::together).collect();
-        (Chain::new(&x, Stages { stages }), x)
+        (Chain::new(&x, Stages { stages }, share), x)
     };
     let under_autodiff = tensors.iter().find(|tensor| has_autodiff(tensor)).cloned();
     let Some(under_autodiff) = under_autodiff else {

@@ -3,12 +3,13 @@
 //! A norm is a barrier: its statistics are those of the whole volume, and in backward so are the sums that its gradient needs. Between
 //! two barriers everything is made in slabs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::chain::{Chain, Need, Node};
 use super::planes::Reach;
 use super::settings::StreamKeep;
+use crate::share::Share;
 
 /// What a pass does along the depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +112,42 @@ fn reads(chain: &Chain, tasks: &[Task], whole: &BTreeSet<Node>) -> BTreeSet<Node
     &met & whole
 }
 
+impl Pass {
+    /// What a share of the pass asks for: of what is `there` the planes that are read, of each other node those that are made.
+    pub(super) fn reach(&self, chain: &Chain, share: Share, there: &BTreeSet<Node>) -> BTreeMap<Node, Range<usize>> {
+        let mut asked = BTreeMap::new();
+        let ask = |asked: &mut BTreeMap<Node, Range<usize>>, needs: Vec<Need>| {
+            for (node, planes) in needs.into_iter().filter(|(_, planes)| !planes.is_empty()) {
+                let before = asked.entry(node).or_insert(planes.clone());
+                *before = before.start.min(planes.start)..before.end.max(planes.end);
+            }
+        };
+        let tasks = self.tasks.iter().map(|task| (task, task.planes(chain, share)));
+        tasks.filter(|(_, planes)| !planes.is_empty()).for_each(|(task, planes)| {
+            ask(&mut asked, task.needs(chain, &planes));
+        });
+        for node in chain.nodes().filter(|node| !there.contains(node)) {
+            if let Some(planes) = asked.get_mut(&node) {
+                *planes = chain.aligned_start(node, planes.start)..chain.aligned(node, planes.end);
+                let made = planes.clone();
+                ask(&mut asked, chain.needs(node, &made));
+            }
+        }
+        asked
+    }
+}
+
 impl Task {
+    /// The planes along which a share of the task goes.
+    pub(super) fn planes(self, chain: &Chain, share: Share) -> Range<usize> {
+        let depth = self.depth(chain);
+        let Range { start, end } = share.planes(depth);
+        let start = if start == 0 { 0 } else { self.aligned(chain, start) };
+        start.min(depth)..self.aligned(chain, end).min(depth)
+    }
+
     /// The depth along which the task goes.
-    pub(super) fn depth(self, chain: &Chain) -> usize {
+    fn depth(self, chain: &Chain) -> usize {
         match self {
             Self::Moments(stage) | Self::Sums(stage) => chain.depth(chain.stage(stage).of),
             Self::Weights(stage) => match chain.reach(stage) {

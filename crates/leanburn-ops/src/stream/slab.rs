@@ -14,6 +14,7 @@ use crate::operations::conv3d::{BiasGradient, Convolution, DataGradient, Entry, 
 use crate::operations::norm_act::{ChannelSums, Moments, NormActApply, NormActGradient, NormActSums, Normalization};
 use crate::operations::resample3d::{resize_trilinear, resize_trilinear_gradient};
 use crate::operations::upsample_conv3d::UpsampleConv;
+use crate::share::{VolumeRanks, gathered};
 
 /// What is known of a stage so far.
 #[derive(Debug, Default)]
@@ -21,6 +22,9 @@ pub(super) struct Progress {
     moments: Option<Moments>,
     /// Its norm, when forward has been through the whole volume.
     pub(super) normalization: Option<Normalization>,
+    /// Of this process's planes.
+    own_sums: Option<ChannelSums>,
+    /// Of the whole volume.
     sums: Option<ChannelSums>,
     weight: Option<Tensor<5>>,
     bias: Option<Tensor<1>>,
@@ -44,26 +48,40 @@ impl Progress {
         Entry::of(self.normalization.clone(), stage.activation())
     }
 
-    /// Adds a slab of the stage's input to the moments of its norm, which are complete with the last one.
-    pub(super) fn add_moments(&mut self, stage: &Stage, x: &Tensor<5>, is_last: bool) {
+    /// Adds a slab of the stage's input to the moments of its norm.
+    pub(super) fn add_moments(&mut self, stage: &Stage, x: &Tensor<5>) {
         let Some(norm) = stage.norm() else { return };
         let moments = Moments::of(x, norm.num_groups);
-        let moments = match self.moments.take() {
+        self.moments = Some(match self.moments.take() {
             Some(before) => before.merged(moments),
             None => moments,
+        });
+    }
+
+    /// All slabs have been added to the moments: the norm is known.
+    pub(super) fn finish_moments(&mut self, stage: &Stage, ranks: Option<&dyn VolumeRanks>) {
+        let Some((norm, moments)) = stage.norm().zip(self.moments.take()) else { return };
+        let moments = match ranks {
+            Some(ranks) => moments.of_all(|part| gathered(ranks, part)),
+            None => moments,
         };
-        match is_last {
-            true => self.normalization = Some(Normalization::of_moments(norm, moments)),
-            false => self.moments = Some(moments),
-        }
+        self.normalization = Some(Normalization::of_moments(norm, moments));
     }
 
     /// Adds a slab to the sums of the norm's gradient; `gradient` is that of what is convolved.
     pub(super) fn add_sums(&mut self, stage: &Stage, x: &Tensor<5>, gradient: Tensor<5>) {
         let Some(normalization) = &self.normalization else { return };
         let sums = run(NormActSums { x, normalization, activation: stage.activation(), gradient });
-        self.sums = Some(match self.sums.take() {
+        self.own_sums = Some(match self.own_sums.take() {
             Some(before) => before.added(sums),
+            None => sums,
+        });
+    }
+
+    /// All slabs have been added to the sums.
+    pub(super) fn finish_sums(&mut self, ranks: Option<&dyn VolumeRanks>) {
+        self.sums = self.own_sums.clone().map(|sums| match ranks {
+            Some(ranks) => sums.of_all(|part| gathered(ranks, part)),
             None => sums,
         });
     }
@@ -105,9 +123,9 @@ impl Progress {
         }
     }
 
-    /// The gradients of the stage's parameters.
+    /// The gradients of the stage's parameters, of this process's planes.
     pub(super) fn gradients(self, stage: &Stage) -> ParameterGradients {
-        let of_norm = match (&self.sums, &self.normalization) {
+        let of_norm = match (&self.own_sums, &self.normalization) {
             (Some(sums), Some(normalization)) => sums.parameter_gradients(normalization),
             _ => [None, None],
         };

@@ -22,10 +22,15 @@ pub(super) struct Slabs {
 }
 
 impl Slabs {
-    /// A volume in one piece.
-    pub(super) fn whole(volume: Tensor<5>) -> Self {
-        let end = planes_of(&volume);
-        Self { pieces: VecDeque::from([volume]), start: 0, end, is_given: true }
+    /// Planes in one piece, the first of which is plane `start`.
+    pub(super) fn given(start: usize, planes: Tensor<5>) -> Self {
+        let end = start + planes_of(&planes);
+        Self { pieces: VecDeque::from([planes]), start, end, is_given: true }
+    }
+
+    /// No pieces yet; the first one begins at this plane.
+    pub(super) fn starting_at(plane: usize) -> Self {
+        Self { pieces: VecDeque::new(), start: plane, end: plane, is_given: false }
     }
 
     /// Plane behind the last piece.
@@ -37,6 +42,34 @@ impl Slabs {
     pub(super) fn push(&mut self, piece: Tensor<5>) {
         self.end += planes_of(&piece);
         self.pieces.push_back(piece);
+    }
+
+    /// Puts a piece in front.
+    pub(super) fn push_front(&mut self, piece: Tensor<5>) {
+        self.start -= planes_of(&piece);
+        self.pieces.push_front(piece);
+    }
+
+    /// Lets go of the planes outside of these, which are there.
+    pub(super) fn trim(&mut self, planes: &Range<usize>) {
+        while let Some(piece) = self.pieces.front()
+            && self.start < planes.start
+        {
+            let (whole, outside) = (planes_of(piece), planes.start - self.start);
+            let rest = (whole > outside).then(|| run(Gather { pieces: &[(piece, outside..whole)] }));
+            self.start += whole.min(outside);
+            self.drop_front();
+            rest.into_iter().for_each(|rest| self.pieces.push_front(rest));
+        }
+        while let Some(piece) = self.pieces.back()
+            && self.end > planes.end
+        {
+            let (whole, outside) = (planes_of(piece), self.end - planes.end);
+            let rest = (whole > outside).then(|| run(Gather { pieces: &[(piece, 0..whole - outside)] }));
+            self.end -= whole.min(outside);
+            held_until_here(self.pieces.pop_back().map(Tensor::into_dispatch).into_iter().collect());
+            self.pieces.extend(rest);
+        }
     }
 
     /// The planes: a piece itself where they are one, else a copy.
@@ -87,8 +120,8 @@ impl Slabs {
         held_until_here(self.pieces.pop_front().map(Tensor::into_dispatch).into_iter().collect());
     }
 
-    /// The whole volume in one piece.
-    pub(super) fn into_whole(self) -> Tensor<5> {
+    /// All that is there, in one piece.
+    pub(super) fn into_one(self) -> Tensor<5> {
         self.read(self.start..self.end)
     }
 }

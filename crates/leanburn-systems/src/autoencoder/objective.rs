@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::discriminator::DiscriminatorSection;
 use crate::shared::{PerceptualSection, with_methods};
-use crate::yaml::Section;
+use crate::yaml::{POSITIVE, Section};
 
 /// The losses of the autoencoder, and its discriminator.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,6 +20,8 @@ pub struct AutoencoderObjectiveSection {
     pub perceptual: PerceptualSection,
     /// Weight of the Kullback-Leibler divergence of the latent. Default: 1e-6.
     pub kl_weight: f64,
+    /// The deviation of the latent that training starts from, or nearly. Default: none, what random weights give, about 1.
+    pub initial_deviation: Option<f64>,
     /// Weight of the adversarial loss. Default: 0.01.
     pub adv_weight: f64,
     /// The loss between reconstruction and input. Default: l1.
@@ -38,6 +40,7 @@ impl Default for AutoencoderObjectiveSection {
             attention_block: None,
             perceptual: PerceptualSection::default(),
             kl_weight: 1e-6,
+            initial_deviation: None,
             adv_weight: 0.01,
             reconstruction_loss: ReconstructionLoss::L1,
             adversarial_loss: AdversarialCriterion::LeastSquares,
@@ -51,6 +54,7 @@ with_methods! { AutoencoderObjectiveSection {
     with_attention_block => attention_block: Option<usize>,
     with_perceptual => perceptual: PerceptualSection,
     with_kl_weight => kl_weight: f64,
+    with_initial_deviation => initial_deviation: Option<f64>,
     with_adv_weight => adv_weight: f64,
     with_reconstruction_loss => reconstruction_loss: ReconstructionLoss,
     with_adversarial_loss => adversarial_loss: AdversarialCriterion,
@@ -65,6 +69,7 @@ impl AutoencoderObjectiveSection {
             attention_block: section.number("attention_block", default.attention_block, 1..),
             perceptual: PerceptualSection::read(section),
             kl_weight: section.number("kl_weight", default.kl_weight, 0..),
+            initial_deviation: section.number("initial_deviation", default.initial_deviation, POSITIVE),
             adv_weight: section.number("adv_weight", default.adv_weight, 0..),
             reconstruction_loss: section.choice("reconstruction_loss", default.reconstruction_loss),
             adversarial_loss: section.choice("adversarial_loss", default.adversarial_loss),

@@ -113,6 +113,7 @@ impl AutoencoderSection {
             .with_use_convtranspose(self.use_convtranspose)
             .with_include_fc(self.include_fc)
             .with_use_combined_linear(self.use_combined_linear)
+            .with_initial_deviation(self.training.objective.initial_deviation)
             .with_attention_block(self.training.objective.attention_block)
     }
 

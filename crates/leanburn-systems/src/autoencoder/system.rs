@@ -33,6 +33,7 @@ impl System for AutoencoderSection {
     type Workload = AutoencoderWorkload<Discriminator>;
 
     const NAME: &'static str = "autoencoder";
+    const SHARES_VOLUMES: bool = true;
     const RECIPES: &'static [Recipe] = &[
         Recipe {
             name: "mni152-autoencoder",
@@ -93,6 +94,19 @@ impl System for AutoencoderSection {
             "a start of the adversarial loss, but no `discriminator`",
             "add `discriminator:` to the training section, or remove `adversarial_start_step`",
         );
+        for (is_there, key) in [
+            (objective.discriminator.is_some(), "autoencoder.training.discriminator"),
+            (objective.perceptual.use_perceptual_loss, "autoencoder.training.use_perceptual_loss"),
+        ] {
+            validation.check_together(
+                !is_there || self.training.common.volume_ranks == 1,
+                &["autoencoder.training.volume_ranks"],
+                key,
+                "losses of whole volumes only where each process has whole ones",
+                format!("one, and {} processes for each volume", self.training.common.volume_ranks),
+                "remove it, or `volume_ranks`",
+            );
+        }
         check_grid(self, context, &mut validation);
         let discriminator = objective.discriminator.iter();
         let discriminator = discriminator.flat_map(|section| section.validate(context, self.out_channels)).collect();
@@ -216,7 +230,11 @@ const ATTENTION_BLOCK: &str = "attention_block";
 const CHANNELS: &str = "autoencoder.num_channels";
 
 /// Fields of the model's configuration whose keys have other names.
-const FIELDS: [(&str, &str); 2] = [("channels", CHANNELS), ("attention_block", "autoencoder.training.attention_block")];
+const FIELDS: [(&str, &str); 3] = [
+    ("channels", CHANNELS),
+    ("attention_block", "autoencoder.training.attention_block"),
+    ("initial_deviation", "autoencoder.training.initial_deviation"),
+];
 
 /// Sizes that the configuration names must be multiples of what the levels divide them by.
 fn check_grid(section: &AutoencoderSection, context: &Context<'_>, validation: &mut Validation) {

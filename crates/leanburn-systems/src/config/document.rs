@@ -225,7 +225,9 @@ impl Config {
             (None, None) => below("data", self.data.validate()),
         };
         let latents = self.latents.iter().flat_map(|latents| below("latents", latents.validate())).collect();
-        let training = below(&format!("{}.training", system.name()), system.training().validate());
+        let training = system.training();
+        let training = [training.validate(), training.validate_volume_ranks(system.shares_volumes())].concat();
+        let training = below(&format!("{}.training", system.name()), training);
         [data, latents, system.validate(&context), training, below("device", self.device.validate())].concat()
     }
 

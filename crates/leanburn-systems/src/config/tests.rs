@@ -355,6 +355,7 @@ autoencoder:
     lpips: {weights: lpips_vgg.pt, network: vgg, planes: [depth, width], slice_share: 0.25}
     learning_rate: 3e-4
     kl_weight: 1e-7
+    initial_deviation: 0.1
     adv_weight: 0.02
     reconstruction_loss: l2
     adversarial_loss: hinge
@@ -393,10 +394,10 @@ fn other_systems() -> [Config; 5] {
         "use_perceptual_loss: true, perceptual_weight: 0.2, lpips: {weights: w.pt, network: alex, planes: [height]}";
     const CODEBOOK: &str = "codebook: {num_embeddings: 9, commitment_cost: 0.5, decay: 0.7, restart_below: 0.1}";
     const RADAR: &str = "data: {radar: {count: 3, shape: [8, 16, 16], vehicles: 2, speckle: 0.1}, normalize: none}";
-    let vae = |more: &str| {
+    let vae = |more: &str, own: &str| {
         format!(
             "{RADAR}\nvae3d:\n  vae_type: lightweight\n  in_channels: 3\n  latent_channels: 5\n  {more}\n  \
-             training: {{{TRAINING}, {VOXELS}, kl_weight: 0.1, {PERCEPTUAL}}}\n"
+             training: {{{TRAINING}, {VOXELS}, kl_weight: 0.1{own}, {PERCEPTUAL}}}\n"
         )
     };
     let vq_vae = format!(
@@ -415,7 +416,7 @@ fn other_systems() -> [Config; 5] {
          rank: 0.3, training: {{{TRAINING}, operator_loss: l1}}}}\nsequence:\n  paths: weather.nc\n  data_key: t2m\n  axes: thwc\n  \
          shape: [48, 64]\n  sample_factor: 2\n  pointwise: true\n  val_fraction: 0.3\n"
     );
-    [vae(CODEBOOK), vae("codebook: null"), vq_vae, forecaster, operator]
+    [vae(CODEBOOK, ""), vae("codebook: null", ", initial_deviation: 0.1"), vq_vae, forecaster, operator]
         .map(|text| parse(&text).unwrap_or_else(|errors| panic!("{errors:#}\n{text}")))
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use leanburn_data::DataError;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 
@@ -33,15 +34,24 @@ impl Latent {
     }
 }
 
-/// What brings the deviation of so many latents to 1: of their means, and of what is drawn about these.
+/// How far latents spread: their means, and what is drawn about these.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Spread {
+    /// What brings their deviation to 1.
+    pub scale: f64,
+    /// Which part of their variance is noise: what is drawn about their means.
+    pub noise: f64,
+}
+
+/// How far so many latents spread.
 ///
 /// # Errors
 ///
 /// Those of reading a latent.
-pub(super) fn scale_factor<'a>(
+pub(super) fn spread<'a>(
     count: usize,
     latent: impl Fn(usize) -> std::result::Result<Cow<'a, Latent>, DataError>,
-) -> Result<f64> {
+) -> Result<Spread> {
     let sum_of = |part: &dyn Fn(&Latent) -> &[f32], term: &dyn Fn(f64) -> f64| -> Result<f64> {
         let mut sum = 0.0;
         for number in 0..count {
@@ -56,7 +66,10 @@ pub(super) fn scale_factor<'a>(
     let about = sum_of(mean, &|value| (value - centre).powi(2))?;
     let within = sum_of(&|latent| &latent.deviation, &|value| value.powi(2))?;
     let variance = (about + within) / values;
-    Ok(if variance > 0.0 { 1.0 / variance.sqrt() } else { 1.0 })
+    Ok(match variance > 0.0 {
+        true => Spread { scale: 1.0 / variance.sqrt(), noise: within / (about + within) },
+        false => Spread { scale: 1.0, noise: 0.0 },
+    })
 }
 
 #[cfg(test)]
@@ -64,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scale_factor_counts_means_and_what_is_drawn_about_them() {
+    fn the_spread_counts_means_and_what_is_drawn_about_them() {
         let latent = |mean: [f32; 2], deviation: [f32; 2]| Latent {
             name: String::new(),
             shape: [1, 1, 1, 2],
@@ -73,9 +86,9 @@ mod tests {
             deviation: deviation.into(),
         };
         // variance of the means 9, mean square of the deviations 16
-        let of = |latents: &[Latent]| scale_factor(latents.len(), |number| Ok(latents[number].clone().into())).unwrap();
-        let scale = of(&[latent([7.0, 1.0], [4.0, 4.0]), latent([1.0, 7.0], [0.0, 32f32.sqrt()])]);
-        assert!((scale - 0.2).abs() < 1e-7, "{scale}");
-        assert_eq!(of(&[latent([3.0, 3.0], [0.0, 0.0])]), 1.0);
+        let of = |latents: &[Latent]| spread(latents.len(), |number| Ok(latents[number].clone().into())).unwrap();
+        let Spread { scale, noise } = of(&[latent([7.0, 1.0], [4.0, 4.0]), latent([1.0, 7.0], [0.0, 32f32.sqrt()])]);
+        assert!((scale - 0.2).abs() < 1e-7 && (noise - 0.64).abs() < 1e-7, "{scale} {noise}");
+        assert_eq!(of(&[latent([3.0, 3.0], [0.0, 0.0])]), Spread { scale: 1.0, noise: 0.0 });
     }
 }

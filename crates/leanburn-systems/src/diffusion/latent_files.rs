@@ -13,7 +13,7 @@ use leanburn_common::atomic;
 use leanburn_data::DataError;
 use serde::{Deserialize, Serialize};
 
-use super::latent::{Latent, scale_factor};
+use super::latent::{Latent, Spread, spread};
 use crate::error::{Result, SystemError};
 
 /// What latents depend on, each by a name for people, such as `weights`.
@@ -36,8 +36,7 @@ struct Index {
     /// How many of the latents are trained on: those before the others.
     training: usize,
     shape: [usize; 4],
-    /// What brings their deviation to 1.
-    scale: f64,
+    spread: Spread,
     latents: Vec<Entry>,
 }
 
@@ -132,9 +131,10 @@ impl LatentFiles {
         written.map_err(SystemError::writing(&path))?;
         let Encoded { volumes, training } = encoded.expect("what was written was encoded");
         let values = Mutex::new(File::open(&path).map_err(SystemError::writing(&path))?);
-        let index = Index { origin, volumes, training, shape, scale: 1.0, latents };
+        let unknown = Spread { scale: 1.0, noise: 0.0 };
+        let index = Index { origin, volumes, training, shape, spread: unknown, latents };
         let mut files = Self { values, path, index };
-        files.index.scale = scale_factor(training, |number| Ok(files.latent(number)?.into()))?;
+        files.index.spread = spread(training, |number| Ok(files.latent(number)?.into()))?;
         let json = serde_json::to_vec_pretty(&files.index).expect("names and numbers serialise");
         atomic::write(&folder.join(INDEX), &json).map_err(SystemError::writing(&folder.join(INDEX)))?;
         Ok(files)
@@ -160,9 +160,9 @@ impl LatentFiles {
         self.index.shape
     }
 
-    /// What brings their deviation to 1.
-    pub fn scale(&self) -> f64 {
-        self.index.scale
+    /// How far those spread that are trained on.
+    pub fn spread(&self) -> Spread {
+        self.index.spread
     }
 
     /// The volume that a latent is of.
@@ -306,7 +306,7 @@ mod tests {
             (again.len(), again.training(), again.volumes(), again.shape()),
             (3, 2, first.volumes(), [2, 3, 4, 5])
         );
-        assert_eq!(again.scale(), first.scale());
+        assert_eq!(again.spread(), first.spread());
         for number in 0..3 {
             let (read, latent) = (again.latent(number).unwrap(), latent(number));
             assert_eq!((read.name, read.class), (latent.name, latent.class));

@@ -9,7 +9,7 @@ use leanburn_common::Bytes;
 use leanburn_data::{DataError, Dataset, Intensity, Progress};
 
 use super::encoding::{encode_all, origin};
-use super::latent::{Latent, scale_factor};
+use super::latent::{Latent, Spread, spread};
 use super::latent_files::{Encoded, LatentFiles, checksum};
 use super::stage::Stage;
 use crate::data::{Data, DataSize};
@@ -36,6 +36,8 @@ pub struct LatentDataset {
     volumes: usize,
     /// What each channel is multiplied by.
     channels: Vec<Intensity>,
+    /// Which part of their variance is what the encoder draws about their means.
+    noise: f64,
     seed: u64,
     first_stage: Stage,
     remarks: Vec<String>,
@@ -120,12 +122,13 @@ impl LatentDataset {
     /// Latents that have been encoded or read.
     fn new(
         (mut store, encoded): (Store, Encoded),
-        computed: f64,
+        Spread { scale, noise }: Spread,
         stage: Stage,
         seed: u64,
-        remarks: Vec<String>,
+        mut remarks: Vec<String>,
     ) -> Result<Self> {
-        let scale = stage.scale_factor()?.unwrap_or(computed);
+        let scale = stage.scale_factor()?.unwrap_or(scale);
+        remarks.extend((noise > MOSTLY_NOISE).then(|| mostly_noise(noise)));
         let shape = match &mut store {
             Store::Files(files) => files.shape(),
             Store::Memory(latents) => {
@@ -140,8 +143,19 @@ impl LatentDataset {
             names.push(named_with_checksum(&weights_of(path))?);
         }
         let channels = vec![Intensity { scale, offset: 0.0 }; shape[0]];
-        Ok(Self { store, training, shape, names, volumes, channels, seed, first_stage: stage, remarks })
+        Ok(Self { store, training, shape, names, volumes, channels, noise, seed, first_stage: stage, remarks })
     }
+}
+
+/// The part of the variance from which latents are called noise.
+const MOSTLY_NOISE: f64 = 0.5;
+
+fn mostly_noise(noise: f64) -> String {
+    format!(
+        "{:.0} % of the variance of the latents is noise that the encoder draws about their means: there is little to learn. Train the first \
+         stage longer, or set its `training.initial_deviation` to 0.1",
+        100.0 * noise
+    )
 }
 
 /// The path of the orders of epochs among what is derived from the seed.
@@ -163,9 +177,9 @@ impl Data for Arc<LatentDataset> {
                 latents.push(latent);
                 Ok(())
             })?;
-            let scale = scale_factor(encoded.training, |number| Ok(Cow::Borrowed(&latents[number])))?;
+            let spread = spread(encoded.training, |number| Ok(Cow::Borrowed(&latents[number])))?;
             let store = (Store::Memory(latents), encoded);
-            return Ok(Arc::new(LatentDataset::new(store, scale, stage, context.seed, Vec::new())?));
+            return Ok(Arc::new(LatentDataset::new(store, spread, stage, context.seed, Vec::new())?));
         };
         let origin = origin(&stage, context)?;
         let (mut remarks, read) = (Vec::new(), |done, total, name: &str| progress(Progress { done, total, name }));
@@ -178,9 +192,9 @@ impl Data for Arc<LatentDataset> {
             }
         };
         let encoded = Encoded { volumes: files.volumes().to_vec(), training: files.training() };
-        let scale = files.scale();
+        let spread = files.spread();
         let store = (Store::Files(files), encoded);
-        Ok(Arc::new(LatentDataset::new(store, scale, stage, context.seed, remarks)?))
+        Ok(Arc::new(LatentDataset::new(store, spread, stage, context.seed, remarks)?))
     }
 
     fn extent(&self) -> Result<[usize; 3]> {
@@ -220,6 +234,7 @@ impl Data for Arc<LatentDataset> {
             ("validation latents", self.validation().len().to_string()),
             ("a latent", format!("{depth}x{height}x{width}, {channels} channels")),
             ("scale factor", self.channels.first().map_or(1.0, |channel| channel.scale).to_string()),
+            ("noise of the encoder", format!("{:.1} % of the variance", 100.0 * self.noise)),
         ];
         Ok(facts.into_iter().chain(place).collect())
     }

@@ -68,6 +68,16 @@ impl ConfigSpace {
         Self { variants, ranks, ..self }
     }
 
+    /// Processes that hold a volume together, where there are several.
+    pub fn volume_ranks(&self) -> u64 {
+        self.variants[0].1.training().volume_ranks as u64
+    }
+
+    /// Groups of processes, each with micro-batches of its own.
+    fn groups(&self) -> u64 {
+        (self.ranks / self.volume_ranks()).max(1)
+    }
+
     /// The system that is trained, as its section is called.
     pub fn system(&self) -> &'static str {
         self.variants[0].1.system_name()
@@ -78,7 +88,7 @@ impl ConfigSpace {
         let config = &self.variants[0].1;
         let training = config.training();
         let micro_batch = training.batch_size;
-        let accumulation = (training.gradient_accumulation_steps as u64 / self.ranks).max(1);
+        let accumulation = (training.gradient_accumulation_steps as u64 / self.groups()).max(1);
         let recompute = training.recompute.patterns().to_vec();
         let plain = Candidate { recompute, ..Candidate::new(micro_batch, accumulation) };
         let plain = plain.with_streamed(training.stream.patterns().to_vec(), training.stream.settings());
@@ -102,7 +112,7 @@ impl ConfigSpace {
         let mut config = self.variants[candidate.variant].1.clone();
         let training = config.training_mut();
         training.batch_size = candidate.micro_batch;
-        training.gradient_accumulation_steps = (candidate.accumulation * self.ranks) as usize;
+        training.gradient_accumulation_steps = (candidate.accumulation * self.groups()) as usize;
         training.recompute = Recompute::segments(candidate.recompute.iter().cloned());
         training.stream = Streaming::segments(candidate.stream.iter().cloned(), candidate.stream_settings);
         let system = config.system.any_mut();
@@ -189,7 +199,7 @@ impl Space for ConfigSpace {
 
     /// Every micro-batch that divides the effective batch, of several processes the part of one, largest first.
     fn splits(&self) -> Vec<(usize, u64)> {
-        splits(self.effective_batch() / self.ranks as usize)
+        splits(self.effective_batch() / self.groups() as usize)
     }
 
     fn record(&self, candidate: &Candidate) -> Result<Recording> {

@@ -22,6 +22,7 @@ pub(crate) fn trainer(context: &Context<'_>, training: &TrainingSection) -> Trai
         .with_deterministic_ranks(training.deterministic_ranks)
         .with_shard_optimizer(training.shard_optimizer)
         .with_sync_batch_norm(training.sync_batch_norm)
+        .with_volume_ranks(training.volume_ranks)
         .with_planned_ranks(context.planned_ranks)
 }
 

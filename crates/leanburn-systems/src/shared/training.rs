@@ -128,6 +128,9 @@ pub struct TrainingSection {
     /// Of several processes: batch norms take the statistics of the micro-batches of all together. Default: false, each its own.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sync_batch_norm: bool,
+    /// Of several processes: how many hold a volume together, each a share of its planes. Default: 1.
+    #[serde(skip_serializing_if = "is_one")]
+    pub volume_ranks: usize,
 }
 
 /// `max_steps` of a training that something else ends.
@@ -135,6 +138,10 @@ pub(super) const ENDLESS: u64 = u64::MAX;
 
 fn is_endless(steps: &u64) -> bool {
     *steps == ENDLESS
+}
+
+fn is_one(count: &usize) -> bool {
+    *count == 1
 }
 
 fn is_zero(value: &f64) -> bool {
@@ -182,6 +189,7 @@ impl Default for TrainingSection {
             deterministic_ranks: false,
             shard_optimizer: false,
             sync_batch_norm: false,
+            volume_ranks: 1,
         }
     }
 }
@@ -219,6 +227,7 @@ with_methods! { TrainingSection {
     with_deterministic_ranks => deterministic_ranks: bool,
     with_shard_optimizer => shard_optimizer: bool,
     with_sync_batch_norm => sync_batch_norm: bool,
+    with_volume_ranks => volume_ranks: usize,
 } }
 
 impl TrainingSection {
@@ -282,7 +291,27 @@ impl TrainingSection {
             deterministic_ranks: section.get("deterministic_ranks", default.deterministic_ranks),
             shard_optimizer: section.get("shard_optimizer", default.shard_optimizer),
             sync_batch_norm: section.get("sync_batch_norm", default.sync_batch_norm),
+            volume_ranks: section.number("volume_ranks", default.volume_ranks, 1..=MANY),
         }
+    }
+
+    /// What is wrong with [`volume_ranks`](Self::volume_ranks), in a system whose volumes can be shared or not.
+    pub(crate) fn validate_volume_ranks(&self, can_be_shared: bool) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        if self.volume_ranks > 1 {
+            let (key, found) = ("volume_ranks", format!("{} processes for each volume", self.volume_ranks));
+            let help = "remove it: only an autoencoder's volumes can be shared";
+            validation.check(can_be_shared, key, "1 for this system", &found, help);
+            validation.check_together(
+                !can_be_shared || !self.stream.patterns().is_empty(),
+                &["stream"],
+                key,
+                "segments that are streamed, which are what is shared",
+                &found,
+                "name the finest levels in `stream`, as in [decoder.level_0, encoder.level_0]",
+            );
+        }
+        validation.errors()
     }
 
     /// What is wrong with the values: keys of this section.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::shared::{
     CodebookSection, PerceptualSection, Training, TrainingSection, VoxelObjectiveSection, with_methods,
 };
-use crate::yaml::{MANY, Section};
+use crate::yaml::{MANY, POSITIVE, Section};
 
 /// The sizes of the radar guide's autoencoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,8 @@ pub struct Vae3dObjectiveSection {
     pub voxels: VoxelObjectiveSection,
     /// Weight of the Kullback-Leibler divergence, averaged over the latent. Default: 1e-6.
     pub kl_weight: f64,
+    /// The deviation of the latent that training starts from, or nearly. Default: none, what random weights give, about 1.
+    pub initial_deviation: Option<f64>,
     /// The perceptual loss.
     #[serde(flatten)]
     pub perceptual: PerceptualSection,
@@ -79,7 +81,12 @@ impl Default for Vae3dSection {
 
 impl Default for Vae3dObjectiveSection {
     fn default() -> Self {
-        Self { voxels: VoxelObjectiveSection::default(), kl_weight: 1e-6, perceptual: PerceptualSection::default() }
+        Self {
+            voxels: VoxelObjectiveSection::default(),
+            kl_weight: 1e-6,
+            initial_deviation: None,
+            perceptual: PerceptualSection::default(),
+        }
     }
 }
 
@@ -94,6 +101,7 @@ with_methods! { Vae3dSection {
 with_methods! { Vae3dObjectiveSection {
     with_voxels => voxels: VoxelObjectiveSection,
     with_kl_weight => kl_weight: f64,
+    with_initial_deviation => initial_deviation: Option<f64>,
     with_perceptual => perceptual: PerceptualSection,
 } }
 
@@ -122,7 +130,10 @@ impl Vae3dSection {
             VaeType::Lightweight => Vae3dConfig::lightweight(),
             VaeType::UltraLightweight => Vae3dConfig::ultra_lightweight(),
         };
-        size.with_in_channels(self.in_channels).with_latent_channels(self.latent_channels).with_codebook(codebook)
+        size.with_in_channels(self.in_channels)
+            .with_latent_channels(self.latent_channels)
+            .with_initial_deviation(self.training.objective.initial_deviation)
+            .with_codebook(codebook)
     }
 }
 
@@ -132,6 +143,7 @@ impl Vae3dObjectiveSection {
         Self {
             voxels: VoxelObjectiveSection::read(section),
             kl_weight: section.number("kl_weight", default.kl_weight, 0..),
+            initial_deviation: section.number("initial_deviation", default.initial_deviation, POSITIVE),
             perceptual: PerceptualSection::read(section),
         }
     }

@@ -53,7 +53,11 @@ device: {name: flex}
     }
 
     fn validate(&self, _context: &Context<'_>) -> Vec<ValidationError> {
-        let model = of_section(self.model().validate(), Self::NAME, &[]);
+        let model = of_section(
+            self.model().validate(),
+            Self::NAME,
+            &[("initial_deviation", "vae3d.training.initial_deviation")],
+        );
         [model, self.training.objective.perceptual.validate(Self::NAME)].concat()
     }
 

@@ -71,6 +71,7 @@ pub struct Setup {
     pub deterministic_ranks: bool,
     pub shard_optimizer: bool,
     pub sync_batch_norm: bool,
+    pub volume_ranks: usize,
     pub seed: u64,
 }
 
@@ -94,6 +95,7 @@ impl Default for Setup {
             deterministic_ranks: false,
             shard_optimizer: false,
             sync_batch_norm: false,
+            volume_ranks: 1,
             seed: 42,
         }
     }
@@ -155,6 +157,7 @@ impl Setup {
             .with_deterministic_ranks(self.deterministic_ranks)
             .with_shard_optimizer(self.shard_optimizer)
             .with_sync_batch_norm(self.sync_batch_norm)
+            .with_volume_ranks(self.volume_ranks)
     }
 }
 

@@ -67,15 +67,17 @@ impl<'a> ChainBuilder<'a> {
         self.push(name, Block::Attention(with(block).init(self.device)));
     }
 
-    /// Ends with norm, an activation or none, and convolution.
-    pub(in crate::models) fn out(mut self, channels_out: usize, activation: Activation) -> Chain<Block> {
+    /// Ends with norm, an activation or none, and convolution, whose bias starts from these numbers if there are any.
+    pub(in crate::models) fn out(
+        mut self,
+        channels_out: usize,
+        activation: Activation,
+        bias: Option<Vec<f32>>,
+    ) -> Chain<Block> {
         let (channels, device) = (self.channels, self.device);
+        let conv = Conv3dConfig::new([channels, channels_out], 3).with_padding(1);
         let norm = GroupNormConfig::new(self.norm_num_groups, channels).with_epsilon(self.norm_eps);
-        let out = Out {
-            final_norm: norm.init(device),
-            final_conv: Conv3dConfig::new([channels, channels_out], 3).with_padding(1).init(device),
-            activation,
-        };
+        let out = Out { final_norm: norm.init(device), final_conv: conv.init_from(bias, device), activation };
         self.push("out", Block::Out(out));
         self.chain
     }

@@ -61,6 +61,9 @@ pub struct AutoencoderKlConfig {
     /// Whether attention has one linear layer for queries, keys and values.
     #[config(default = false)]
     pub use_combined_linear: bool,
+    /// The deviation of the latent that training starts from, or nearly; what random weights give, about 1, if none. From 1 the decoder
+    /// learns for long from little but noise.
+    pub initial_deviation: Option<f64>,
     /// The most queries that attention takes at a time; see [`attention3d_in_blocks`](leanburn_ops::attention3d_in_blocks).
     /// As many as are fastest if none.
     pub attention_block: Option<usize>,
@@ -83,6 +86,7 @@ impl AutoencoderKlConfig {
         validation.one_per_level("attention_levels", self.attention_levels.len(), "channels", levels);
         validation.groups("norm_num_groups", self.norm_num_groups, "channels", &self.channels);
         validation.positive("norm_eps", self.norm_eps, "use 1e-6");
+        validation.positive("initial_deviation", self.initial_deviation.unwrap_or(1.0), "use 0.1");
         validation.at_least_one("attention_block", self.attention_block.unwrap_or(1));
         validation.errors()
     }

@@ -77,6 +77,6 @@ impl<'a> Levels<'a> {
 
     /// Ends with norm and convolution.
     pub(super) fn out(self, channels_out: usize) -> Chain<Block> {
-        self.chain.out(channels_out, Activation::None)
+        self.chain.out(channels_out, Activation::None, None)
     }
 }

@@ -18,4 +18,4 @@ pub use block::{Block, Out};
 pub(super) use builder::ChainBuilder;
 pub use config::AutoencoderKlConfig;
 pub use model::AutoencoderKl;
-pub(super) use model::{deviation, sample};
+pub(super) use model::{deviation, log_variances, sample};

@@ -42,12 +42,13 @@ impl AutoencoderKlConfig {
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> AutoencoderKl {
         panic_if_invalid("AutoencoderKl", &self.validate());
-        let pointwise = || Conv3dConfig::new([self.latent_channels; 2], 1).init(device);
+        let pointwise = || Conv3dConfig::new([self.latent_channels; 2], 1);
+        let log_variances = self.initial_deviation.map(|deviation| log_variances(deviation, self.latent_channels));
         AutoencoderKl {
             encoder: encoder(self, device),
-            quant_conv_mu: pointwise(),
-            quant_conv_log_sigma: pointwise(),
-            post_quant_conv: pointwise(),
+            quant_conv_mu: pointwise().init(device),
+            quant_conv_log_sigma: pointwise().init_from(log_variances, device),
+            post_quant_conv: pointwise().init(device),
             decoder: decoder(self, device),
             config: self.clone(),
             residency: ResidencyPolicy::default(),
@@ -85,7 +86,7 @@ impl AutoencoderKl {
     pub fn encode(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
         let in_channels = self.config.in_channels;
         assert_shape!(x, [_, in_channels, ..]);
-        let h = self.encoder.forward(x, &self.residency, Block::forward);
+        let h = self.encoder.encode(x, &self.residency, Block::forward);
         let mean = self.quant_conv_mu.forward(h.clone());
         (mean, deviation(self.quant_conv_log_sigma.forward(h)))
     }
@@ -112,7 +113,7 @@ impl AutoencoderKl {
     pub fn decode(&self, z: Tensor<5>) -> Tensor<5> {
         let latent_channels = self.config.latent_channels;
         assert_shape!(z, [_, latent_channels, ..]);
-        self.decoder.forward(self.post_quant_conv.forward(z), &self.residency, Block::forward)
+        self.decoder.decode(self.post_quant_conv.forward(z), &self.residency, Block::forward)
     }
 
     /// The volume of the mean of the latent: no noise.
@@ -140,6 +141,11 @@ impl AutoencoderKl {
 /// The standard deviation from the logarithm of the variance, clamped to `[-30, 20]`.
 pub(in crate::models) fn deviation(log_variance: Tensor<5>) -> Tensor<5> {
     in_wide(log_variance, |log_variance| (log_variance.clamp(-30.0, 20.0) / 2.0).exp())
+}
+
+/// The logarithm of the variance of a deviation, for each of so many channels.
+pub(in crate::models) fn log_variances(deviation: f64, channels: usize) -> Vec<f32> {
+    [2.0 * deviation.ln() as f32].repeat(channels)
 }
 
 /// `mean + sigma * noise`.
@@ -191,6 +197,26 @@ mod tests {
     }
 
     #[test]
+    fn the_deviation_starts_where_it_is_told() {
+        let device = Device::flex();
+        let x = Tensor::random([1, 4, 8, 8, 8], Distribution::Default, &device);
+        let scan = AutoencoderKlConfig::new(vec![8, 8], vec![1, 1], vec![false; 2])
+            .with_norm_num_groups(4)
+            .with_in_channels(4);
+        let voxels = crate::models::Vae3dConfig::ultra_lightweight();
+        let deviation = |initial: Option<f64>| {
+            let sigmas = [
+                scan.clone().with_initial_deviation(initial).init(&device).encode(x.clone()).1,
+                voxels.clone().with_initial_deviation(initial).init(&device).encode(x.clone()).1,
+            ];
+            sigmas.map(|sigma| sigma.log().mean().exp().into_scalar::<f32>())
+        };
+        assert!(deviation(None).iter().all(|deviation| (0.5..2.0).contains(deviation)), "{:?}", deviation(None));
+        let small = deviation(Some(0.05));
+        assert!(small.iter().all(|deviation| (0.025..0.1).contains(deviation)), "{small:?}");
+    }
+
+    #[test]
     fn the_deviation_is_clamped() {
         let device = Device::flex();
         let config = AutoencoderKlConfig::new(vec![4], vec![1], vec![false]).with_norm_num_groups(2);
@@ -201,7 +227,7 @@ mod tests {
                 .with_initializer(Some(burn::nn::Initializer::Constant { value: scale }))
                 .init(&device);
             let x = Tensor::random([1, 1, 4, 4, 4], Distribution::Default, &device);
-            let h = model.encoder.forward(x.clone(), &ResidencyPolicy::default(), Block::forward).sum_dim(1);
+            let h = model.encoder.encode(x.clone(), &ResidencyPolicy::default(), Block::forward).sum_dim(1);
             let sigma = model.encode(x).1.narrow(1, 0, 1).to_data().try_to_vec::<f32>().unwrap();
             let positive = h.to_data().try_to_vec::<f32>().unwrap();
             for (h, sigma) in positive.into_iter().zip(sigma).filter(|(h, _)| *h > 1e-3) {

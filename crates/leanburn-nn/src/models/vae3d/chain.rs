@@ -5,11 +5,13 @@ use leanburn_ops::Activation;
 
 use super::config::Vae3dConfig;
 use crate::blocks::{Downsample, Upsample};
-use crate::models::autoencoder_kl::{Block, ChainBuilder};
+use crate::models::autoencoder_kl::{Block, ChainBuilder, log_variances};
 use crate::models::chain::Chain;
 
 /// Convolution, levels from fine to coarse with a strided convolution between them, middle, out.
-pub(super) fn encoder(config: &Vae3dConfig, channels_out: usize, device: &Device) -> Chain<Block> {
+///
+/// A Gaussian latent has twice its channels: means, then logarithms of variances.
+pub(super) fn encoder(config: &Vae3dConfig, device: &Device) -> Chain<Block> {
     let last = config.channel_mult.len() - 1;
     let mut levels = Levels::new("encoder", 0, [config.in_channels, config.base_channels], config, device);
     for level in 0..=last {
@@ -21,7 +23,15 @@ pub(super) fn encoder(config: &Vae3dConfig, channels_out: usize, device: &Device
         }
     }
     levels.middle();
-    levels.out(channels_out)
+    let latent = config.latent_channels;
+    if config.codebook.is_some() {
+        return levels.out(latent, None);
+    }
+    let bias = config.initial_deviation.map(|deviation| {
+        let means = [0.0].repeat(latent);
+        [means, log_variances(deviation, latent)].concat()
+    });
+    levels.out(2 * latent, bias)
 }
 
 /// Convolution, middle, levels from coarse to fine with an enlargement between them, out.
@@ -39,7 +49,7 @@ pub(super) fn decoder(config: &Vae3dConfig, device: &Device) -> Chain<Block> {
             levels.chain.push(&format!("level_{level}.upsample"), Block::Upsample(block));
         }
     }
-    levels.out(config.in_channels)
+    levels.out(config.in_channels, None)
 }
 
 /// Encoder or decoder in the making.
@@ -83,7 +93,7 @@ impl<'a> Levels<'a> {
     }
 
     /// Ends with norm, SiLU and convolution.
-    fn out(self, channels_out: usize) -> Chain<Block> {
-        self.chain.out(channels_out, Activation::Silu)
+    fn out(self, channels_out: usize, bias: Option<Vec<f32>>) -> Chain<Block> {
+        self.chain.out(channels_out, Activation::Silu, bias)
     }
 }

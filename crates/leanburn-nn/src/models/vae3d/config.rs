@@ -49,6 +49,8 @@ pub struct Vae3dConfig {
     /// Added to the variance in the norms.
     #[config(default = 1e-5)]
     pub norm_eps: f64,
+    /// The deviation of the latent that training starts from, or nearly; `None` for what random weights give, about 1.
+    pub initial_deviation: Option<f64>,
     /// A codebook of `latent_channels` channels in the place of the Gaussian latent; `None` for the Gaussian.
     #[config(default = "None")]
     pub codebook: Option<VectorQuantizerConfig>,
@@ -82,6 +84,16 @@ impl Vae3dConfig {
         ]);
         self.validate_levels(&mut validation);
         validation.positive("norm_eps", self.norm_eps, "use 1e-5");
+        if let Some(deviation) = self.initial_deviation {
+            validation.positive("initial_deviation", deviation, "use 0.1");
+            validation.check(
+                self.codebook.is_none(),
+                "initial_deviation",
+                "a Gaussian latent",
+                "a codebook",
+                "remove `initial_deviation` or `codebook`",
+            );
+        }
         if let Some(codebook) = &self.codebook {
             validation.extend_below("codebook", codebook.validate());
             validation.check_together(
@@ -158,11 +170,14 @@ mod tests {
         assert_eq!(fields(valid().with_norm_num_groups(0)), ["norm_num_groups"]);
         assert_eq!(fields(valid().with_norm_num_groups(32)), ["norm_num_groups"]);
         assert_eq!(fields(valid().with_norm_eps(-1.0)), ["norm_eps"]);
+        assert!(fields(valid().with_initial_deviation(Some(0.1))).is_empty());
+        assert_eq!(fields(valid().with_initial_deviation(Some(0.0))), ["initial_deviation"]);
         assert_eq!(fields(valid().with_strides(vec![[1, 2, 2]])), ["strides"]);
         assert_eq!(fields(valid().with_strides(vec![[1, 0, 2], [2; 3]])), ["strides"]);
         assert_eq!(fields(valid().with_strides(vec![[usize::MAX; 3], [2; 3]])), ["strides"]);
         let codebook = |channels| valid().with_codebook(Some(VectorQuantizerConfig::new(16, channels)));
         assert!(fields(codebook(4)).is_empty());
+        assert_eq!(fields(codebook(4).with_initial_deviation(Some(0.1))), ["initial_deviation"]);
         assert_eq!(fields(codebook(3)), ["codebook.embedding_dim"]);
         assert_eq!(fields(codebook(0)), ["codebook.embedding_dim"; 2]);
         assert_eq!(fields(Vae3dConfig::new(8, vec![], 1)), ["channel_mult"]);

@@ -43,9 +43,8 @@ impl Vae3dConfig {
     pub fn init(&self, device: &Device) -> Vae3d {
         panic_if_invalid("Vae3d", &self.validate());
         let pointwise = || Conv3dConfig::new([self.latent_channels; 2], 1).init(device);
-        let features = if self.codebook.is_some() { 1 } else { 2 };
         Vae3d {
-            encoder: encoder(self, features * self.latent_channels, device),
+            encoder: encoder(self, device),
             quant_conv: pointwise(),
             quantizer: self.codebook.as_ref().map(|codebook| codebook.init(device)),
             post_quant_conv: pointwise(),
@@ -110,7 +109,7 @@ impl Vae3d {
     fn features(&self, x: Tensor<5>) -> Tensor<5> {
         let in_channels = self.config.in_channels;
         assert_shape!(x, [_, in_channels, ..]);
-        self.encoder.forward(x, &self.residency, Block::forward)
+        self.encoder.encode(x, &self.residency, Block::forward)
     }
 
     /// The codebook, if there is one.
@@ -135,7 +134,7 @@ impl Vae3d {
         assert_shape!(z, [_, latent_channels, ..]);
         // The first of the two convolutions around the latent stands before a codebook, and behind the noise.
         let z = if self.quantizer.is_some() { z } else { self.quant_conv.forward(z) };
-        self.decoder.forward(self.post_quant_conv.forward(z), &self.residency, Block::forward)
+        self.decoder.decode(self.post_quant_conv.forward(z), &self.residency, Block::forward)
     }
 
     /// The volume of the mean of the latent, or of its vectors of the codebook: no noise.

@@ -80,7 +80,7 @@ impl VqVae3d {
     pub fn encode(&self, x: Tensor<5>) -> Tensor<5> {
         let in_channels = self.config.in_channels;
         assert_shape!(x, [_, in_channels, ..]);
-        self.encoder.forward(x, &self.residency, VqBlock::forward)
+        self.encoder.encode(x, &self.residency, VqBlock::forward)
     }
 
     /// The quantised latent and the commitment loss; see [`VectorQuantizer::forward`], also for the shapes.
@@ -107,7 +107,7 @@ impl VqVae3d {
     pub fn decode(&self, latent: Tensor<5>) -> Tensor<5> {
         let embedding_dim = self.config.quantizer.embedding_dim;
         assert_shape!(latent, [_, embedding_dim, ..]);
-        self.decoder.forward(latent, &self.residency, VqBlock::forward)
+        self.decoder.decode(latent, &self.residency, VqBlock::forward)
     }
 
     /// The volume of codes.

@@ -45,11 +45,28 @@ impl Moments {
         }
     }
 
+    /// Those of a volume whose other parts, as many values each, other processes have; `gather` gives what all have of a tensor.
+    pub(crate) fn of_all(self, gather: impl Fn(Tensor<3>) -> Vec<Tensor<3>>) -> Self {
+        let (count, dtype) = (self.count, self.dtype);
+        let part = |[mean, squares]: [Tensor<2>; 2]| Self { count, mean, squares, dtype };
+        let parts = gather_pairs([self.mean, self.squares], gather).map(part);
+        parts.reduce(Self::merged).expect("this process has a part")
+    }
+
     /// Mean, and `1 / sqrt(variance + epsilon)`, of each group, float32 unless the volume is float64.
     pub(super) fn statistics(self, epsilon: f64) -> [Tensor<2>; 2] {
         let reciprocal = (self.squares / self.count + epsilon).sqrt().recip();
         [self.mean, reciprocal].map(|values| cast_to(values, self.dtype))
     }
+}
+
+/// What all processes have of two tensors of the same shape.
+pub(super) fn gather_pairs(
+    pair: [Tensor<2>; 2],
+    gather: impl Fn(Tensor<3>) -> Vec<Tensor<3>>,
+) -> impl Iterator<Item = [Tensor<2>; 2]> {
+    let of = |both: &Tensor<3>, index: usize| both.clone().narrow(0, index, 1).squeeze_dim(0);
+    gather(Tensor::stack(pair.into(), 0)).into_iter().map(move |both| [of(&both, 0), of(&both, 1)])
 }
 
 /// Mean and centred sum of squares of each group: each `[batch_size, num_groups]`.

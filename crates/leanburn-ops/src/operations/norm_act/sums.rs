@@ -5,6 +5,7 @@ use leanburn_kernels::{Activation, norm};
 
 use super::channel_map::{TensorMap, statistics_of};
 use super::composed::{activate_gradient, normalize};
+use super::moments::gather_pairs;
 use super::normalization::Normalization;
 use super::statistics::{norm_shape, spread};
 use crate::cube::{self, FLOPS_OF_SUMS};
@@ -26,6 +27,12 @@ impl ChannelSums {
     /// The sums over the positions of both.
     pub(crate) fn added(self, other: Self) -> Self {
         Self { plain: self.plain + other.plain, centred: self.centred + other.centred }
+    }
+
+    /// Those of a volume whose other parts other processes have, added in the order of processes; `gather` gives what all have of a tensor.
+    pub(crate) fn of_all(self, gather: impl Fn(Tensor<3>) -> Vec<Tensor<3>>) -> Self {
+        let parts = gather_pairs([self.plain, self.centred], gather).map(|[plain, centred]| Self { plain, centred });
+        parts.reduce(Self::added).expect("this process has a part")
     }
 
     /// The gradients of the norm's weight and bias, where it has them.
