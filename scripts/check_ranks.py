@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Several processes under MPI: the same weights as one process, sums of known size, ranks that die, runs that go on.
 
-    scripts/check_ranks.py LEANBURN [--kills 3] [--steps 50]
+    scripts/check_ranks.py LEANBURN [--kills 3] [--steps 50] [--mpirun mpirun.mpich]
 
-LEANBURN is the command, built with the feature `mpi`. Loopback alone is used; `mpirun` is Open MPI's. Prints a line for each part and ends
+LEANBURN is the command, built with the feature `mpi`. Loopback alone is used. `mpirun` is that of the MPI that it was
+built with (`MPICC=mpicc.mpich cargo build ...` for another than the default one). Prints a line for each part and ends
 with an error at the first that fails.
 """
 import argparse
@@ -54,13 +55,13 @@ ENVIRONMENT = os.environ | {
 
 
 class Runs:
-    def __init__(self, leanburn, folder, steps):
-        self.leanburn, self.folder = leanburn, folder
+    def __init__(self, leanburn, folder, steps, mpirun):
+        self.leanburn, self.folder, self.mpirun = leanburn, folder, mpirun
         self.config = folder / "ranks.yaml"
         self.config.write_text(CONFIG.format(steps=steps))
 
     def command(self, ranks, name, *arguments):
-        launcher = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+        launcher = [self.mpirun, "-n", str(ranks)] if ranks > 1 else []
         return [*launcher, self.leanburn, "train", self.config, "--out", self.folder / name, *arguments]
 
     def start(self, ranks, name, *arguments):
@@ -131,9 +132,10 @@ def main():
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--mpirun", default="mpirun")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        runs = Runs(arguments.leanburn, Path(folder), arguments.steps)
+        runs = Runs(arguments.leanburn, Path(folder), arguments.steps, arguments.mpirun)
         one = runs.train(1, "one")
         four = runs.train(4, "four")
         expect(f"4 ranks after {arguments.steps} steps: the weights of one process that accumulates 4, bit for bit", four == one)
