@@ -518,6 +518,7 @@ fn a_volume_on_two_processes_takes_less_of_each() {
     let with = |setting: &'static str| ["plan", "large.yaml", "--set", setting];
     reject(&place, &with("autoencoder.training.stream=[]"), &["volume_ranks", "stream"]);
     reject(&place, &with("autoencoder.training.discriminator={}"), &["discriminator", "volume_ranks"]);
+    reject(&place, &["fit", "large.yaml", "--budget", "1GiB"], &["large.yaml", "2 processes", "remove volume_ranks"]);
 }
 
 /// A T4 has no units for bfloat16; Burn has none on Vulkan.

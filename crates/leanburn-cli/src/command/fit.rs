@@ -109,6 +109,13 @@ impl Fit {
         let (mut config, available) = both(load(&self.config, &self.set), self.budget.resolve())?;
         let output = |path| Output::new(path, &inputs(&self.config, &config), self.force);
         let output = self.out.as_deref().map(output).transpose()?;
+        if config.training().volume_ranks > 1 {
+            let found = format!("has volumes that {} processes hold together", config.training().volume_ranks);
+            return Err(CommandError::Arguments {
+                errors: vec![(source, found)],
+                remedy: "remove volume_ranks: a fit is of processes with volumes of their own; `plan --ranks` plans others",
+            });
+        }
         let planner = available.planner(&config.device.name)?;
         let bytes = required(&planner)?;
         if let Some(utilisation) = self.utilisation {

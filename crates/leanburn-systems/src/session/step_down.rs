@@ -38,6 +38,9 @@ impl StepDown {
         let planner = planner_of(&config.device.name, None, None)?;
         let memory = planner.memory_model();
         let space = ConfigSpace::new(config, name, &planner, || Ok(data))?;
+        // Where ranks hold a volume together, plans are of one of them, and something stays streamed: it is what they share.
+        let shares = ranks > 1 && space.volume_ranks() > 1;
+        let (space, ranks) = if shares { (space.of_ranks(ranks as u64), 1) } else { (space, ranks) };
         let now = space.configured();
         let timeline = space.record_with(&now, now.recorded())?.timeline(memory);
         let peak = peak_of(&timeline);
@@ -47,7 +50,10 @@ impl StepDown {
         }
         let machine = Machine { other_bytes: Bytes(0), ..planner.machine() };
         let mut plans = frontier(&space, &machine, Class::Lossless)?.plans;
-        plans.retain(|plan| plan.peak < planned && plan.candidate.accumulation.is_multiple_of(ranks as u64));
+        plans.retain(|Plan { candidate, peak, .. }| {
+            let is_shared = candidate.variant == now.variant && !candidate.stream.is_empty();
+            *peak < planned && candidate.accumulation.is_multiple_of(ranks as u64) && (!shares || is_shared)
+        });
         let ceiling = match (limit, restarts_left) {
             (_, 1) => Bytes(0), // which leaves the smallest
             (Some(limit), FIRST) => limit,
@@ -109,8 +115,8 @@ device: {name: flex}
 ";
 
     /// The step-downs of a run whose every attempt fails.
-    fn all_the_way(limit: Option<Bytes>, ranks: usize) -> Vec<(Config, String)> {
-        let mut config = Config::parse(TINY, "tiny", &[]).unwrap();
+    fn all_the_way(text: &str, limit: Option<Bytes>, ranks: usize) -> Vec<(Config, String)> {
+        let mut config = Config::parse(text, "tiny", &[]).unwrap();
         let mut steps = Vec::new();
         for restarts_left in (0..=FIRST).rev() {
             let size = config.data_size("tiny").unwrap();
@@ -138,19 +144,39 @@ device: {name: flex}
         };
 
         let expected = plans.iter().rfind(is_split).unwrap();
-        let steps = all_the_way(Some(expected.peak), 1);
+        let steps = all_the_way(TINY, Some(expected.peak), 1);
         assert_eq!(candidate(&steps[0].0), expected.candidate);
         assert!(steps[0].1.starts_with("batch 4 x 1 -> ") && steps[0].1.contains(" -> "), "{}", steps[0].1);
         let last = |steps: &[(Config, String)]| candidate(&steps.last().unwrap().0);
         assert_eq!(last(&steps), plans[0].candidate);
 
-        let unlimited = all_the_way(None, 1);
+        let unlimited = all_the_way(TINY, None, 1);
         assert!(unlimited.len() <= FIRST && last(&unlimited) == plans[0].candidate);
-        for (lower, what) in all_the_way(None, 4) {
+        for (lower, what) in all_the_way(TINY, None, 4) {
             assert!(candidate(&lower).accumulation.is_multiple_of(4), "{what}: each of 4 ranks takes as many");
         }
-        let nothing_helps = all_the_way(Some(Bytes(1)), 1);
+        let nothing_helps = all_the_way(TINY, Some(Bytes(1)), 1);
         assert_eq!((nothing_helps.len(), last(&nothing_helps)), (1, plans[0].candidate.clone()));
+    }
+
+    #[test]
+    fn ranks_that_share_volumes_go_on_to_share_them() {
+        let shared = TINY.replace("[8]", "[8, 8]").replace(
+            "batch_size: 4",
+            "batch_size: 2, gradient_accumulation_steps: 2, volume_ranks: 2, stream: [encoder.level_0, decoder.level_0]",
+        );
+        let steps = all_the_way(&shared, None, 4);
+        assert!(!steps.is_empty());
+        for (lower, what) in steps {
+            let training = lower.training();
+            assert!(training.volume_ranks == 2 && !training.stream.patterns().is_empty(), "{what}");
+            assert_eq!(
+                training.batch_size * training.gradient_accumulation_steps,
+                4,
+                "{what}: two groups have all items"
+            );
+            assert!(training.gradient_accumulation_steps.is_multiple_of(2), "{what}: each group takes as many");
+        }
     }
 
     #[test]

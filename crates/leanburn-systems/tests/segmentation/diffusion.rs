@@ -17,8 +17,9 @@ use leanburn_systems::metrics::Phase;
 use leanburn_systems::planning::ConfigSpace;
 use leanburn_systems::session::Beginning;
 use leanburn_systems::{
-    AutoencoderSection, Config, DataSize, DeviceSection, DiffusionObjectiveSection, DiffusionSection, LatentsSection,
-    Observed, Observer, Recompute, Session, SystemError, SystemSection, TrainingSection,
+    AutoencoderObjectiveSection, AutoencoderSection, Config, DataSize, DeviceSection, DiffusionObjectiveSection,
+    DiffusionSection, LatentsSection, Observed, Observer, Recompute, Session, SystemError, SystemSection,
+    TrainingSection,
 };
 use leanburn_train::Precision;
 use leanburn_train::planning::Planner;
@@ -36,9 +37,14 @@ pub(super) fn data() -> DataConfig {
 
 /// A first stage of two levels, trained for a step.
 pub(super) fn first_stage(folder: &Path) {
+    first_stage_of(folder, AutoencoderObjectiveSection::default());
+}
+
+fn first_stage_of(folder: &Path, objective: AutoencoderObjectiveSection) {
     let training = TrainingSection::default().with_max_steps(1).with_visualize_interval(0);
     let model = AutoencoderSection::new(vec![4, 8]).with_norm_num_groups(2).with_num_res_blocks(vec![1; 2]);
-    let config = Config::new(model.with_training(training)).with_data(data()).with_device(DeviceSection::new("flex"));
+    let model = model.with_training(training).with_objective(objective);
+    let config = Config::new(model).with_data(data()).with_device(DeviceSection::new("flex"));
     Session::new(config).unwrap().in_folder(folder).run().unwrap();
 }
 
@@ -232,7 +238,7 @@ fn latents_in_files_are_those_in_memory_and_are_encoded_anew_when_they_have_to_b
         let mut heard = Warnings::default();
         let session = Session::new(config).unwrap().in_folder(folder.path().join(name)).with_observer(&mut heard);
         let outcome = session.run().unwrap();
-        (outcome, heard.0.into_iter().filter(|warning| warning.contains("latents")).collect::<Vec<_>>())
+        (outcome, heard.0.into_iter().filter(|warning| warning.contains("encoded anew")).collect::<Vec<_>>())
     };
     let weights = |name: &str| fs::read(folder.path().join(name).join("weights.safetensors")).unwrap();
     let (memory, _) = run("memory", config.clone());
@@ -264,6 +270,26 @@ fn latents_in_files_are_those_in_memory_and_are_encoded_anew_when_they_have_to_b
     let (_, warnings) = run("other", other);
     assert!(warnings[0].contains("of other data; the latents were encoded anew"), "{warnings:?}");
     assert!(weights("other") != weights("memory"));
+}
+
+#[test]
+fn latents_that_are_mostly_noise_are_a_warning() {
+    let _alone = alone();
+    let noise = |initial_deviation: Option<f64>| {
+        let folder = tempfile::tempdir().unwrap();
+        let first = folder.path().join("first");
+        let objective = AutoencoderObjectiveSection::default().with_initial_deviation(initial_deviation);
+        first_stage_of(&first, objective);
+        let mut config = second_stage(&first);
+        config.training_mut().max_steps = 1;
+        let mut heard = Warnings::default();
+        let session = Session::new(config).unwrap().in_folder(folder.path().join("second"));
+        session.with_observer(&mut heard).run().unwrap();
+        heard.0.into_iter().find(|warning| warning.contains("of the variance of the latents is noise"))
+    };
+    let warning = noise(None).expect("one step leaves a deviation of 1");
+    assert!(warning.contains("training.initial_deviation"), "{warning}");
+    assert_eq!(noise(Some(0.05)), None);
 }
 
 #[test]
