@@ -516,7 +516,6 @@ fn a_volume_on_two_processes_takes_less_of_each() {
         &["--ranks", "held by 2 processes", "multiple of volume_ranks"],
     );
     let with = |setting: &'static str| ["plan", "large.yaml", "--set", setting];
-    reject(&place, &with("autoencoder.training.stream=[]"), &["volume_ranks", "stream"]);
     reject(&place, &with("autoencoder.training.discriminator={}"), &["discriminator", "volume_ranks"]);
     reject(&place, &["fit", "large.yaml", "--budget", "1GiB"], &["large.yaml", "2 processes", "remove volume_ranks"]);
 }

@@ -40,7 +40,7 @@ impl Planned {
         })
     }
 
-    /// What of it the device has not, or may not give, where that is known. `needed` is what all of a run needs.
+    /// What of it the device has not, or may not give, where that is known, and what takes more than it has to. `needed` is what all of a run needs.
     pub fn warnings(&self, needed: Bytes, config: &Config, device: &Device) -> Vec<String> {
         let gpu = Gpu::of(device);
         let limit = config.device.memory_limit.map(|limit| (limit, "device.memory_limit allows".to_string()));
@@ -60,6 +60,13 @@ impl Planned {
                 gpu.name
             )
         });
-        short.into_iter().chain(large).collect()
+        let training = config.training();
+        let unshared = (training.volume_ranks > 1 && training.stream.patterns().is_empty()).then(|| {
+            format!(
+                "volume_ranks is {}, and no segment is in `stream`: each process computes whole volumes",
+                training.volume_ranks
+            )
+        });
+        short.into_iter().chain(large).chain(unshared).collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, Class, Machine, Plan, Space, Timeline, frontier};
+use leanburn_plan::{Candidate, Class, Machine, MemoryModel, Plan, Space, Timeline, frontier};
 
 use crate::config::Config;
 use crate::data::DataSize;
@@ -38,7 +38,7 @@ impl StepDown {
         let planner = planner_of(&config.device.name, None, None)?;
         let memory = planner.memory_model();
         let space = ConfigSpace::new(config, name, &planner, || Ok(data))?;
-        // Where ranks hold a volume together, plans are of one of them, and something stays streamed: it is what they share.
+        // Where ranks hold a volume together, plans are of one of them.
         let shares = ranks > 1 && space.volume_ranks() > 1;
         let (space, ranks) = if shares { (space.of_ranks(ranks as u64), 1) } else { (space, ranks) };
         let now = space.configured();
@@ -49,11 +49,11 @@ impl StepDown {
             return Ok(Self { peak, config: None });
         }
         let machine = Machine { other_bytes: Bytes(0), ..planner.machine() };
-        let mut plans = frontier(&space, &machine, Class::Lossless)?.plans;
-        plans.retain(|Plan { candidate, peak, .. }| {
-            let is_shared = candidate.variant == now.variant && !candidate.stream.is_empty();
-            *peak < planned && candidate.accumulation.is_multiple_of(ranks as u64) && (!shares || is_shared)
-        });
+        let mut plans = match shares {
+            true => smaller_shares(&space, &now, memory)?,
+            false => frontier(&space, &machine, Class::Lossless)?.plans,
+        };
+        plans.retain(|plan| plan.peak < planned && plan.candidate.accumulation.is_multiple_of(ranks as u64));
         let ceiling = match (limit, restarts_left) {
             (_, 1) => Bytes(0), // which leaves the smallest
             (Some(limit), FIRST) => limit,
@@ -66,6 +66,22 @@ impl StepDown {
         });
         Ok(Self { peak, config: lower })
     }
+}
+
+/// The same segments shared, in smaller micro-batches and with the others recomputed; the smallest first. What a share takes is not estimated
+/// from what the whole takes, so that each is recorded.
+fn smaller_shares(space: &ConfigSpace, now: &Candidate, memory: &dyn MemoryModel) -> Result<Vec<Plan>> {
+    let mut plans = Vec::new();
+    for (micro_batch, accumulation) in space.splits() {
+        for recompute in [now.recompute.clone(), vec!["*".to_string()]] {
+            let candidate = Candidate { micro_batch, accumulation, recompute, ..now.clone() };
+            let timeline = space.record(&candidate)?.timeline(memory);
+            let peak = memory.needed(&timeline) + space.other_bytes(&candidate);
+            plans.push(Plan { candidate, class: Class::Lossless, peak, seconds: 0.0 });
+        }
+    }
+    plans.sort_by_key(|plan| plan.peak);
+    Ok(plans)
 }
 
 /// The restarts that are left when a run steps down for the first time.
@@ -160,7 +176,7 @@ device: {name: flex}
     }
 
     #[test]
-    fn ranks_that_share_volumes_go_on_to_share_them() {
+    fn ranks_that_share_volumes_keep_their_items() {
         let shared = TINY.replace("[8]", "[8, 8]").replace(
             "batch_size: 4",
             "batch_size: 2, gradient_accumulation_steps: 2, volume_ranks: 2, stream: [encoder.level_0, decoder.level_0]",

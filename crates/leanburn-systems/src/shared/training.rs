@@ -299,17 +299,9 @@ impl TrainingSection {
     pub(crate) fn validate_volume_ranks(&self, can_be_shared: bool) -> Vec<ValidationError> {
         let mut validation = Validation::default();
         if self.volume_ranks > 1 {
-            let (key, found) = ("volume_ranks", format!("{} processes for each volume", self.volume_ranks));
+            let found = format!("{} processes for each volume", self.volume_ranks);
             let help = "remove it: only an autoencoder's volumes can be shared";
-            validation.check(can_be_shared, key, "1 for this system", &found, help);
-            validation.check_together(
-                !can_be_shared || !self.stream.patterns().is_empty(),
-                &["stream"],
-                key,
-                "segments that are streamed, which are what is shared",
-                &found,
-                "name the finest levels in `stream`, as in [decoder.level_0, encoder.level_0]",
-            );
+            validation.check(can_be_shared, "volume_ranks", "1 for this system", found, help);
         }
         validation.errors()
     }
