@@ -38,7 +38,11 @@ device: {{name: flex}}
 """
 
 IN_ORDER = ["--set", "autoencoder.training.deterministic_ranks=true"]
-SHARED = ["--set", "autoencoder.training.volume_ranks=2", "--set", "autoencoder.training.stream=[encoder.level_0, decoder.level_0]"]
+SHARED_STEPS = 8
+SHARED = [
+    *["--set", "autoencoder.training.volume_ranks=2", "--set", "autoencoder.training.stream=[encoder.level_0, decoder.level_0]"],
+    *["--set", f"autoencoder.training.max_steps={SHARED_STEPS}"],
+]
 SPLIT = [*IN_ORDER, "--set", "autoencoder.training.shard_optimizer=true"]
 
 # As root, in a container, without a network or shared memory that processes may read of each other.
@@ -145,10 +149,11 @@ def main():
         expect("2 ranks with shard_optimizer: the same, bit for bit", split == one)
         alone = runs.losses("one")
         for ranks in (2, 4):
+            # dozens of exchanges in each step: on a busy machine each of them waits for the others' turn
             runs.train(ranks, f"shared-{ranks}", *SHARED)
             shared = runs.losses(f"shared-{ranks}")
-            worst = max(abs(found - expected) / expected for found, expected in zip(shared, alone, strict=True))
-            expect(f"{ranks} ranks, two to a volume: the losses of one process within {worst:.1e}", worst < 1e-3)
+            worst = max(abs(found - expected) / expected for found, expected in zip(shared, alone[:SHARED_STEPS], strict=True))
+            expect(f"{ranks} ranks, two to a volume, {SHARED_STEPS} steps: the losses of one process within {worst:.1e}", worst < 1e-4)
         process = runs.start(3, "uneven")
         output, _ = process.communicate(timeout=60)
         expect("3 ranks for 4 micro-batches are rejected, once", process.returncode == 2 and output.count("multiple of 3") == 1, output)
