@@ -96,7 +96,7 @@ def notes(dtypes: list[str], is_compared: bool) -> str:
     alone = "One program alone: its values were compared with nothing."
     return f"""{RATIO} bf16 is `torch.autocast` there.
 
-*Held for backward*: what the heap grew by during forward. *Peak of the heap*: weights and optimizer included; counted by our
+*Saved activations*: what the heap grew by during forward. *Peak of the heap*: weights and optimizer included; counted by our
 allocator, sampled every 0.2 ms in an extra step for PyTorch, a lower bound. PyTorch and MONAI themselves are resident
 *before step 1*.
 

@@ -73,7 +73,7 @@ def notes(dtypes: list[str], is_compared: bool) -> str:
 {LEARNING_RATE:g}, betas 0.9 and 0.999, epsilon 1e-8; same weights, latent and noise): {'; '.join(said)}."""
     return f"""{RATIO} bf16 is `torch.autocast` there.
 
-*Held for backward*: what the heap grew by during forward. *Peak of the heap*: weights and optimizer included; counted by our
+*Saved activations*: what the heap grew by during forward. *Peak of the heap*: weights and optimizer included; counted by our
 allocator, sampled every 0.2 ms in an extra step for PyTorch, a lower bound. PyTorch and MONAI themselves are resident
 *before step 1*.
 

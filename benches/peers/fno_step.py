@@ -60,7 +60,7 @@ def notes(is_compared: bool) -> str:
 gradients to {TOLERANCES['gradient norm']:g}, what three updates took off the loss to {TOLERANCES['decrease']:g}."""
     return f"""{RATIO}
 
-*Held for backward*: what the heap grew by during forward. *Peak of the heap*: weights and optimizer included; counted by our
+*Saved activations*: what the heap grew by during forward. *Peak of the heap*: weights and optimizer included; counted by our
 allocator, sampled every 0.2 ms in an extra step for PyTorch, a lower bound. *Above weights*: without weights, their gradients and Adam's
 moments.
 
