@@ -68,9 +68,9 @@ class Runs:
         launcher = [self.mpirun, "-n", str(ranks)] if ranks > 1 else []
         return [*launcher, self.leanburn, "train", self.config, "--out", self.folder / name, *arguments]
 
-    def start(self, ranks, name, *arguments):
+    def start(self, ranks, name, *arguments, environment=ENVIRONMENT):
         command = self.command(ranks, name, *arguments)
-        return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def train(self, ranks, name, *arguments):
         process = self.start(ranks, name, *arguments)
@@ -157,6 +157,11 @@ def main():
         process = runs.start(3, "uneven")
         output, _ = process.communicate(timeout=60)
         expect("3 ranks for 4 micro-batches are rejected, once", process.returncode == 2 and output.count("multiple of 3") == 1, output)
+        # as the launcher of another MPI starts a process
+        process = runs.start(1, "other-launcher", environment=ENVIRONMENT | {"PMI_SIZE": "2"})
+        output, _ = process.communicate(timeout=60)
+        expect("a process of two that MPI sees one of is rejected, before it writes anything",
+               process.returncode == 2 and "sees 1" in output and not (runs.folder / "other-launcher").exists(), output)
         process = runs.start(2, "stopped")
         while runs.steps("stopped") < 3 and process.poll() is None:
             time.sleep(0.01)

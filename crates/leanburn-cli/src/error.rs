@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use leanburn_data::DataError;
-use leanburn_mpi::NotBuilt;
+use leanburn_mpi::JoinError;
 use leanburn_nn::weights::WeightsError;
 use leanburn_systems::SystemError;
 use leanburn_systems::metrics::MetricsError;
@@ -43,9 +43,9 @@ pub enum CommandError {
     /// A report cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// Several processes were started, by a build without MPI.
+    /// Several processes were started that do not find each other.
     #[error(transparent)]
-    NotBuilt(#[from] NotBuilt),
+    Join(#[from] JoinError),
     /// The processes that were launched ended with this code; they have said why.
     #[error("the processes ended with code {0}")]
     Launched(u8),
@@ -115,7 +115,14 @@ impl CommandError {
             Self::Report(_) => {
                 Some("check the file and the free space of its disk; `--resume` then continues the run".into())
             }
-            Self::NotBuilt(_) => Some("build with `cargo build --release --features mpi`, or start one process".into()),
+            Self::Join(JoinError::NotBuilt { .. }) => {
+                Some("build with `cargo build --release --features mpi`, or start one process".into())
+            }
+            Self::Join(JoinError::OtherLauncher { .. }) => Some(
+                "start them with the launcher of that MPI (under Slurm `srun --mpi=list` names what it can be told), or build \
+                 with the launcher's MPI: `MPICC=mpicc.mpich cargo build --release --features mpi`"
+                    .into(),
+            ),
             Self::Launcher { .. } => {
                 Some("install an MPI (Debian: openmpi-bin), or name its launcher with --launcher".into())
             }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 const ROUNDS: usize = 11;
 
-fn main() -> Result<(), leanburn_mpi::NotBuilt> {
+fn main() -> Result<(), leanburn_mpi::JoinError> {
     let group = leanburn_mpi::join()?;
     let (rank, size) = (group.ranks().rank(), group.ranks().size());
     for weights in [1_345_864, 41_638_132] {

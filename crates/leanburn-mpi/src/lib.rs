@@ -13,12 +13,25 @@ mod world;
 
 pub use launcher::ranks_of_launcher;
 
-/// A launcher has started several processes of a program that was built without MPI: each would do all the work, into the same files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{ranks} processes were started together, and this build has no MPI")]
-pub struct NotBuilt {
-    /// How many processes there are.
-    pub ranks: usize,
+/// A launcher has started several processes that do not find each other: each would do all the work, into the same files.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// The program was built without MPI.
+    #[error("{ranks} processes were started together, and this build has no MPI")]
+    NotBuilt {
+        /// How many processes there are.
+        ranks: usize,
+    },
+    /// The launcher is not that of the MPI that the program was built with, or was told to start them on their own.
+    #[error("{ranks} processes were started together, and this build's MPI ({library}) sees {joined}")]
+    OtherLauncher {
+        /// How many processes there are.
+        ranks: usize,
+        /// How many of them MPI knows of.
+        joined: usize,
+        /// The name and version of the MPI that the program is linked to.
+        library: String,
+    },
 }
 
 /// The group of this process: alone, where no launcher has started several. Once in a process; MPI ends with the group.
@@ -28,18 +41,18 @@ pub struct NotBuilt {
 ///
 /// # Errors
 ///
-/// [`NotBuilt`] without the feature `mpi`.
+/// [`JoinError`]: without the feature `mpi`, and where MPI knows of fewer processes than the launcher has started.
 ///
 /// # Panics
 ///
 /// If MPI was initialized before.
-pub fn join() -> Result<Group, NotBuilt> {
+pub fn join() -> Result<Group, JoinError> {
     match ranks_of_launcher(|name| std::env::var(name).ok()) {
         0 | 1 => Ok(Group::default()),
         #[cfg(feature = "mpi")]
-        _ => Ok(world::World::join().into()),
+        ranks => Ok(world::World::join(ranks)?.into()),
         #[cfg(not(feature = "mpi"))]
-        ranks => Err(NotBuilt { ranks }),
+        ranks => Err(JoinError::NotBuilt { ranks }),
     }
 }
 

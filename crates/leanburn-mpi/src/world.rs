@@ -10,6 +10,8 @@ use mpi::request::WaitGuard;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Root, Source};
 
+use crate::JoinError;
+
 /// All processes that the launcher has started.
 pub(crate) struct World {
     world: SimpleCommunicator,
@@ -25,14 +27,18 @@ impl fmt::Debug for World {
 }
 
 impl World {
-    /// Initializes MPI, which this thread alone calls.
-    pub fn join() -> Self {
+    /// Initializes MPI, which this thread alone calls. `ranks`: as many processes as the launcher says.
+    pub fn join(ranks: usize) -> Result<Self, JoinError> {
         let (universe, _) = mpi::initialize_with_threading(Threading::Funneled).expect("MPI is initialized once");
         let world = universe.world();
+        let joined = world.size() as usize;
+        if joined < ranks {
+            return Err(JoinError::OtherLauncher { ranks, joined, library: library() });
+        }
         let here = world.split_shared(world.rank());
         let on_this_machine = (here.rank() as usize, here.size() as usize);
         share_processors(on_this_machine.1);
-        Self { world, on_this_machine, _universe: universe }
+        Ok(Self { world, on_this_machine, _universe: universe })
     }
 
     /// Of what each rank has, on all ranks.
@@ -142,6 +148,13 @@ impl Layout {
         let part = |(start, count): (&i32, &i32)| all[*start as usize..(*start + *count) as usize].to_vec();
         self.starts.iter().zip(&self.counts).map(part).collect()
     }
+}
+
+/// What this MPI calls itself, such as "Open MPI v4.1.4".
+fn library() -> String {
+    let text = mpi::environment::library_version().unwrap_or_default();
+    let name = text.lines().next().unwrap_or_default().split(',').next().unwrap_or_default();
+    name.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Ends all processes.
