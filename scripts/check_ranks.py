@@ -138,7 +138,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mpirun", default="mpirun")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    # In memory: ranks that poll leave little of two cores, and each write to a disk that is waited for then takes its turn.
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=in_memory) as folder:
         runs = Runs(arguments.leanburn, Path(folder), arguments.steps, arguments.mpirun)
         one = runs.train(1, "one")
         four = runs.train(4, "four")
