@@ -3,13 +3,15 @@
 mod common;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use burn::backend::ir::OperationIr;
 use burn::prelude::*;
+use leanburn_common::Camera;
 use leanburn_nn::losses::{DiceCeLoss, PatchAdversarialLoss, l1_loss, l2_loss};
 use leanburn_nn::models::{
-    AutoencoderKlConfig, DiffusionConditions, DiffusionUNet3dConfig, FnoConfig, PatchDiscriminatorConfig,
-    Sr3UNetConfig, SwinUnetrConfig, UNet3dConfig,
+    AutoencoderKlConfig, BevGridConfig, DiffusionConditions, DiffusionUNet3dConfig, FnoConfig, LiftSplatShootConfig,
+    PatchDiscriminatorConfig, Sr3UNetConfig, SwinTransformer2dConfig, SwinUnetrConfig, UNet3dConfig,
 };
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
@@ -176,6 +178,51 @@ fn a_recomputed_swin_unetr_runs_its_attentions_once_more() {
     assert_eq!(swin_unetr(ResidencyPolicy::recompute_all()), (16, gradients));
     let one = ResidencyPolicy::keep().with_rule("stage_1.*", Residency::Recompute);
     assert_eq!(swin_unetr(one), (10, gradients));
+}
+
+/// Attentions, poolings, convolutions, and gradients, of one forward and backward of a map from the images of a camera.
+fn map(policy: ResidencyPolicy) -> [usize; 4] {
+    let (device, mut gradients) = (Device::capture(), 0);
+    let captured = device.capture_scope(|scope| {
+        as_on_cpu(|| {
+            let device = device.clone().autodiff();
+            let backbone = SwinTransformer2dConfig::new().with_embed_dim(8).with_depths(vec![1, 1]);
+            let config = LiftSplatShootConfig::new([32, 48])
+                .with_backbone(backbone.with_num_heads(vec![1, 2]))
+                .with_grid(
+                    BevGridConfig::new().with_x([-8.0, 8.0, 2.0]).with_z([1.0, 17.0, 2.0]).with_depth([1.0, 17.0, 2.0]),
+                )
+                .with_bev_channels(8)
+                .with_priors(vec![0.4, 0.1])
+                .with_head_channels(16)
+                .with_head_layers(vec![2, 1])
+                .with_norm_num_groups(4);
+            let model = config.init(&device).with_residency(policy);
+            let camera = Camera::pinhole(32.0, [32, 48]).at([0.0, -1.5, 0.0]);
+            let view =
+                model.forward(Tensor::zeros([1, 3, 1, 32, 48], &device), &Arc::new(config.cells(&[vec![camera]])));
+            gradients = backward(view.logits.sum() + view.depth_logits.sum()).take_module(&model).len();
+        });
+        scope.complete([], [])
+    });
+    let operations = captured.expect("a complete recording").graph.operations;
+    let named = |name: &str| operations.iter().filter(|operation| format!("{operation:?}").contains(name)).count();
+    [named("window_attention3d\""), named("bev_pool\""), common::convolutions(&operations), gradients]
+}
+
+#[test]
+fn a_recomputed_map_attends_and_pools_once_more() {
+    let [attentions, poolings, convolutions, gradients] = map(ResidencyPolicy::keep());
+    assert_eq!([attentions, poolings], [2, 1]);
+    let [all_attentions, all_poolings, all_convolutions, found] = map(ResidencyPolicy::recompute_all());
+    assert_eq!([all_attentions, all_poolings, found], [4, 2, gradients]);
+    // What makes patches of the image, what merges them, and what reads the classes are no segments.
+    assert!((2 * convolutions - 3..2 * convolutions).contains(&all_convolutions), "{convolutions}, {all_convolutions}");
+    let one = |name| map(ResidencyPolicy::keep().with_rule(name, Residency::Recompute));
+    assert_eq!(one("backbone.stage_1.*"), [3, 1, convolutions, gradients]);
+    assert_eq!(one("lift")[..2], [2, 2]);
+    // Three of the block; its input has as many channels as its output.
+    assert_eq!(one("head.layer_0.block_1"), [2, 1, convolutions + 3, gradients]);
 }
 
 /// Mebibytes that a step holds between forward and backward, without so many weights.

@@ -3,13 +3,14 @@
 use burn::prelude::*;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
-    Activation, AvgPool3d, Convolution, Gpu, Interpolation, MaxPool3d, Norm, activate, adaptive_avg_pool3d,
-    adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d, group_norm_act,
-    interpolate3d, layer_norm3d, max_pool3d, norm_act_conv3d, random, upsample_conv3d,
+    Activation, AvgPool3d, Convolution, Gpu, Interpolation, MaxPool3d, Norm, StreamKeep, StreamSettings, activate,
+    adaptive_avg_pool3d, adaptive_max_pool3d, attention3d, avg_pool3d, conv_transpose3d, conv3d, dropout, dropout3d,
+    group_norm_act, interpolate3d, layer_norm3d, max_pool3d, norm_act_conv3d, random, upsample_conv3d,
 };
 
 use crate::case::{Case, Inputs, Operation};
 use crate::device::{gpu, gpu_runtime};
+use crate::level::{Kind, Level, error};
 use crate::spectral::Spectral;
 use crate::window::Windows;
 
@@ -285,4 +286,23 @@ fn spectral_convolution() {
         is_beside_pointwise: true,
     };
     check(layer.case(), move |inputs| layer.run(inputs));
+}
+
+/// A level in slabs, beside the same level whole on this GPU: the output, and all gradients.
+#[test]
+fn streamed_levels() {
+    let device = gpu().autodiff();
+    random::seed(&device, 3);
+    for (kind, keep) in
+        [(Kind::Decoder, StreamKeep::Two), (Kind::Encoder, StreamKeep::None), (Kind::Blocks, StreamKeep::One)]
+    {
+        let level = Level::new(kind, [8, 4], &device);
+        let x = (random::normal([1, level.channels_in(), 6, 4, 5], &device) + 0.5).require_grad();
+        let settings = StreamSettings::default().with_slab_planes(4).with_keep(keep);
+        let (plain, streamed) = (level.outcome(&x, None), level.outcome(&x, Some(settings)));
+        for (index, (found, expected)) in streamed.iter().zip(&plain).enumerate() {
+            let error = error(found.as_ref().expect("a gradient"), expected.as_ref().expect("a gradient"));
+            assert!(error < 1e-5, "{kind:?} {keep:?}: {error:.1e} of number {index}");
+        }
+    }
 }

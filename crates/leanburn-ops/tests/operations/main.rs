@@ -15,6 +15,9 @@ mod dropout;
 mod geometry;
 #[cfg(feature = "cube")]
 mod gpu;
+#[cfg(feature = "cube")]
+#[path = "../common/level.rs"]
+mod level;
 mod max_pool;
 mod norm;
 mod plain;
