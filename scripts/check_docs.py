@@ -8,10 +8,15 @@ What `leanburn measure` prints depends a little on when two threads allocate: it
 shows by `cat` are there for its next command. The ladder of docs/memory-savers.md is left out: it is measured. Exit code 1
 if a line differs.
 
+A plan for the CPU depends on the processor: on its caches, which matrix products are blocked by, and on AVX-512. The commands see the
+caches of the documents' processor, whichever this one has (in a mount namespace of their own, on Linux). Where that cannot be, numbers count as
+equal, and the check says so.
+
 A development build takes ten times as long. With SECONDS, a command that takes a tenth of them, or is not done when they are over, is
 left out and named.
 """
 
+import os
 import pathlib
 import re
 import shlex
@@ -46,12 +51,39 @@ def is_measured(line, printed):
     return False
 
 
-def is_printed(line, printed):
-    pattern = re.escape(TIMES.sub(r"\1", line)).replace(r"\.\.\.", ".*")
-    return any(re.fullmatch(pattern, other) for other in printed)
+# The caches of the processor that the documents' plans are for, AMD EPYC of family 25, model 17: KiB and ways of each level.
+CACHES = [(32, 8), (1024, 8), (32 * 1024, 16)]
+# A product's scratch is each thread's.
+THREADS = {**os.environ, "RAYON_NUM_THREADS": "2"}
 
 
-def check(path, root, command, folder, seconds, end):
+def imitate_processor(folder):
+    """The words before a command that show it the documents' caches in place of this processor's. None: it cannot be done here."""
+    cpus = folder / "cpu"
+    for level, (size, ways) in enumerate(CACHES, start=1):
+        cache = cpus / f"cpu0/cache/index{level}"
+        cache.mkdir(parents=True)
+        kind = {"level": level, "type": "Unified", "size": f"{size}K", "ways_of_associativity": ways}
+        for name, value in {**kind, "coherency_line_size": 64, "shared_cpu_list": 0}.items():
+            (cache / name).write_text(f"{value}\n")
+    script = 'mount --bind "$0" /sys/devices/system/cpu && exec "$@"'
+    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(cpus)]
+    information = pathlib.Path("/proc/cpuinfo")
+    if not information.is_file() or "avx512f" not in information.read_text() or not shutil.which("unshare"):
+        return None
+    return words if subprocess.run([*words, "true"], capture_output=True).returncode == 0 else None
+
+
+def is_printed(line, printed, are_numbers_equal):
+    def same(text):
+        text = TIMES.sub(r"\1", text)
+        return re.sub(r"\s+", " ", re.sub(r"[+-]?\d+(\.\d+)?", "0", text)) if are_numbers_equal else text
+
+    pattern = re.escape(same(line)).replace(r"\.\.\.", ".*")
+    return any(re.fullmatch(pattern, same(other)) for other in printed)
+
+
+def check(path, root, command, folder, seconds, end, processor):
     """How many lines of a page are not printed so."""
     differ = 0
     for line, shown in blocks(path.read_text()):
@@ -64,13 +96,13 @@ def check(path, root, command, folder, seconds, end):
         place = folder if any((folder / word).is_file() for word in words[1:]) else root
         limit = seconds and min(seconds / 10, end - time.monotonic())
         try:
-            ended = subprocess.run([command, *words[1:]], cwd=place, capture_output=True, text=True, timeout=limit)
+            ended = subprocess.run([*(processor or []), command, *words[1:]], cwd=place, env=THREADS, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
             print(f"{path.relative_to(root)}: left out, no time: {line}", flush=True)
             continue
-        printed = [TIMES.sub(r"\1", text) for text in (ended.stdout + ended.stderr).splitlines()]
+        printed = (ended.stdout + ended.stderr).splitlines()
         for text in shown:
-            if not is_printed(text, printed) and not (words[1] == "measure" and is_measured(text, printed)):
+            if not is_printed(text, printed, processor is None) and not (words[1] == "measure" and is_measured(text, printed)):
                 differ += 1
                 print(f"{path.relative_to(root)}: {line}\n    {text}", flush=True)
     return differ
@@ -83,9 +115,13 @@ def main():
     seconds = float(sys.argv[2]) if len(sys.argv) == 3 else None
     end = time.monotonic() + (seconds or 0)
     command = str(pathlib.Path(shutil.which(sys.argv[1])).resolve())
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        processor = imitate_processor(folder)
+        if processor is None:
+            print("numbers are not compared: this processor cannot stand for the documents' one")
         pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
-        differ = sum(check(page, root, command, pathlib.Path(folder), seconds, end) for page in pages)
+        differ = sum(check(page, root, command, folder, seconds, end, processor) for page in pages)
     print(f"{differ} lines differ")
     sys.exit(1 if differ else 0)
 
