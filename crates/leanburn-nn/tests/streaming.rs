@@ -5,7 +5,10 @@ use burn::prelude::*;
 use burn::tensor::{Distribution, TensorData};
 use leanburn_nn::blocks::VectorQuantizerConfig;
 use leanburn_nn::losses::l2_loss;
-use leanburn_nn::models::{AutoencoderKl, AutoencoderKlConfig, Vae3dConfig, VqVae3dConfig};
+use leanburn_nn::models::{
+    AutoencoderKl, AutoencoderKlConfig, NormConfig, PatchDiscriminatorConfig, UNet3d, UNet3dConfig, Vae3dConfig,
+    VqVae3dConfig,
+};
 use leanburn_ops::{Residency, ResidencyPolicy, Storage, StreamKeep, StreamSettings, backward, or_storage_error};
 
 fn device() -> Device {
@@ -132,6 +135,89 @@ fn an_autoencoder_is_streamed_with_transposed_convolutions() {
     let model = config.with_use_convtranspose(true).init(&device);
     let x = Tensor::<5>::random([1, 1, 10, 8, 8], Distribution::Default, &device);
     assert_alike(|policy| outcome(&model, &x, policy), &["*coder.level_0"]);
+}
+
+/// Numbers that a training step moves but no gradient: running estimates.
+fn running<M: Module>(model: &M) -> Vec<TensorData> {
+    struct Take(Vec<TensorData>);
+    impl ModuleVisitor for Take {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let value = param.val();
+            if !value.is_require_grad() {
+                self.0.push(value.into_data());
+            }
+        }
+    }
+    let mut take = Take(Vec::new());
+    model.visit(&mut take);
+    take.0
+}
+
+fn u_net(norm: NormConfig, num_res_units: usize, device: &Device) -> UNet3d {
+    let config = UNet3dConfig::new(1, 3, vec![4, 6, 8], vec![[2; 3], [1, 2, 2]]);
+    config.with_num_res_units(num_res_units).with_norm(norm).init(device)
+}
+
+#[test]
+fn a_u_net_is_streamed_with_both_inputs_of_its_decoder() {
+    let device = device();
+    let x = Tensor::<5>::random([2, 1, 12, 8, 8], Distribution::Normal(0.0, 1.0), &device);
+    for (norm, num_res_units) in [(NormConfig::Instance, 2), (NormConfig::Instance, 0), (NormConfig::Group(1), 1)] {
+        let model = u_net(norm, num_res_units, &device);
+        assert_eq!(model.unstreamable().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), model.segments());
+        assert!(model.unstreamable().iter().all(|(_, reason)| reason.is_none()), "{norm:?} {num_res_units}");
+        let outcome = |policy| {
+            let model = model.clone().with_residency(policy);
+            with_gradients(&model, model.forward(x.clone()).square().mean())
+        };
+        assert_alike(outcome, &["*coder.level_0", "bottom", "decoder.level_1"]);
+    }
+}
+
+/// Bit for bit Burn's norm over the batch it is not: its sums are added up otherwise.
+fn assert_close(found: &[TensorData], expected: &[TensorData], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let least = 1e-4 * expected[1..].iter().map(length).fold(0.0, f64::max);
+    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let error = error(found, expected, least);
+        assert!(error < 2e-5, "{what}: {error} of number {index}");
+    }
+}
+
+#[test]
+fn norms_over_the_batch_are_streamed_and_move_their_running_estimates_once() {
+    let device = device();
+    let x = Tensor::<5>::random([2, 1, 20, 16, 16], Distribution::Normal(0.5, 1.0), &device);
+    let unet = |policy: ResidencyPolicy| {
+        device.seed(8);
+        let model = u_net(NormConfig::Batch, 2, &device).with_residency(policy);
+        let outcome = with_gradients(&model, model.forward(x.clone()).square().mean());
+        let used = model.valid().forward(x.clone().inner()).into_data();
+        (outcome, [running(&model), vec![used]].concat())
+    };
+    let discriminator = |policy: ResidencyPolicy| {
+        device.seed(9);
+        let model = PatchDiscriminatorConfig::new(1, 4).with_num_layers_d(2).init(&device).with_residency(policy);
+        let features = model.forward(x.clone());
+        let loss = features.into_iter().map(|feature| feature.square().mean()).reduce(|sum, next| sum + next);
+        let outcome = with_gradients(&model, loss.expect("features"));
+        let used = model.valid().forward(x.clone().inner()).pop().expect("logits").into_data();
+        (outcome, [running(&model), vec![used]].concat())
+    };
+    let models: [(&dyn Fn(ResidencyPolicy) -> _, &[&str]); 2] = [
+        (&unet, &["encoder.*", "bottom", "decoder.*"]),
+        (&discriminator, &["discriminator.*"]),
+    ];
+    for (run, segments) in models {
+        let (plain, estimates) = run(ResidencyPolicy::keep());
+        assert!(estimates.len() > 4, "running means and variances");
+        for (slab_planes, keep) in [(100, StreamKeep::Two), (3, StreamKeep::Two), (4, StreamKeep::None)] {
+            let (outcome, moved) = run(streamed(segments, slab_planes, keep));
+            let what = format!("{segments:?} {slab_planes} {keep:?}");
+            assert_close(&outcome, &plain, &what);
+            assert_close(&moved, &estimates, &format!("{what}: running estimates, and what they give"));
+        }
+    }
 }
 
 #[test]

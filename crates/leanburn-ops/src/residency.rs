@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::recompute::{Tensors, keep, recompute};
 use crate::recording::{in_segment, mark_streamable};
 use crate::storage::{self, Scope, Storage};
-use crate::stream::{Stages, StreamSettings, Unstreamable, stream};
+use crate::stream::{Stages, StreamSettings, Unstreamable, Volumes, stream};
 
 /// Where the intermediate results of a segment live between forward and backward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -188,31 +188,31 @@ impl ResidencyPolicy {
     /// # Panics
     ///
     /// Panics if the segment is to be streamed and cannot be, with what stands against it; and as [`stream`].
-    pub fn run_stages<M, F>(
+    pub fn run_stages<M, I, F>(
         &self,
         name: &str,
         module: &M,
-        x: Tensor<5>,
+        inputs: I,
         forward: F,
         stages: impl FnOnce(&M) -> Result<Stages, Unstreamable>,
     ) -> Tensor<5>
     where
         M: Module + Sync + 'static,
-        F: Fn(&M, Tensor<5>) -> Tensor<5> + Send + Sync + 'static,
+        I: Volumes,
+        F: Fn(&M, I) -> Tensor<5> + Send + Sync + 'static,
     {
+        let device = inputs.device();
         let stages = |module: &M| stages(module).and_then(Stages::streamable);
         let Residency::Stream(settings) = self.of(name) else {
-            mark_streamable(name, &x.device(), || stages(module).is_ok());
-            return self.run(name, module, x, forward);
+            device.iter().for_each(|device| mark_streamable(name, device, || stages(module).is_ok()));
+            return self.run(name, module, inputs, forward);
         };
         observe(self, name);
-        mark_streamable(name, &x.device(), || true);
+        device.iter().for_each(|device| mark_streamable(name, device, || true));
         let stages = stages(module).unwrap_or_else(|error| panic!("{}", error.in_segment(name)));
-        let forward = |_: &M, x: Tensor<5>| {
-            let device = x.device();
-            in_segment(name, Some(&device), || stream(x, stages.clone(), settings))
-        };
-        storage::within(self.scope_of(name), || keep(module, x, forward))
+        let forward =
+            |_: &M, inputs: I| in_segment(name, device.as_ref(), || stream(inputs, stages.clone(), settings));
+        storage::within(self.scope_of(name), || keep(module, inputs, forward))
     }
 
     /// Runs `forward` as the segment called `name`, kept or recomputed as the policy says.

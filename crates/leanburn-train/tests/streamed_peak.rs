@@ -5,14 +5,16 @@ mod common;
 use burn::tensor::{Device, Tensor};
 use common::{alone, on_new_threads};
 use leanburn_common::Bytes;
-use leanburn_nn::losses::AdversarialCriterion;
-use leanburn_nn::models::{AutoencoderKlConfig, PatchDiscriminator};
+use leanburn_nn::losses::{AdversarialCriterion, l2_loss};
+use leanburn_nn::models::{
+    AutoencoderKlConfig, NormConfig, PatchDiscriminator, PatchDiscriminatorConfig, UNet3d, UNet3dConfig,
+};
 use leanburn_ops::{Residency, ResidencyPolicy, StreamKeep, StreamSettings};
 use leanburn_plan::{Class, FlexMemory, Rates, Target, bound};
 use leanburn_train::planning::{Planner, StepSetup};
 use leanburn_train::{
-    AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, Precision, ReconstructionLoss, TrainError,
-    Trainer, TrainerConfig, record_step,
+    AnyLearner, AutoencoderObjective, AutoencoderWorkload, Learner, LearnerConfig, Losses, Precision,
+    ReconstructionLoss, StepPosition, TrainError, Trainer, TrainerConfig, Workload, record_step,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -53,15 +55,18 @@ fn trainer_of(
 ) -> Result<AutoencoderTrainer, TrainError> {
     leanburn_ops::random::seed(device, 1);
     let learner = Learner::new("autoencoder", config.init(device).with_residency(policy), LearnerConfig::default())?;
-    let objective = AutoencoderObjective {
+    let workload = AutoencoderWorkload::new(learner, None, objective(), precision);
+    Ok(Trainer::new(workload, TrainerConfig::default().with_seed(7), device))
+}
+
+fn objective() -> AutoencoderObjective {
+    AutoencoderObjective {
         reconstruction: ReconstructionLoss::L1,
         kl_weight: 1e-6,
         adversarial: AdversarialCriterion::LeastSquares,
         adversarial_weight: 0.1,
         adversarial_start_step: 0,
-    };
-    let workload = AutoencoderWorkload::new(learner, None, objective, precision);
-    Ok(Trainer::new(workload, TrainerConfig::default().with_seed(7), device))
+    }
 }
 
 #[test]
@@ -156,6 +161,81 @@ fn the_planned_peaks_of_drawn_streams_are_the_measured_ones() {
     errors.sort_by(f64::total_cmp);
     println!("median {:.2} %, most {:.2} %", 100.0 * errors[12], 100.0 * errors[23]);
     assert!(errors[23] <= 0.03, "{errors:?}");
+}
+
+/// A U-Net that learns to give its input.
+struct Identity(Learner<UNet3d>, Precision);
+
+impl Workload for Identity {
+    type Batch = Tensor<5>;
+
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
+        vec![&mut self.0]
+    }
+
+    fn loss(&mut self, _learner: usize, batch: &Tensor<5>, _position: StepPosition) -> Option<Losses> {
+        let output = self.0.module().forward(self.1.cast(batch.clone()));
+        Some(Losses { total: l2_loss(output.cast(batch.dtype()), batch.clone()), parts: Vec::new() })
+    }
+}
+
+/// Segments of two inputs, learned slopes and norms over the batch. `LEANBURN_PLAN_SEED` draws others.
+#[test]
+fn the_planned_peaks_of_u_nets_and_discriminators_are_the_measured_ones() {
+    let _alone = alone();
+    let seed = std::env::var("LEANBURN_PLAN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut run = |is_first: bool| {
+        let mut one_of = |choices: &[usize]| choices[random.random_range(0..choices.len())];
+        let keeps = [StreamKeep::Two, StreamKeep::One, StreamKeep::None];
+        let keep = keeps[one_of(&[0, 1, 2])];
+        let settings = StreamSettings::default().with_slab_planes(one_of(&[2, 4, 6, 8])).with_keep(keep);
+        let precision = [Precision::F32, Precision::Bf16][one_of(&[0, 0, 1])];
+        let dims = [one_of(&[1, 2]), 1, one_of(&[32, 40]), 32, one_of(&[24, 40])];
+        let norm = [NormConfig::Batch, NormConfig::Instance, NormConfig::Group(1)][one_of(&[0, 1, 2])];
+        let (num_res_units, channels, is_unet) = (one_of(&[0, 1, 2]), one_of(&[4, 8]), one_of(&[0, 1]) == 1);
+        let patterns = [vec!["*coder.level_0"], vec!["*"]][one_of(&[0, 1])].clone();
+        let stream = |policy: ResidencyPolicy, pattern: &&str| policy.with_rule(*pattern, Residency::Stream(settings));
+        let unet = |device: &Device| {
+            let config = UNet3dConfig::new(1, 1, vec![channels, 8, 12], vec![[2; 3]; 2]);
+            let config = config.with_norm(norm).with_num_res_units(num_res_units);
+            let policy = patterns.iter().fold(ResidencyPolicy::recompute_all(), stream);
+            leanburn_ops::random::seed(device, 1);
+            let model = config.init(device).with_residency(policy);
+            let workload = Identity(Learner::new("unet", model, LearnerConfig::default())?, precision);
+            Ok(Trainer::new(workload, TrainerConfig::default().with_seed(7), device))
+        };
+        let critic = |device: &Device| -> Result<AutoencoderTrainer, TrainError> {
+            let policy = ["discriminator.*", "*coder.level_0"].iter().fold(ResidencyPolicy::recompute_all(), stream);
+            leanburn_ops::random::seed(device, 1);
+            let model = config(&[4, 8], 1).init(device).with_residency(policy.clone());
+            let discriminator = PatchDiscriminatorConfig::new(1, channels).with_num_layers_d(2).with_norm(norm);
+            let discriminator = discriminator.init(device).with_residency(policy);
+            let learners = (
+                Learner::new("autoencoder", model, LearnerConfig::default())?,
+                Learner::new("discriminator", discriminator, LearnerConfig::default())?,
+            );
+            let workload = AutoencoderWorkload::new(learners.0, Some(learners.1), objective(), precision);
+            Ok(Trainer::new(workload, TrainerConfig::default().with_seed(7), device))
+        };
+        let batch = |device: &Device| -> Tensor<5> { numbers(dims, device) };
+        let small = |device: &Device| -> Tensor<5> { numbers([1, 1, 24, 24, 24], device) };
+        let (planned, measured) = on_new_threads(1, || match is_unet {
+            true => planned_and_measured(unet, batch, small),
+            false => planned_and_measured(critic, batch, small),
+        });
+        let error = planned.as_mib() / measured.as_mib() - 1.0;
+        let what = format!(
+            "{:.2} planned {:.2} measured {:.2} % unet {is_unet} {norm:?} units {num_res_units} channels {channels} {patterns:?} {dims:?} {settings:?} {precision}",
+            planned.as_mib(),
+            measured.as_mib(),
+            100.0 * error
+        );
+        println!("{what}");
+        assert!(is_first || bound(planned) >= measured && error.abs() <= 0.03, "{what}");
+    };
+    run(true); // what is allocated once for all
+    (0..12).for_each(|_| run(false));
 }
 
 /// A budget below what recomputation comes down to: levels are streamed, and the run keeps to it.

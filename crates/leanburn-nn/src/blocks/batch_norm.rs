@@ -3,10 +3,11 @@
 use burn::config::Config;
 use burn::module::{Flag, Module, Param, RunningState};
 use burn::nn::{self, Initializer};
+use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, assert_shape, module};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::numerics::in_wide;
-use leanburn_ops::{has_rank_sums, sum_over_ranks};
+use leanburn_ops::{Activation, Convolution, StageEntry, Stages, Unstreamable, Volume, has_rank_sums, sum_over_ranks};
 
 use super::initial;
 use crate::validation::Rules;
@@ -140,6 +141,44 @@ impl BatchNorm {
         let mean = on(&device, self.running_mean.value());
         let variance = on(&device, self.running_var.value());
         module::batch_norm(x, self.weight.val(), self.bias.val(), mean, variance, self.epsilon)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn running_mean(&self) -> Tensor<1> {
+        self.running_mean.value_sync()
+    }
+
+    /// What is in front of an activation or a convolution in [stages](Stages), and the volume that it takes.
+    ///
+    /// With the statistics of the batch it is a norm of the stage, whose statistics move the running estimates once, when forward knows
+    /// them. With the running estimates it scales and shifts each channel: a stage of its own, a convolution of single voxels and channels.
+    ///
+    /// # Errors
+    ///
+    /// [`Unstreamable`] where the statistics are [those of all processes](leanburn_ops::with_rank_sums).
+    pub(crate) fn in_stages(&self, stages: &mut Stages, x: Volume) -> Result<(Volume, StageEntry), Unstreamable> {
+        let (weight, bias) = (self.weight.val(), self.bias.val());
+        let entry = StageEntry::default();
+        if weight.device().is_autodiff() && self.training.is_enabled() {
+            if has_rank_sums() {
+                return Err(Unstreamable::new("its batch norm has the statistics of all processes"));
+            }
+            let norm = self.clone();
+            let entry = entry.with_batch_norm(self.epsilon, weight, bias, move |mean, variance, count| {
+                norm.update(&norm.running_mean, mean);
+                norm.update(&norm.running_var, variance * (count as f64 / count.saturating_sub(1).max(1) as f64));
+            });
+            return Ok((x, entry));
+        }
+        let [num_channels] = weight.dims();
+        let device = weight.device();
+        let (mean, variance) = (on(&device, self.running_mean.value()), on(&device, self.running_var.value()));
+        let scale = weight / (variance + self.epsilon).sqrt();
+        let bias = Some(bias - mean * scale.clone());
+        let options = ConvOptions::new([1; 3], [0; 3], [1; 3], num_channels);
+        let weight = scale.reshape([num_channels, 1, 1, 1, 1]);
+        let entry = entry.with_activation(Activation::None);
+        Ok((stages.conv3d(x, Convolution { weight, bias, options }), entry))
     }
 
     fn update(&self, state: &RunningState<Tensor<1>>, batch: Tensor<1>) {

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{activate, group_norm_act};
+use leanburn_ops::{StageEntry, Stages, Unstreamable, Volume, activate, group_norm_act};
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
@@ -62,6 +62,24 @@ impl Norm {
         match norm {
             Some(norm) => group_norm_act(x, norm, activation.into()),
             None => activate(x, activation.into()),
+        }
+    }
+
+    /// What is in front of an activation or a convolution in [stages](Stages) of a volume of so many channels, and the volume that it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Unstreamable`] as of [`BatchNorm`].
+    pub(crate) fn in_stages(
+        &self,
+        stages: &mut Stages,
+        x: Volume,
+        num_channels: usize,
+    ) -> Result<(Volume, StageEntry), Unstreamable> {
+        match self {
+            Self::Batch(norm) => norm.in_stages(stages, x),
+            Self::Instance(norm) => Ok((x, StageEntry::default().with_norm(norm.norm(num_channels)))),
+            Self::Group(norm) => Ok((x, StageEntry::default().with_norm(norm.norm()))),
         }
     }
 

@@ -5,7 +5,9 @@ use burn::module::Module;
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
-use leanburn_ops::{Convolution, activate, group_norm_act, norm_act_conv3d};
+use leanburn_ops::{
+    Convolution, StageEntry, Stages, Unstreamable, Volume, activate, group_norm_act, norm_act_conv3d,
+};
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
@@ -116,12 +118,7 @@ impl NormAct {
     ///
     /// - input and output: `[batch_size, num_channels, depth, height, width]`
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let (x, norm) = self.fold(x);
-        match (&self.prelu, norm) {
-            (Some(prelu), norm) => prelu.forward(x, norm),
-            (None, Some(norm)) => group_norm_act(x, norm, self.activation.into()),
-            (None, None) => activate(x, self.activation.into()),
-        }
+        self.of(x).value()
     }
 
     /// The convolution of what the layer gives, plus a residual if there is one, as one operation.
@@ -131,11 +128,37 @@ impl NormAct {
     /// - input: `[batch_size, num_channels, depth, height, width]`
     /// - residual and output: `[batch_size, channels_out, ..]` as of [`conv3d`](leanburn_ops::conv3d)
     pub fn then_conv3d(&self, x: Tensor<5>, convolution: Convolution, residual: Option<Tensor<5>>) -> Tensor<5> {
+        self.of(x).then_conv3d(convolution, residual)
+    }
+
+    /// What the layer makes of a volume, for several users: running statistics move once, and the same elements are dropped for all.
+    pub(crate) fn of(&self, x: Tensor<5>) -> Normed<'_> {
         let (x, norm) = self.fold(x);
-        match &self.prelu {
-            Some(prelu) => prelu.then_conv3d(x, norm, convolution, residual),
-            None => norm_act_conv3d(x, norm, self.activation.into(), convolution, residual),
+        Normed { x, norm, prelu: self.prelu.as_ref(), activation: self.activation }
+    }
+
+    /// The layer in [stages](Stages), of a volume of so many channels: what is in front of a convolution or alone, and the volume that it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Unstreamable`] with dropout, and as of [`BatchNorm`](super::BatchNorm).
+    pub(crate) fn in_stages(
+        &self,
+        stages: &mut Stages,
+        x: Volume,
+        num_channels: usize,
+    ) -> Result<(Volume, StageEntry), Unstreamable> {
+        if self.dropout.is_some() {
+            return Err(Unstreamable::new("it has dropout, which is not described in stages"));
         }
+        let (x, entry) = match &self.norm {
+            Some(norm) => norm.in_stages(stages, x, num_channels)?,
+            None => (x, StageEntry::default()),
+        };
+        Ok((x, match &self.prelu {
+            Some(prelu) => entry.with_slope(prelu.slope()),
+            None => entry.with_activation(self.activation.into()),
+        }))
     }
 
     /// The volume, and the norm for the operation that it is folded into; or the volume behind norm and dropout.
@@ -150,6 +173,35 @@ impl NormAct {
             None => x,
         };
         (dropout.forward(x), None)
+    }
+}
+
+/// What a [`NormAct`] makes of a volume: nothing is computed before it is asked for but a norm over the batch and dropout.
+pub(crate) struct Normed<'a> {
+    x: Tensor<5>,
+    norm: Option<leanburn_ops::Norm>,
+    prelu: Option<&'a Prelu>,
+    activation: Activation,
+}
+
+impl Normed<'_> {
+    /// The volume itself.
+    pub(crate) fn value(&self) -> Tensor<5> {
+        let (x, norm) = (self.x.clone(), self.norm.clone());
+        match (self.prelu, norm) {
+            (Some(prelu), norm) => prelu.forward(x, norm),
+            (None, Some(norm)) => group_norm_act(x, norm, self.activation.into()),
+            (None, None) => activate(x, self.activation.into()),
+        }
+    }
+
+    /// The convolution of it, plus a residual if there is one, as one operation.
+    pub(crate) fn then_conv3d(&self, convolution: Convolution, residual: Option<Tensor<5>>) -> Tensor<5> {
+        let (x, norm) = (self.x.clone(), self.norm.clone());
+        match self.prelu {
+            Some(prelu) => prelu.then_conv3d(x, norm, convolution, residual),
+            None => norm_act_conv3d(x, norm, self.activation.into(), convolution, residual),
+        }
     }
 }
 
@@ -190,6 +242,22 @@ mod tests {
         let dropped = zeros(layer.forward(x.clone()));
         assert!((300..700).contains(&dropped), "{dropped} of 1024");
         assert_eq!(zeros(layer.valid().forward(x.inner())), 0);
+    }
+
+    #[test]
+    fn for_several_users_the_same_elements_are_dropped_and_estimates_move_once() {
+        let device = Device::flex().autodiff();
+        let config = NormActConfig::new(2).with_norm(NormConfig::Batch).with_dropout(0.5);
+        let layer = config.init(&device);
+        let x = Tensor::<5>::random([1, 2, 8, 8, 8], Distribution::Normal(3.0, 1.0), &device);
+        let identity = Conv3dConfig::new([2, 2], 1).with_bias(false).init(&device).convolution();
+        let weight = Tensor::<2>::eye(2, &device).reshape([2, 2, 1, 1, 1]);
+        let normed = layer.of(x);
+        let (first, second) = (normed.value(), normed.then_conv3d(Convolution { weight, ..identity }, None));
+        first.into_data().assert_approx_eq::<f32>(&second.into_data(), Tolerance::absolute(1e-6));
+        let Some(Norm::Batch(norm)) = &layer.norm else { panic!("a norm over the batch") };
+        let mean = norm.running_mean().into_data();
+        mean.assert_approx_eq::<f32>(&[0.3, 0.3].into(), Tolerance::absolute(0.03));
     }
 
     #[test]

@@ -23,13 +23,18 @@ impl Prelu {
         Self { weight: Initializer::Constant { value: 0.25 }.init([1], device) }
     }
 
+    /// The slope, `[1]`.
+    pub(crate) fn slope(&self) -> Tensor<1> {
+        self.weight.val()
+    }
+
     /// `prelu(norm(x))`.
     ///
     /// # Shapes
     ///
     /// - input and output: `[batch_size, channels, depth, height, width]`
     pub fn forward(&self, x: Tensor<5>, norm: Option<Norm>) -> Tensor<5> {
-        norm_prelu(x, norm, self.weight.val())
+        norm_prelu(x, norm, self.slope())
     }
 
     /// `conv3d(prelu(norm(x))) + residual`.
@@ -45,6 +50,6 @@ impl Prelu {
         convolution: Convolution,
         residual: Option<Tensor<5>>,
     ) -> Tensor<5> {
-        norm_prelu_conv3d(x, norm, self.weight.val(), convolution, residual)
+        norm_prelu_conv3d(x, norm, self.slope(), convolution, residual)
     }
 }

@@ -88,7 +88,7 @@ impl InStages for Upsample {
             Self::Nearest(layer) => Ok(stages.upsample_conv3d(x, [2; 3], layer.postconv.convolution())),
             Self::Transposed(layer) => {
                 let (weight, bias, options) = layer.deconv.parameters();
-                Ok(stages.conv_transpose3d(x, weight, bias, options))
+                Ok(stages.conv_transpose3d(x, weight, bias, options, None))
             }
             Self::Trilinear(TrilinearUpsample { postconv, factors }) => {
                 let enlarged = stages.trilinear(x, *factors);

@@ -32,33 +32,39 @@ pub(super) type Need = (Node, Range<usize>);
 /// Stages with the dimensions of their volumes.
 #[derive(Debug)]
 pub(super) struct Chain {
+    inputs: usize,
     stages: Vec<Stage>,
     reaches: Vec<Reach>,
-    /// Of the whole input, and of what each stage makes of it.
+    /// Of the whole inputs, and of what each stage makes.
     dims: Vec<[usize; 5]>,
     share: Share,
 }
 
 impl Chain {
-    /// The chain of these stages behind an input of which `x` is a share.
+    /// The chain of these stages behind inputs of which these are a share.
     ///
     /// # Panics
     ///
     /// Panics if shapes and dtypes do not go together, a stage cannot be cut along the depth, or the planes of a volume cannot be shared out
     /// evenly.
-    pub(super) fn new(x: &Tensor<5>, Stages { stages }: Stages, share: Share) -> Self {
+    pub(super) fn new(given: &[Tensor<5>], stages: Stages, share: Share) -> Self {
         const OPERATION: &str = "stream";
-        assert_not_empty(OPERATION, "input", x);
+        let Stages { inputs, stages } =
+            stages.streamable().unwrap_or_else(|obstacle| panic!("{OPERATION}: {obstacle}: recompute it instead"));
         assert!(!stages.is_empty(), "{OPERATION}: expected at least one stage, found none");
-        let Stages { stages } = Stages { stages }
-            .streamable()
-            .unwrap_or_else(|obstacle| panic!("{OPERATION}: {obstacle}: recompute it instead"));
-        let mut whole = x.dims();
-        whole[2] *= share.size();
-        let mut chain = Self { stages: Vec::new(), reaches: Vec::new(), dims: vec![whole], share };
+        assert_eq!(given.len(), inputs, "{OPERATION}: as many volumes go in as the stages have inputs");
+        let dtype = given[0].dtype();
+        let whole = given.iter().map(|x| {
+            assert_not_empty(OPERATION, "input", x);
+            assert_dtype(OPERATION, "input", x, dtype);
+            let [batch_size, channels, depth, height, width] = x.dims();
+            [batch_size, channels, depth * share.size(), height, width]
+        });
+        let mut chain = Self { inputs, stages: Vec::new(), reaches: Vec::new(), dims: whole.collect(), share };
         for stage in stages {
+            let stage = stage.with_function_of_slope(dtype);
             let input = chain.dims[stage.of];
-            let output = stage.output_dims(input, x.dtype());
+            let output = stage.output_dims(input, dtype);
             if let Some(plus) = stage.plus {
                 assert_eq!(
                     chain.dims[plus], output,
@@ -80,6 +86,21 @@ impl Chain {
 
     pub(super) fn stages(&self) -> &[Stage] {
         &self.stages
+    }
+
+    /// Numbers of the volumes that go in.
+    pub(super) fn inputs(&self) -> Range<usize> {
+        0..self.inputs
+    }
+
+    /// The volume that a stage makes.
+    pub(super) fn made_by(&self, stage: usize) -> usize {
+        self.inputs + stage
+    }
+
+    /// The stage that makes a volume; `None` for an input.
+    pub(super) fn maker(&self, volume: usize) -> Option<usize> {
+        volume.checked_sub(self.inputs)
     }
 
     /// This process's.
@@ -110,7 +131,7 @@ impl Chain {
 
     /// Number of the last volume.
     pub(super) fn last(&self) -> usize {
-        self.stages.len()
+        self.made_by(self.stages.len() - 1)
     }
 
     pub(super) fn dims(&self, volume: usize) -> [usize; 5] {
@@ -156,11 +177,16 @@ impl Chain {
 
     /// The volumes that are stored whole.
     pub(super) fn kept(&self, keep: StreamKeep) -> Vec<usize> {
-        // What is one convolution away from the input is made again.
-        let is_far = |volume: &usize| self.stages[..*volume].iter().filter(|stage| stage.has_weight()).count() > 1;
-        let normed: Vec<usize> =
-            (2..self.last()).filter(|volume| is_far(volume) && self.norms(*volume).next().is_some()).collect();
-        let results = normed.iter().copied().filter(|volume| self.stages[volume - 1].plus.is_some());
+        // What is one convolution away from the inputs is made again.
+        let mut convolutions = vec![0; self.dims.len()];
+        for (made, stage) in (self.inputs..).zip(&self.stages) {
+            let of_input = convolutions[stage.of] + usize::from(stage.has_weight());
+            convolutions[made] = of_input.max(stage.plus.map_or(0, |plus| convolutions[plus]));
+        }
+        let normed: Vec<usize> = (self.inputs..self.last())
+            .filter(|volume| convolutions[*volume] > 1 && self.norms(*volume).next().is_some())
+            .collect();
+        let results = normed.iter().copied().filter(|volume| self.stages[volume - self.inputs].plus.is_some());
         match keep {
             StreamKeep::Two => normed,
             StreamKeep::One => match results.collect::<Vec<_>>() {
@@ -179,8 +205,8 @@ impl Chain {
     /// Where a slab of a node that is asked for up to `end` ends: where no plane is computed twice.
     pub(super) fn aligned(&self, node: Node, end: usize) -> usize {
         match node {
-            Node::Value(volume) if volume > 0 => self.reaches[volume - 1].aligned(end),
-            _ => end,
+            Node::Value(volume) => self.maker(volume).map_or(end, |stage| self.reaches[stage].aligned(end)),
+            Node::Gradient(_) => end,
         }
     }
 
@@ -195,22 +221,23 @@ impl Chain {
     /// makes, and with a norm or an activation the volume itself; for each stage that adds it the gradient of what that makes.
     pub(super) fn needs(&self, node: Node, planes: &Range<usize>) -> Vec<Need> {
         match node {
-            Node::Value(0) => Vec::new(),
             Node::Value(volume) => {
-                let Stage { of, plus, .. } = self.stages[volume - 1];
-                let input = (Node::Value(of), self.reaches[volume - 1].inputs(planes));
+                let Some(stage) = self.maker(volume) else { return Vec::new() };
+                let Stage { of, plus, .. } = self.stages[stage];
+                let input = (Node::Value(of), self.reaches[stage].inputs(planes));
                 let added = plus.map(|plus| (Node::Value(plus), planes.clone()));
                 [input].into_iter().chain(added).collect()
             }
             Node::Gradient(volume) => {
                 let mut needs = Vec::new();
                 for stage in self.readers(volume) {
-                    needs.push((Node::Gradient(stage + 1), self.reaches[stage].outputs(planes)));
+                    needs.push((Node::Gradient(self.made_by(stage)), self.reaches[stage].outputs(planes)));
                     if self.stages[stage].changes_input() {
                         needs.push((Node::Value(volume), planes.clone()));
                     }
                 }
-                needs.extend(self.adders(volume).map(|stage| (Node::Gradient(stage + 1), planes.clone())));
+                let of_sums = self.adders(volume).map(|stage| (Node::Gradient(self.made_by(stage)), planes.clone()));
+                needs.extend(of_sums);
                 needs
             }
         }

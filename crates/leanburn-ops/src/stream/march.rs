@@ -12,7 +12,7 @@ use super::chain::{Chain, Need, Node};
 use super::passes::{Pass, Task};
 use super::slab::{self, ParameterGradients, Progress};
 use super::slabs::Slabs;
-use crate::operations::norm_act::Normalization;
+use crate::operations::norm_act::{ChannelStatistics, Normalization};
 use crate::probe;
 use crate::share::{AS_FORWARD, VolumeRanks, exchange_planes, volume_ranks};
 
@@ -37,15 +37,20 @@ pub(super) struct March<'a> {
 }
 
 impl<'a> March<'a> {
-    /// Of this process's share of an input, with the norms that are known.
-    pub(super) fn new(chain: &'a Chain, x: Tensor<5>, slab_planes: usize, norms: Vec<Option<Normalization>>) -> Self {
-        let (device, dtype) = (x.device(), x.dtype());
-        let input = Node::Value(0);
-        let planes = chain.planes_of(input, chain.share());
+    /// Of this process's share of the inputs, with the norms that are known.
+    pub(super) fn new(
+        chain: &'a Chain,
+        inputs: Vec<Tensor<5>>,
+        slab_planes: usize,
+        norms: Vec<Option<Normalization>>,
+    ) -> Self {
+        let (device, dtype) = (inputs[0].device(), inputs[0].dtype());
+        let given = chain.inputs().map(Node::Value).zip(inputs);
+        let given = given.map(|(node, x)| (node, Slabs::given(chain.planes_of(node, chain.share()).start, x)));
         Self {
             chain,
             steps: chain.deepest().div_ceil(slab_planes.max(1)),
-            stored: BTreeMap::from([(input, Slabs::given(planes.start, x))]),
+            stored: given.collect(),
             tasks: Vec::new(),
             ends: BTreeMap::new(),
             keeps: BTreeSet::new(),
@@ -77,9 +82,9 @@ impl<'a> March<'a> {
         self.stored.remove(&node).map(Slabs::into_one)
     }
 
-    /// The norms, with the statistics of their volumes.
-    pub(super) fn into_norms(self) -> Vec<Option<Normalization>> {
-        self.progress.into_iter().map(|progress| progress.normalization).collect()
+    /// Of each stage the norm with the statistics of its volume, and those of the batch where they are over it.
+    pub(super) fn into_norms(self) -> (Vec<Option<Normalization>>, Vec<Option<ChannelStatistics>>) {
+        self.progress.into_iter().map(|progress| (progress.normalization, progress.of_batch)).unzip()
     }
 
     /// The gradients of each stage's parameters.
@@ -149,7 +154,7 @@ impl<'a> March<'a> {
         for task in &pass.tasks {
             match *task {
                 Task::Moments(stage) => self.progress[stage].finish_moments(chain.stage(stage), ranks),
-                Task::Sums(stage) => self.progress[stage].finish_sums(ranks),
+                Task::Sums(stage) => self.progress[stage].finish_sums(chain.stage(stage), ranks),
                 Task::Weights(_) | Task::Make(_) => {}
             }
         }
@@ -212,7 +217,7 @@ impl<'a> March<'a> {
     fn value(&mut self, volume: usize, planes: &Range<usize>) -> Tensor<5> {
         let mut read = self.read_all(self.chain.needs(Node::Value(volume), planes)).into_iter();
         let x = read.next().flatten().expect("a kernel sees planes of its input");
-        let stage = volume - 1;
+        let stage = self.chain.maker(volume).expect("the inputs are there");
         slab::value(self.chain, &self.progress[stage], stage, planes, &x, read.next().flatten())
     }
 
@@ -221,7 +226,7 @@ impl<'a> March<'a> {
         let chain = self.chain;
         // One after the other, so that one contribution is there at a time.
         for stage in chain.readers(volume) {
-            let seen = self.read((Node::Gradient(stage + 1), chain.reach(stage).outputs(planes)));
+            let seen = self.read((Node::Gradient(chain.made_by(stage)), chain.reach(stage).outputs(planes)));
             let convolved = self.convolved_gradient(stage, planes, seen);
             let x = match chain.stage(stage).changes_input() {
                 true => self.read((Node::Value(volume), planes.clone())),
@@ -230,7 +235,7 @@ impl<'a> March<'a> {
             slab::add(&mut sum, slab::input_gradient(chain, &self.progress[stage], stage, x, convolved));
         }
         for stage in chain.adders(volume) {
-            let added = self.read((Node::Gradient(stage + 1), planes.clone()));
+            let added = self.read((Node::Gradient(chain.made_by(stage)), planes.clone()));
             slab::add(&mut sum, added.expect("planes that are not none"));
         }
         sum.expect("every volume is read by a stage behind it")

@@ -13,7 +13,8 @@
 //!            pass 6: sums of U's norm, gradient of the first weight    pass 7: gradient of U in slabs, and of x
 //! ```
 //!
-//! - `stages.rs`, `stage.rs`: what a segment computes; `settings.rs`: planes of a slab, volumes that are stored.
+//! - `stages.rs`, `stage.rs`: what a segment computes; `settings.rs`: planes of a slab, volumes that are stored; `statistics.rs`: who is told
+//!   those of a batch.
 //! - `planes.rs`: which planes a stage needs for which; `chain.rs`: what each value and gradient is made from.
 //! - `passes.rs`: the passes; `march.rs`: how one of them goes along the depth; `slabs.rs`: the pieces that are there.
 //! - `slab.rs`: what is computed of a slab; `operation.rs`: the whole as an operation.
@@ -31,9 +32,10 @@ mod slab;
 mod slabs;
 mod stage;
 mod stages;
+mod statistics;
 mod unstreamable;
 
 pub use operation::stream;
 pub use settings::{StreamKeep, StreamSettings};
-pub use stages::{Stages, Volume};
+pub use stages::{StageEntry, Stages, Volume, Volumes};
 pub use unstreamable::Unstreamable;

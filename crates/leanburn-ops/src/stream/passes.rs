@@ -16,7 +16,7 @@ use crate::share::Share;
 pub(super) enum Task {
     /// Adds up the moments that the norm of a stage needs.
     Moments(usize),
-    /// Adds up the sums that the gradient of a stage's norm needs.
+    /// Adds up the sums that the gradient of a stage's norm needs, and the gradient of its slope.
     Sums(usize),
     /// Adds up the gradients of a stage's weight and bias.
     Weights(usize),
@@ -44,42 +44,51 @@ pub(super) fn forward(chain: &Chain, keep: StreamKeep) -> Vec<Pass> {
         }
         // A shortcut is stored, so that what it is made from need not be made again.
         let shortcuts =
-            chain.readers(volume).map(|stage| stage + 1).filter(|made| stores_shortcuts && chain.is_shortcut(*made));
+            chain.readers(volume).map(|stage| chain.made_by(stage)).filter(|made| stores_shortcuts && chain.is_shortcut(*made));
         let stored = kept.iter().copied().filter(|kept| *kept == volume).chain(shortcuts);
         tasks.extend(stored.map(|volume| Task::Make(Node::Value(volume))));
         passes.push(tasks);
     }
     let result = Node::Value(chain.last());
     passes.push(vec![Task::Make(result)]);
-    with_lifetimes(chain, &[Node::Value(0)], passes, result)
+    with_lifetimes(chain, chain.inputs().map(Node::Value).collect(), passes, [result].into())
 }
 
 /// Backward: what forward has stored is made again; then, from the last volume to the first, the sums of its norms with the gradients of
 /// the weights that read it, and its gradient.
 ///
-/// `trained` says of each stage whether its weight or bias needs a gradient, `for_input` whether the input does.
-pub(super) fn backward(chain: &Chain, keep: StreamKeep, trained: &[bool], for_input: bool) -> Vec<Pass> {
+/// `trained` says of each stage whether its weight or bias needs a gradient, `for_inputs` which inputs do.
+pub(super) fn backward(chain: &Chain, keep: StreamKeep, trained: &[bool], for_inputs: &[bool]) -> Vec<Pass> {
     let kept = chain.kept(keep);
     let mut passes = vec![kept.iter().map(|volume| Task::Make(Node::Value(*volume))).collect::<Vec<_>>()];
     let mut weights = Vec::new();
     for volume in (0..chain.last()).rev() {
         weights.extend(chain.readers(volume).filter(|stage| trained[*stage]).map(Task::Weights));
+        // The gradient of a slope without a norm is no barrier.
+        let is_slope = |stage: &usize| chain.stage(*stage).has_slope() && !chain.stage(*stage).has_norm();
+        weights.extend(chain.readers(volume).filter(is_slope).map(Task::Sums));
         let sums: Vec<Task> = chain.norms(volume).map(Task::Sums).collect();
         if !sums.is_empty() {
             passes.push([sums, std::mem::take(&mut weights)].concat());
         }
-        if kept.contains(&volume) || volume == 0 && for_input {
+        if kept.contains(&volume) || for_inputs.get(volume) == Some(&true) {
             passes.push([vec![Task::Make(Node::Gradient(volume))], std::mem::take(&mut weights)].concat());
         }
     }
     passes.push(weights);
     passes.retain(|tasks| !tasks.is_empty());
-    with_lifetimes(chain, &[Node::Value(0), Node::Gradient(chain.last())], passes, Node::Gradient(0))
+    let given = chain.inputs().map(Node::Value).chain([Node::Gradient(chain.last())]);
+    with_lifetimes(chain, given.collect(), passes, chain.inputs().map(Node::Gradient).collect())
 }
 
 /// The passes, each with what later ones read of what is whole.
-fn with_lifetimes(chain: &Chain, given: &[Node], passes: Vec<Vec<Task>>, result: Node) -> Vec<Pass> {
-    let mut whole: BTreeSet<Node> = given.iter().copied().collect();
+fn with_lifetimes(
+    chain: &Chain,
+    given: BTreeSet<Node>,
+    passes: Vec<Vec<Task>>,
+    results: BTreeSet<Node>,
+) -> Vec<Pass> {
+    let mut whole = given;
     let mut read = Vec::new();
     let mut there = Vec::new();
     for tasks in &passes {
@@ -90,7 +99,7 @@ fn with_lifetimes(chain: &Chain, given: &[Node], passes: Vec<Vec<Task>>, result:
         }));
         there.push(whole.clone());
     }
-    let mut later = BTreeSet::from([result]);
+    let mut later = results;
     let mut behind = Vec::new();
     for read in read.into_iter().rev() {
         behind.push(later.clone());
@@ -152,7 +161,7 @@ impl Task {
             Self::Moments(stage) | Self::Sums(stage) => chain.depth(chain.stage(stage).of),
             Self::Weights(stage) => match chain.reach(stage) {
                 Reach::Transposed(_) => chain.depth(chain.stage(stage).of),
-                _ => chain.depth(stage + 1),
+                _ => chain.depth(chain.made_by(stage)),
             },
             Self::Make(Node::Value(volume) | Node::Gradient(volume)) => chain.depth(volume),
         }
@@ -172,7 +181,7 @@ impl Task {
             Self::Moments(stage) => vec![(Node::Value(chain.stage(stage).of), planes.clone())],
             Self::Sums(stage) => vec![
                 (Node::Value(chain.stage(stage).of), planes.clone()),
-                (Node::Gradient(stage + 1), chain.reach(stage).outputs(planes)),
+                (Node::Gradient(chain.made_by(stage)), chain.reach(stage).outputs(planes)),
             ],
             Self::Weights(stage) => {
                 let reach = chain.reach(stage);
@@ -180,7 +189,7 @@ impl Task {
                     Reach::Transposed(_) => (planes.clone(), reach.outputs(planes)),
                     _ => (reach.inputs(planes), planes.clone()),
                 };
-                vec![(Node::Value(chain.stage(stage).of), values), (Node::Gradient(stage + 1), gradients)]
+                vec![(Node::Value(chain.stage(stage).of), values), (Node::Gradient(chain.made_by(stage)), gradients)]
             }
             Self::Make(node) => vec![(node, planes.clone())],
         }

@@ -11,7 +11,9 @@ use crate::engine::run;
 use crate::numerics::{cast_to, widen};
 use crate::operations::conv_transpose3d;
 use crate::operations::conv3d::{BiasGradient, Convolution, DataGradient, Entry, Forward, WeightGradient};
-use crate::operations::norm_act::{ChannelSums, Moments, NormActApply, NormActGradient, NormActSums, Normalization};
+use crate::operations::norm_act::{
+    ChannelStatistics, ChannelSums, Moments, NormActApply, NormActGradient, NormActSums, Normalization, slope_gradient,
+};
 use crate::operations::resample3d::{resize_trilinear, resize_trilinear_gradient};
 use crate::operations::upsample_conv3d::UpsampleConv;
 use crate::share::{VolumeRanks, gathered};
@@ -22,16 +24,19 @@ pub(super) struct Progress {
     moments: Option<Moments>,
     /// Its norm, when forward has been through the whole volume.
     pub(super) normalization: Option<Normalization>,
+    /// The statistics that the norm has of the whole batch, when forward has been through it.
+    pub(super) of_batch: Option<ChannelStatistics>,
     /// Of this process's planes.
     own_sums: Option<ChannelSums>,
     /// Of the whole volume.
     sums: Option<ChannelSums>,
     weight: Option<Tensor<5>>,
     bias: Option<Tensor<1>>,
+    slope: Option<Tensor<1>>,
 }
 
-/// Gradients of a stage's parameters, as far as they were asked for.
-pub(super) type ParameterGradients = (Option<Tensor<5>>, [Option<Tensor<1>>; 3]);
+/// Gradients of a stage's parameters, as far as they were asked for: of its weight, and of bias, scale and shift of the norm, and slope.
+pub(super) type ParameterGradients = (Option<Tensor<5>>, [Option<Tensor<1>>; 4]);
 
 impl Progress {
     /// With a norm that is known.
@@ -65,11 +70,22 @@ impl Progress {
             Some(ranks) => moments.of_all(|part| gathered(ranks, part)),
             None => moments,
         };
+        let moments = match stage.batch() {
+            Some(_) => {
+                let moments = moments.of_batch();
+                self.of_batch = Some(moments.of_channels());
+                moments
+            }
+            None => moments,
+        };
         self.normalization = Some(Normalization::of_moments(norm, moments));
     }
 
-    /// Adds a slab to the sums of the norm's gradient; `gradient` is that of what is convolved.
+    /// Adds a slab to the sums of the norm's gradient and to the gradient of the slope; `gradient` is that of what is convolved.
     pub(super) fn add_sums(&mut self, stage: &Stage, x: &Tensor<5>, gradient: Tensor<5>) {
+        if stage.has_slope() {
+            add(&mut self.slope, slope_gradient(x, self.normalization.as_ref(), &gradient));
+        }
         let Some(normalization) = &self.normalization else { return };
         let sums = run(NormActSums { x, normalization, activation: stage.activation(), gradient });
         self.own_sums = Some(match self.own_sums.take() {
@@ -79,11 +95,15 @@ impl Progress {
     }
 
     /// All slabs have been added to the sums.
-    pub(super) fn finish_sums(&mut self, ranks: Option<&dyn VolumeRanks>) {
-        self.sums = self.own_sums.clone().map(|sums| match ranks {
+    pub(super) fn finish_sums(&mut self, stage: &Stage, ranks: Option<&dyn VolumeRanks>) {
+        let of_volume = self.own_sums.clone().map(|sums| match ranks {
             Some(ranks) => sums.of_all(|part| gathered(ranks, part)),
             None => sums,
         });
+        self.sums = match stage.batch() {
+            Some(_) => of_volume.map(ChannelSums::of_batch),
+            None => of_volume,
+        };
     }
 
     /// Adds a slab to the gradients of weight and bias; `x` and `gradient` are the planes of input and output that go with each other.
@@ -131,7 +151,8 @@ impl Progress {
         };
         let [norm_weight, norm_bias] = of_norm;
         let of_bias = like(self.bias, stage.parameters.bias.as_ref());
-        (like(self.weight, stage.parameters.weight.as_ref()), [of_bias, norm_weight, norm_bias])
+        let of_slope = like(self.slope, stage.parameters.slope.as_ref());
+        (like(self.weight, stage.parameters.weight.as_ref()), [of_bias, norm_weight, norm_bias, of_slope])
     }
 }
 
@@ -162,7 +183,7 @@ pub(super) fn value(
         (Layer::NormAct { .. }, _) => progress.entry(stage).apply(x.clone()),
         (Layer::Trilinear { factors }, Reach::Linear(linear)) => interpolated(linear, planes, *factors, x),
         (Layer::TransposedConv { .. }, Reach::Transposed(window)) => {
-            let [batch_size, channels, _, height, width] = chain.dims(number + 1);
+            let [batch_size, channels, _, height, width] = chain.dims(chain.made_by(number));
             let made = [batch_size, channels, planes.len(), height, width];
             let (transposed, weight) = stage.transposed(made, window.gradient_padding(planes), x.dtype());
             let bias = stage.parameters.bias.as_ref();

@@ -5,14 +5,15 @@ use burn::tensor::{DType, Tensor};
 use leanburn_kernels::Activation;
 
 use super::planes::{Linear, Reach, Window};
+use super::statistics::BatchStatistics;
 use super::unstreamable::Unstreamable;
 use crate::operations::conv_transpose3d::{self, Transposed};
 use crate::operations::conv3d::Convolution;
-use crate::operations::norm_act::Norm;
+use crate::operations::norm_act::{Norm, check_slope, leaky_relu};
 use crate::operations::upsample_conv3d::UpsampleConv;
 use crate::struct_of_tensors;
 
-/// One stage; number `i` makes volume `i + 1`.
+/// One stage; each makes a volume, numbered behind the inputs.
 #[derive(Clone, Debug)]
 pub(super) struct Stage {
     /// Its input.
@@ -26,16 +27,25 @@ pub(super) struct Stage {
 /// What a stage does, without its parameters.
 #[derive(Clone, Debug)]
 pub(super) enum Layer {
-    /// `activation(norm(x))`; the norm has so many groups and such an epsilon.
-    NormAct { norm: Option<(usize, f64)>, activation: Activation },
+    /// `activation(norm(x))`.
+    NormAct { norm: Option<NormPlan>, activation: Activation },
     /// `conv3d(activation(norm(x)))`.
-    Conv { norm: Option<(usize, f64)>, activation: Activation, options: ConvOptions<3> },
+    Conv { norm: Option<NormPlan>, activation: Activation, options: ConvOptions<3> },
     /// `conv3d(nearest(x))`.
     UpsampleConv { factors: [usize; 3], options: ConvOptions<3> },
     /// `conv_transpose3d(x)`.
     TransposedConv { options: ConvTransposeOptions<3> },
     /// Each axis by its factor, between the centres of the voxels.
     Trilinear { factors: [usize; 3] },
+}
+
+/// A norm without its parameters.
+#[derive(Clone, Debug)]
+pub(super) struct NormPlan {
+    pub(super) num_groups: usize,
+    pub(super) epsilon: f64,
+    /// Where the statistics are those of the whole batch. Each channel is a group then.
+    pub(super) batch: Option<BatchStatistics>,
 }
 
 struct_of_tensors! {
@@ -46,18 +56,21 @@ struct_of_tensors! {
         pub(super) bias: Option<Tensor<1>>,
         pub(super) norm_weight: Option<Tensor<1>>,
         pub(super) norm_bias: Option<Tensor<1>>,
+        pub(super) slope: Option<Tensor<1>>,
     }
 }
 
 impl Parameters {
-    /// Without those of a norm.
+    /// Without those of a norm and an activation.
     pub(super) fn of(weight: Option<Tensor<5>>, bias: Option<Tensor<1>>) -> Self {
-        Self { weight, bias, norm_weight: None, norm_bias: None }
+        Self { weight, bias, norm_weight: None, norm_bias: None, slope: None }
     }
 
     /// Which of them there are, in the order in which they are taken apart.
-    pub(super) fn present(&self) -> [bool; 4] {
-        [self.weight.is_some(), self.bias.is_some(), self.norm_weight.is_some(), self.norm_bias.is_some()]
+    pub(super) fn present(&self) -> [bool; 5] {
+        let vectors = [&self.bias, &self.norm_weight, &self.norm_bias, &self.slope].map(Option::is_some);
+        let [bias, norm_weight, norm_bias, slope] = vectors;
+        [self.weight.is_some(), bias, norm_weight, norm_bias, slope]
     }
 }
 
@@ -75,16 +88,47 @@ impl Stage {
         Self { of, layer, plus, parameters }
     }
 
+    fn norm_plan(&self) -> Option<&NormPlan> {
+        match &self.layer {
+            Layer::Conv { norm, .. } | Layer::NormAct { norm, .. } => norm.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The norm in front of the convolution.
     pub(super) fn norm(&self) -> Option<Norm> {
-        let (Layer::Conv { norm, .. } | Layer::NormAct { norm, .. }) = &self.layer else { return None };
         let Parameters { norm_weight, norm_bias, .. } = &self.parameters;
-        Norm::together(*norm, norm_weight.clone(), norm_bias.clone())
+        let settings = self.norm_plan().map(|plan| (plan.num_groups, plan.epsilon));
+        Norm::together(settings, norm_weight.clone(), norm_bias.clone())
+    }
+
+    /// Who is told the statistics of the norm, if they are those of the whole batch.
+    pub(super) fn batch(&self) -> Option<&BatchStatistics> {
+        self.norm_plan().and_then(|plan| plan.batch.as_ref())
+    }
+
+    /// With the function of the learned slope, if there is one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the slope is none for its channels.
+    pub(super) fn with_function_of_slope(mut self, dtype: DType) -> Self {
+        if let (Some(slope), Layer::Conv { activation, .. } | Layer::NormAct { activation, .. }) =
+            (&self.parameters.slope, &mut self.layer)
+        {
+            check_slope("stream", slope, dtype);
+            *activation = leaky_relu(slope.clone());
+        }
+        self
+    }
+
+    pub(super) fn has_slope(&self) -> bool {
+        self.parameters.slope.is_some()
     }
 
     /// Whether norm or activation change what is convolved.
     pub(super) fn changes_input(&self) -> bool {
-        self.has_norm() || self.activation() != Activation::None
+        self.has_norm() || self.has_slope() || self.activation() != Activation::None
     }
 
     pub(super) fn has_weight(&self) -> bool {
@@ -99,7 +143,7 @@ impl Stage {
     }
 
     pub(super) fn has_norm(&self) -> bool {
-        matches!(self.layer, Layer::Conv { norm: Some(_), .. } | Layer::NormAct { norm: Some(_), .. })
+        self.norm_plan().is_some()
     }
 
     /// The depth axis of the stage, for volumes of these depths.

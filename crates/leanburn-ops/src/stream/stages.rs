@@ -4,12 +4,14 @@ use burn::tensor::Tensor;
 use burn::tensor::ops::ConvTransposeOptions;
 use leanburn_kernels::Activation;
 
-use super::stage::{Layer, Parameters, Stage};
+use super::stage::{Layer, NormPlan, Parameters, Stage};
+use super::statistics::BatchStatistics;
 use super::unstreamable::Unstreamable;
 use crate::operations::conv3d::Convolution;
 use crate::operations::norm_act::Norm;
+use crate::recompute::Tensors;
 
-/// A volume of [`Stages`]: the input, or what a stage makes.
+/// A volume of [`Stages`]: an input, or what a stage makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Volume(pub(super) usize);
 
@@ -35,28 +37,123 @@ pub struct Volume(pub(super) usize);
 /// let whole = norm_act_conv3d(x.clone(), Some(norm), Activation::Silu, convolution, Some(x));
 /// assert!((slab_by_slab - whole).abs().max().into_scalar::<f32>() < 1e-5);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Stages {
+    /// How many volumes go in.
+    pub(super) inputs: usize,
     pub(super) stages: Vec<Stage>,
 }
 
-impl Stages {
-    /// No stage yet.
+/// Norm and activation in front of a convolution, or alone.
+#[derive(Clone, Debug, Default)]
+pub struct StageEntry {
+    norm: Option<StageNorm>,
+    activation: Activation,
+    slope: Option<Tensor<1>>,
+}
+
+/// A norm of a stage.
+#[derive(Clone, Debug)]
+struct StageNorm {
+    norm: Norm,
+    batch: Option<BatchStatistics>,
+}
+
+impl StageEntry {
+    /// With a group norm.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn with_norm(mut self, norm: Norm) -> Self {
+        self.norm = Some(StageNorm { norm, batch: None });
+        self
     }
 
-    /// The input of the segment.
+    /// With a norm of each channel over the whole batch. `statistics` is given mean and variance of each channel, `[channels]` and without
+    /// a gradient, and the number of values of each: once, when forward is over.
+    #[must_use]
+    pub fn with_batch_norm(
+        mut self,
+        epsilon: f64,
+        weight: Tensor<1>,
+        bias: Tensor<1>,
+        statistics: impl Fn(Tensor<1>, Tensor<1>, usize) + Send + Sync + 'static,
+    ) -> Self {
+        let norm = Norm { num_groups: weight.dims()[0], epsilon, weight: Some(weight), bias: Some(bias) };
+        self.norm = Some(StageNorm { norm, batch: Some(BatchStatistics::new(statistics)) });
+        self
+    }
+
+    /// With an activation.
+    #[must_use]
+    pub fn with_activation(mut self, activation: Activation) -> Self {
+        self.activation = activation;
+        self
+    }
+
+    /// With a leaky ReLU of a learned slope, `[1]`, as of [`norm_prelu`](crate::norm_prelu).
+    #[must_use]
+    pub fn with_slope(mut self, slope: Tensor<1>) -> Self {
+        self.slope = Some(slope);
+        self
+    }
+}
+
+/// One volume or several that go into a segment.
+pub trait Volumes: Tensors {
+    /// The volumes in the order of [`Stages::inputs`].
+    fn into_volumes(self) -> Vec<Tensor<5>>;
+}
+
+impl Volumes for Tensor<5> {
+    fn into_volumes(self) -> Vec<Tensor<5>> {
+        vec![self]
+    }
+}
+
+impl Volumes for (Tensor<5>, Tensor<5>) {
+    fn into_volumes(self) -> Vec<Tensor<5>> {
+        vec![self.0, self.1]
+    }
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stages {
+    /// No stage yet, behind one input.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::of_inputs(1)
+    }
+
+    /// No stage yet, behind so many inputs.
+    ///
+    /// # Panics
+    ///
+    /// Panics without an input.
+    #[must_use]
+    pub fn of_inputs(inputs: usize) -> Self {
+        assert!(inputs > 0, "Stages: expected at least one input, found none");
+        Self { inputs, stages: Vec::new() }
+    }
+
+    /// The input of the segment, the first if there are several.
     #[must_use]
     pub fn input(&self) -> Volume {
         Volume(0)
     }
 
-    /// What the last stage makes; the input where there is none.
+    /// All inputs of the segment.
+    pub fn inputs(&self) -> impl Iterator<Item = Volume> + use<> {
+        (0..self.inputs).map(Volume)
+    }
+
+    /// What the last stage makes; the last input where there is none.
     #[must_use]
     pub fn last(&self) -> Volume {
-        Volume(self.stages.len())
+        Volume(self.inputs + self.stages.len() - 1)
     }
 
     /// Appends [`norm_act_conv3d`](crate::norm_act_conv3d).
@@ -72,10 +169,36 @@ impl Stages {
         convolution: Convolution,
         residual: Option<Volume>,
     ) -> Volume {
-        let (norm, norm_weight, norm_bias) = Norm::apart(norm);
+        let entry = StageEntry { norm: norm.map(|norm| StageNorm { norm, batch: None }), activation, slope: None };
+        self.entry_conv3d(x, entry, convolution, residual)
+    }
+
+    /// Appends the convolution of what `entry` makes of the volume, plus a residual.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a volume is of other stages.
+    pub fn entry_conv3d(
+        &mut self,
+        x: Volume,
+        entry: StageEntry,
+        convolution: Convolution,
+        residual: Option<Volume>,
+    ) -> Volume {
         let Convolution { weight, bias, options } = convolution;
-        let layer = Layer::Conv { norm, activation, options };
-        self.push(x, layer, residual, Parameters { weight: Some(weight), bias, norm_weight, norm_bias })
+        let (norm, activation, of_entry) = entry.apart();
+        let parameters = Parameters { weight: Some(weight), bias, ..of_entry };
+        self.push(x, Layer::Conv { norm, activation, options }, residual, parameters)
+    }
+
+    /// Appends what `entry` makes of the volume, plus a residual.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a volume is of other stages.
+    pub fn entry(&mut self, x: Volume, entry: StageEntry, residual: Option<Volume>) -> Volume {
+        let (norm, activation, parameters) = entry.apart();
+        self.push(x, Layer::NormAct { norm, activation }, residual, parameters)
     }
 
     /// Appends [`group_norm_act`](crate::group_norm_act), or [`activate`](crate::activate()) without a norm, plus a residual.
@@ -90,9 +213,8 @@ impl Stages {
         activation: Activation,
         residual: Option<Volume>,
     ) -> Volume {
-        let (norm, norm_weight, norm_bias) = Norm::apart(norm);
-        let parameters = Parameters { weight: None, bias: None, norm_weight, norm_bias };
-        self.push(x, Layer::NormAct { norm, activation }, residual, parameters)
+        let entry = StageEntry { norm: norm.map(|norm| StageNorm { norm, batch: None }), activation, slope: None };
+        self.entry(x, entry, residual)
     }
 
     /// Appends [`conv3d`](crate::conv3d()).
@@ -114,19 +236,20 @@ impl Stages {
         self.push(x, Layer::UpsampleConv { factors, options }, None, Parameters::of(Some(weight), bias))
     }
 
-    /// Appends [`conv_transpose3d`](crate::conv_transpose3d()).
+    /// Appends [`conv_transpose3d`](crate::conv_transpose3d()), plus a residual.
     ///
     /// # Panics
     ///
-    /// Panics if the volume is of other stages.
+    /// Panics if a volume is of other stages.
     pub fn conv_transpose3d(
         &mut self,
         x: Volume,
         weight: Tensor<5>,
         bias: Option<Tensor<1>>,
         options: ConvTransposeOptions<3>,
+        residual: Option<Volume>,
     ) -> Volume {
-        self.push(x, Layer::TransposedConv { options }, None, Parameters::of(Some(weight), bias))
+        self.push(x, Layer::TransposedConv { options }, residual, Parameters::of(Some(weight), bias))
     }
 
     /// Appends [`interpolate3d`](crate::interpolate3d), trilinear with outer edges that stay, by a factor for each axis.
@@ -155,5 +278,18 @@ impl Stages {
         assert!(x <= last && plus <= Some(last), "Stages: expected volumes of these stages, found {x:?} and {plus:?}");
         self.stages.push(Stage { of: x.0, layer, plus: plus.map(|Volume(index)| index), parameters });
         self.last()
+    }
+}
+
+impl StageEntry {
+    /// Norm and activation without their parameters, and these.
+    fn apart(self) -> (Option<NormPlan>, Activation, Parameters) {
+        let Self { norm, activation, slope } = self;
+        let mut parameters = Parameters { slope, ..Parameters::of(None, None) };
+        let norm = norm.map(|StageNorm { norm: Norm { num_groups, epsilon, weight, bias }, batch }| {
+            (parameters.norm_weight, parameters.norm_bias) = (weight, bias);
+            NormPlan { num_groups, epsilon, batch }
+        });
+        (norm, activation, parameters)
     }
 }

@@ -1,13 +1,27 @@
 //! Models and learners of the autoencoder, from its section.
 
 use burn::tensor::Device;
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{ResidencyPolicy, Unstreamable};
 use leanburn_train::{AutoencoderWorkload, Learner};
 
 use super::discriminator::Discriminator;
 use super::section::AutoencoderSection;
 use crate::error::Result;
 use crate::shared::{Context, learner, policy_and_seed};
+
+/// What stands against streaming each segment of autoencoder and discriminator, if anything does.
+pub(super) fn unstreamable(
+    section: &AutoencoderSection,
+    context: &Context<'_>,
+) -> Vec<(String, Option<Unstreamable>)> {
+    let device = Device::flex();
+    let mut segments = section.model().init(&device).unstreamable();
+    if let Some(discriminator) = &section.training.objective.discriminator {
+        let model = discriminator.init(context, section.out_channels, &ResidencyPolicy::keep(), &device);
+        segments.extend(model.unstreamable());
+    }
+    segments
+}
 
 /// Builds the models and their learners, with weights drawn from the configuration's seed.
 pub(super) fn build(
@@ -28,7 +42,7 @@ pub(super) fn build(
         Ok(segments)
     };
     let is_known = |pattern: &str| objective.perceptual.is_segment(pattern);
-    let chains = || model.init(&Device::flex()).unstreamable();
+    let chains = || unstreamable(section, context);
     let policy = policy_and_seed(context, "autoencoder", training, device, is_known, segments, chains)?;
     let model = model.init(device).with_residency(policy.clone());
     let rate = training.learning_rate;

@@ -9,7 +9,7 @@ use leanburn_nn::models::{
     MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig,
 };
 use leanburn_nn::weights::{self, Matched, WeightsError};
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{ResidencyPolicy, Unstreamable};
 use leanburn_train::Critic;
 use serde::Serialize;
 
@@ -160,6 +160,14 @@ impl Discriminator {
         match self {
             Self::Patch(model) => model.segments(),
             Self::MultiScale(model) => model.segments(),
+        }
+    }
+
+    /// What stands against streaming each segment, if anything does.
+    pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        match self {
+            Self::Patch(model) => model.unstreamable(),
+            Self::MultiScale(model) => model.unstreamable(),
         }
     }
 

@@ -12,7 +12,7 @@ use leanburn_ops::largest_attention_block;
 use leanburn_plan::Knob;
 use leanburn_train::{AutoencoderWorkload, MainModel};
 
-use super::build::build;
+use super::build::{build, unstreamable};
 use super::discriminator::Discriminator;
 use super::section::AutoencoderSection;
 use super::smaller::smaller;
@@ -160,7 +160,10 @@ impl System for AutoencoderSection {
         };
         let precision = context.device.resolved_precision();
         let (model, training) = (self.model().init(device), &self.training.common);
-        let policy = streamed_only(context, Self::NAME, training, &model.segments(), &model.unstreamable())?;
+        // The discriminator is not run, but the configuration may name its segments.
+        let chains = unstreamable(self, context);
+        let segments: Vec<String> = chains.iter().map(|(name, _)| name.clone()).collect();
+        let policy = streamed_only(context, Self::NAME, training, &segments, &chains)?;
         Codec::load(model.with_residency(policy), weights, shape, precision, device).map(Some)
     }
 

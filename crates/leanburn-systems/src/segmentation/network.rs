@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
 use leanburn_nn::models::{DecoderLevel, ShapeError, SwinUnetr, SwinUnetrConfig, UNet3d, UNet3dConfig};
 use leanburn_nn::weights::{IntegerBuffer, MonaiWeights};
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{ResidencyPolicy, Unstreamable};
 
 /// The configuration of one of the models.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +84,14 @@ impl Network {
         match self {
             Self::Unet(model) => model.segments(),
             Self::SwinUnetr(model) => model.segments(),
+        }
+    }
+
+    /// What stands against streaming each segment, if anything does: all but the U-Net's segments have attention or see two volumes.
+    pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        match self {
+            Self::Unet(model) => model.unstreamable(),
+            Self::SwinUnetr(_) => Vec::new(),
         }
     }
 

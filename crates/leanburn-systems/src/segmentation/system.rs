@@ -101,7 +101,8 @@ impl System for SegmentationSection {
     fn build(&self, context: &Context<'_>, device: &Device) -> Result<Self::Workload> {
         let (model, training) = (self.model(), &self.training.common);
         let segments = || Ok(model.init(&Device::flex()).segments());
-        let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, Vec::new)?;
+        let chains = || model.init(&Device::flex()).unstreamable();
+        let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, chains)?;
         let network = model.init(device).with_residency(policy);
         let supervised = &model.decoder_levels()[..self.training.objective.deep_supervision];
         let model = SupervisedNetwork::new(network, supervised, self.num_classes, device);

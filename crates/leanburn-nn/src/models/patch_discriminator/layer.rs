@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
+use leanburn_ops::{StageEntry, Stages, Unstreamable};
 
 use super::config::PatchDiscriminatorConfig;
 use crate::blocks::{Activation, Conv3d, Conv3dConfig, Dropout, DropoutConfig, Norm, NormConfig};
@@ -39,6 +40,27 @@ impl PatchLayer {
             dropout: (config.dropout > 0.0).then(|| DropoutConfig::new(config.dropout).init()),
             activation: config.activation,
         }
+    }
+
+    /// What the layer computes, in stages.
+    ///
+    /// # Errors
+    ///
+    /// [`Unstreamable`] with dropout, and as of [`BatchNorm`](crate::blocks::BatchNorm).
+    pub(super) fn stages(&self) -> Result<Stages, Unstreamable> {
+        if self.dropout.is_some() {
+            return Err(Unstreamable::new("it has dropout, which is not described in stages"));
+        }
+        let mut stages = Stages::new();
+        let convolution = self.conv.convolution();
+        let num_channels = convolution.weight.dims()[0];
+        let h = stages.conv3d(stages.input(), convolution);
+        let (h, entry) = match &self.norm {
+            Some(norm) => norm.in_stages(&mut stages, h, num_channels)?,
+            None => (h, StageEntry::default()),
+        };
+        stages.entry(h, entry.with_activation(self.activation.into()), None);
+        Ok(stages)
     }
 
     /// Applies the layer to `[batch_size, channels, depth, height, width]`.

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, assert_shape};
 use leanburn_common::panic_if_invalid;
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{ResidencyPolicy, Stages, Unstreamable};
 
 use super::config::PatchDiscriminatorConfig;
 use super::layer::{PatchLayer, normal_conv};
@@ -87,12 +87,28 @@ impl PatchDiscriminator {
         let mut features = Vec::with_capacity(names.len());
         let mut h = x;
         for (name, layer) in names.iter().zip([&self.initial_conv].into_iter().chain(&self.layers)) {
-            h = self.residency.run(name, layer, h, PatchLayer::forward);
+            h = self.residency.run_stages(name, layer, h, PatchLayer::forward, PatchLayer::stages);
             features.push(h.clone());
         }
-        features.push(self.residency.run(&names[names.len() - 1], &self.final_conv, h, Conv3d::forward));
+        let last = &names[names.len() - 1];
+        features.push(self.residency.run_stages(last, &self.final_conv, h, Conv3d::forward, stages_of_conv));
         features
     }
+
+    /// What stands against streaming each segment, if anything does.
+    pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        let layers = [&self.initial_conv].into_iter().chain(&self.layers).map(PatchLayer::stages);
+        let stages = layers.chain([stages_of_conv(&self.final_conv)]);
+        let obstacles = stages.map(|stages| stages.and_then(Stages::streamable).err());
+        self.segments().into_iter().zip(obstacles).collect()
+    }
+}
+
+/// A convolution in stages.
+fn stages_of_conv(conv: &Conv3d) -> Result<Stages, Unstreamable> {
+    let mut stages = Stages::new();
+    stages.conv3d(stages.input(), conv.convolution());
+    Ok(stages)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
-use leanburn_ops::{AvgPool3d, ResidencyPolicy, avg_pool3d};
+use leanburn_ops::{AvgPool3d, ResidencyPolicy, Unstreamable, avg_pool3d};
 
 use super::config::PatchDiscriminatorConfig;
 use super::model::PatchDiscriminator;
@@ -136,6 +136,11 @@ impl MultiScalePatchDiscriminator {
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
         self.discriminators.iter().flat_map(PatchDiscriminator::segments).collect()
+    }
+
+    /// What stands against streaming each segment, if anything does.
+    pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        self.discriminators.iter().flat_map(PatchDiscriminator::unstreamable).collect()
     }
 
     /// The logits and features of every scale.

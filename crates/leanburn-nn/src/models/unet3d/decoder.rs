@@ -1,8 +1,9 @@
 //! One level of the decoder.
 
 use burn::module::Module;
+use burn::tensor::ops::ConvTransposeOptions;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::conv_transpose3d;
+use leanburn_ops::{Stages, Unstreamable, Volume, conv_transpose3d};
 
 use super::config::UNet3dConfig;
 use super::unit::{UNetResidual, norm_act};
@@ -56,6 +57,32 @@ impl UNetDecoder {
     }
 }
 
+impl UNetDecoder {
+    /// What the level computes of its two inputs, in stages, the skip connection of so many channels.
+    ///
+    /// # Errors
+    ///
+    /// [`Unstreamable`] with dropout, and as of [`BatchNorm`](crate::blocks::BatchNorm).
+    pub(super) fn stages(&self, skip_channels: usize) -> Result<Stages, Unstreamable> {
+        let mut stages = Stages::of_inputs(2);
+        let h = match self {
+            Self::Layer(upsample) | Self::Residual(UNetResidualDecoder { upsample, .. }) => {
+                upsample.append_to(&mut stages, skip_channels)
+            }
+        };
+        match self {
+            Self::Layer(upsample) => {
+                let (h, entry) = upsample.adn.in_stages(&mut stages, h, upsample.channels_out())?;
+                stages.entry(h, entry, None);
+            }
+            Self::Residual(UNetResidualDecoder { upsample, unit }) => {
+                unit.append_to(&mut stages, h, (&upsample.adn, upsample.channels_out()))?;
+            }
+        }
+        Ok(stages)
+    }
+}
+
 /// Transposed convolution of two volumes as if they were one, their channels one behind the other; norm and activation
 /// follow, or nothing.
 ///
@@ -85,11 +112,31 @@ impl UNetUpsample {
         }
     }
 
-    /// The transposed convolution, without norm and activation.
-    fn forward(&self, skip: Tensor<5>, below: Tensor<5>) -> Tensor<5> {
+    fn parameters(&self) -> (Tensor<5>, Option<Tensor<1>>, ConvTransposeOptions<3>) {
         let (weight, bias, mut options) = self.conv.parameters();
         options.stride = self.strides;
         options.padding_out = self.strides.map(|stride| stride - 1);
+        (weight, bias, options)
+    }
+
+    fn channels_out(&self) -> usize {
+        self.conv.parameters().0.dims()[1]
+    }
+
+    /// The transposed convolution of both inputs in stages.
+    fn append_to(&self, stages: &mut Stages, first: usize) -> Volume {
+        let (weight, bias, options) = self.parameters();
+        let mut inputs = stages.inputs();
+        let (skip, below) = (inputs.next().expect("two inputs"), inputs.next().expect("two inputs"));
+        let second = weight.dims()[0] - first;
+        let of_below = weight.clone().narrow(0, first, second);
+        let of_below = stages.conv_transpose3d(below, of_below, None, options.clone(), None);
+        stages.conv_transpose3d(skip, weight.narrow(0, 0, first), bias, options, Some(of_below))
+    }
+
+    /// The transposed convolution, without norm and activation.
+    fn forward(&self, skip: Tensor<5>, below: Tensor<5>) -> Tensor<5> {
+        let (weight, bias, options) = self.parameters();
         let (first, second) = (skip.dims()[1], below.dims()[1]);
         let of_skip = conv_transpose3d(skip, weight.clone().narrow(0, 0, first), bias, options.clone());
         of_skip + conv_transpose3d(below, weight.narrow(0, first, second), None, options)

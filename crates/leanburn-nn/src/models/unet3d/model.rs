@@ -3,11 +3,12 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, assert_shape};
 use leanburn_common::panic_if_invalid;
-use leanburn_ops::ResidencyPolicy;
+use leanburn_ops::{ResidencyPolicy, Stages, Unstreamable};
 
 use super::config::UNet3dConfig;
 use super::decoder::UNetDecoder;
 use super::unit::UNetUnit;
+use crate::blocks::InStages;
 use crate::segmented::segmented;
 
 /// U-Net with residual units; see [`UNet3dConfig`] for an example.
@@ -89,6 +90,22 @@ impl UNet3d {
         down.chain([BOTTOM.to_string()]).chain(up).collect()
     }
 
+    /// What stands against streaming each segment, if anything does.
+    pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
+        let (mut down, mut up) = (Vec::new(), Vec::new());
+        for (index, level) in self.levels.iter().enumerate() {
+            match level {
+                UNetLevel::Sides(UNetSides { encoder, decoder }) => {
+                    down.push((encoder_name(index), stages_of(encoder)));
+                    up.push((decoder_name(index), decoder.stages(self.config.channels[index])));
+                }
+                UNetLevel::Bottom(UNetBottom { bottom }) => down.push((BOTTOM.to_string(), stages_of(bottom))),
+            }
+        }
+        let segments = down.into_iter().chain(up.into_iter().rev());
+        segments.map(|(name, stages)| (name, stages.and_then(Stages::streamable).err())).collect()
+    }
+
     /// The logits of each class at each voxel.
     ///
     /// # Shapes
@@ -125,18 +142,20 @@ impl UNet3d {
         for (index, level) in self.levels.iter().enumerate() {
             match level {
                 UNetLevel::Sides(UNetSides { encoder, decoder }) => {
-                    h = self.residency.run(&encoder_name(index), encoder, h, UNetUnit::forward);
+                    let name = encoder_name(index);
+                    h = self.residency.run_stages(&name, encoder, h, UNetUnit::forward, stages_of);
                     skips.push((decoder, h.clone()));
                 }
                 UNetLevel::Bottom(UNetBottom { bottom }) => {
-                    h = self.residency.run(BOTTOM, bottom, h, UNetUnit::forward);
+                    h = self.residency.run_stages(BOTTOM, bottom, h, UNetUnit::forward, stages_of);
                 }
             }
         }
         let mut outputs = Vec::new();
         while let Some((decoder, skip)) = skips.pop() {
             let up = |decoder: &UNetDecoder, (skip, below)| decoder.forward(skip, below);
-            h = self.residency.run(&decoder_name(skips.len()), decoder, (skip, h), up);
+            let (name, channels) = (decoder_name(skips.len()), skip.dims()[1]);
+            h = self.residency.run_stages(&name, decoder, (skip, h), up, |decoder| decoder.stages(channels));
             if (1..=coarser).contains(&skips.len()) {
                 outputs.push(h.clone());
             }
@@ -145,6 +164,14 @@ impl UNet3d {
         outputs.reverse();
         outputs
     }
+}
+
+/// What a unit computes, in stages.
+fn stages_of(unit: &UNetUnit) -> Result<Stages, Unstreamable> {
+    let mut stages = Stages::new();
+    let input = stages.input();
+    unit.append_to(&mut stages, input)?;
+    Ok(stages)
 }
 
 const BOTTOM: &str = "bottom";

@@ -2,10 +2,10 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Convolution, conv3d};
+use leanburn_ops::{Convolution, Stages, Unstreamable, Volume, conv3d};
 
 use super::config::UNet3dConfig;
-use crate::blocks::{Conv3d, Conv3dConfig, NormAct, NormActConfig};
+use crate::blocks::{Conv3d, Conv3dConfig, InStages, NormAct, NormActConfig};
 use crate::segmented::apart;
 
 /// What a level of the encoder does.
@@ -41,6 +41,18 @@ impl UNetUnit {
     }
 }
 
+impl InStages for UNetUnit {
+    fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable> {
+        match self {
+            Self::Layer(layer) => {
+                let h = stages.conv3d(x, layer.convolution());
+                layer.append_entry(stages, h, None)
+            }
+            Self::Residual(unit) => unit.append_to(stages, x, (&NormAct::identity(), 0)),
+        }
+    }
+}
+
 /// Convolution, norm, activation; or the convolution alone.
 #[derive(Module, Debug)]
 pub struct UNetLayer {
@@ -67,6 +79,16 @@ impl UNetLayer {
 
     fn convolution(&self) -> Convolution {
         with_strides(&self.conv, self.strides)
+    }
+
+    /// Appends norm and activation of what the convolution has made, plus a residual.
+    fn append_entry(&self, stages: &mut Stages, h: Volume, plus: Option<Volume>) -> Result<Volume, Unstreamable> {
+        let (h, entry) = self.adn.in_stages(stages, h, self.channels_out())?;
+        Ok(stages.entry(h, entry, plus))
+    }
+
+    fn channels_out(&self) -> usize {
+        self.conv.convolution().weight.dims()[0]
     }
 }
 
@@ -131,15 +153,41 @@ impl UNetResidual {
     ///
     /// As [`UNetUnit::forward`].
     pub(super) fn forward(&self, x: Tensor<5>, entry: &NormAct) -> Tensor<5> {
+        let x = entry.of(x);
         let residual = match &self.residual {
-            Some(conv) => entry.then_conv3d(x.clone(), with_strides(conv, self.strides), None),
-            None => entry.forward(x.clone()),
+            Some(conv) => x.then_conv3d(with_strides(conv, self.strides), None),
+            None => x.value(),
         };
         let mut layers = self.units.iter();
         let first = layers.next().expect("a unit has a convolution");
-        let h = entry.then_conv3d(x, first.convolution(), None);
+        let h = x.then_conv3d(first.convolution(), None);
+        drop(x);
         let (h, last) =
             layers.fold((h, first), |(h, before), layer| (before.adn.then_conv3d(h, layer.convolution(), None), layer));
         last.adn.forward(h) + residual
+    }
+
+    /// What the unit computes of what `entry` makes of a volume of so many channels, in stages.
+    pub(super) fn append_to(
+        &self,
+        stages: &mut Stages,
+        x: Volume,
+        (entry, channels): (&NormAct, usize),
+    ) -> Result<Volume, Unstreamable> {
+        let mut layers = self.units.iter();
+        let first = layers.next().expect("a unit has a convolution");
+        let (x, entry) = entry.in_stages(stages, x, channels)?;
+        let mut h = stages.entry_conv3d(x, entry.clone(), first.convolution(), None);
+        let mut last = first;
+        for layer in layers {
+            let (of_last, entry) = last.adn.in_stages(stages, h, last.channels_out())?;
+            h = stages.entry_conv3d(of_last, entry, layer.convolution(), None);
+            last = layer;
+        }
+        let residual = match &self.residual {
+            Some(conv) => stages.entry_conv3d(x, entry, with_strides(conv, self.strides), None),
+            None => stages.entry(x, entry, None),
+        };
+        last.append_entry(stages, h, Some(residual))
     }
 }

@@ -43,7 +43,7 @@ impl InStages for VqBlock {
             }
             Self::Transposed(VqTransposed { conv, relu }) => {
                 let (weight, bias, options) = conv.parameters();
-                let y = stages.conv_transpose3d(x, weight, bias, options);
+                let y = stages.conv_transpose3d(x, weight, bias, options, None);
                 relu_if(stages, *relu, y)
             }
             Self::Residual(VqResidual { conv1, conv2 }) => {

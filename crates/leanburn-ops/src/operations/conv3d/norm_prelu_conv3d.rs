@@ -39,7 +39,7 @@ pub fn norm_prelu_conv3d(
     const OPERATION: &str = "norm_prelu_conv3d";
     let shape = convolution.checked(OPERATION, &x, residual.as_ref());
     norm.iter().for_each(|norm| norm.check(OPERATION, &x));
-    check_slope(OPERATION, &slope, &x);
+    check_slope(OPERATION, &slope, x.dtype());
     let Convolution { weight, bias, .. } = convolution;
     let (settings, norm_weight, norm_bias) = Norm::apart(norm);
     let inputs =

@@ -22,6 +22,15 @@ pub(crate) struct Moments {
     dtype: DType,
 }
 
+/// Mean and variance of each channel over a batch, each `[channels]`, float32 unless the volume is float64.
+#[derive(Clone, Debug)]
+pub(crate) struct ChannelStatistics {
+    pub(crate) mean: Tensor<1>,
+    pub(crate) variance: Tensor<1>,
+    /// Values of a channel.
+    pub(crate) count: usize,
+}
+
 impl Moments {
     /// The moments of `x`.
     pub(crate) fn of(x: &Tensor<5>, num_groups: usize) -> Self {
@@ -51,6 +60,22 @@ impl Moments {
         let part = |[mean, squares]: [Tensor<2>; 2]| Self { count, mean, squares, dtype };
         let parts = gather_pairs([self.mean, self.squares], gather).map(part);
         parts.reduce(Self::merged).expect("this process has a part")
+    }
+
+    /// Those of each group over all items of the batch, for each item.
+    pub(crate) fn of_batch(self) -> Self {
+        let Self { count, mean, squares, dtype } = self;
+        let dims @ [batch_size, _] = mean.dims();
+        let of_all = mean.clone().mean_dim(0);
+        let squares = (squares + (mean - of_all.clone()).square() * count).sum_dim(0);
+        Self { count: count * batch_size as f64, mean: of_all.expand(dims), squares: squares.expand(dims), dtype }
+    }
+
+    /// The statistics of each channel, where each is a group and the items [have the same](Self::of_batch).
+    pub(crate) fn of_channels(&self) -> ChannelStatistics {
+        let of_first = |values: Tensor<2>| cast_to(values.narrow(0, 0, 1).squeeze_dim(0), self.dtype);
+        let variance = of_first(self.squares.clone() / self.count);
+        ChannelStatistics { mean: of_first(self.mean.clone()), variance, count: self.count as usize }
     }
 
     /// Mean, and `1 / sqrt(variance + epsilon)`, of each group, float32 unless the volume is float64.

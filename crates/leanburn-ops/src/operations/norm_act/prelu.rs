@@ -39,7 +39,7 @@ pub fn norm_prelu(x: Tensor<5>, norm: Option<Norm>, slope: Tensor<1>) -> Tensor<
     const OPERATION: &str = "norm_prelu";
     assert_not_empty(OPERATION, "input", &x);
     norm.iter().for_each(|norm| norm.check(OPERATION, &x));
-    check_slope(OPERATION, &slope, &x);
+    check_slope(OPERATION, &slope, x.dtype());
     let (settings, weight, bias) = Norm::apart(norm);
     let inputs = [x.into(), weight.into(), bias.into(), slope.into()];
     apply(inputs, |[x, weight, bias, slope], _| {
@@ -51,10 +51,10 @@ pub fn norm_prelu(x: Tensor<5>, norm: Option<Norm>, slope: Tensor<1>) -> Tensor<
     })
 }
 
-/// Panics if this is no slope for the channels of `x`.
-pub(crate) fn check_slope(operation: &str, slope: &Tensor<1>, x: &Tensor<5>) {
+/// Panics if this is no slope for the channels of a volume of this dtype.
+pub(crate) fn check_slope(operation: &str, slope: &Tensor<1>, dtype: DType) {
     assert_dims(operation, "slope", slope, [("slopes", 1)]);
-    assert_parameter(operation, "slope", slope, x.dtype());
+    assert_parameter(operation, "slope", slope, dtype);
 }
 
 /// The function of a slope. On a recording device, where the slope has no value, any.

@@ -35,6 +35,15 @@ impl ChannelSums {
         parts.reduce(Self::added).expect("this process has a part")
     }
 
+    /// What each item of the batch has of the sums over all, where the statistics are those of all.
+    pub(crate) fn of_batch(self) -> Self {
+        let of_all = |sums: Tensor<2>| {
+            let dims = sums.dims();
+            sums.mean_dim(0).expand(dims)
+        };
+        Self { plain: of_all(self.plain), centred: of_all(self.centred) }
+    }
+
     /// The gradients of the norm's weight and bias, where it has them.
     pub(crate) fn parameter_gradients(&self, normalization: &Normalization) -> [Option<Tensor<1>>; 2] {
         let channels = self.plain.dims()[1];
