@@ -204,14 +204,17 @@ impl ResidencyPolicy {
         let device = inputs.device();
         let stages = |module: &M| stages(module).and_then(Stages::streamable);
         let Residency::Stream(settings) = self.of(name) else {
-            device.iter().for_each(|device| mark_streamable(name, device, || stages(module).is_ok()));
+            if let Some(device) = &device {
+                mark_streamable(name, device, || stages(module).is_ok());
+            }
             return self.run(name, module, inputs, forward);
         };
         observe(self, name);
-        device.iter().for_each(|device| mark_streamable(name, device, || true));
+        if let Some(device) = &device {
+            mark_streamable(name, device, || true);
+        }
         let stages = stages(module).unwrap_or_else(|error| panic!("{}", error.in_segment(name)));
-        let forward =
-            |_: &M, inputs: I| in_segment(name, device.as_ref(), || stream(inputs, stages.clone(), settings));
+        let forward = |_: &M, inputs: I| in_segment(name, device.as_ref(), || stream(inputs, stages.clone(), settings));
         storage::within(self.scope_of(name), || keep(module, inputs, forward))
     }
 

@@ -211,9 +211,8 @@ fn two_inputs(dtype: DType, streamed: Option<StreamSettings>) -> Vec<TensorData>
     let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let y = match streamed {
         None => {
-            let of = |x, index: usize, bias| {
-                leanburn_ops::conv_transpose3d(x, up[index].clone(), bias, transposed.clone())
-            };
+            let of =
+                |x, index: usize, bias| leanburn_ops::conv_transpose3d(x, up[index].clone(), bias, transposed.clone());
             let u = of(inputs.0, 0, Some(shift.clone())) + of(inputs.1, 1, None);
             let over_batch = |x: Tensor<5>| [0, 2, 3, 4].into_iter().fold(x, |x, axis| x.mean_dim(axis));
             let mean = over_batch(u.clone());

@@ -5,9 +5,7 @@ use burn::module::Module;
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
-use leanburn_ops::{
-    Convolution, StageEntry, Stages, Unstreamable, Volume, activate, group_norm_act, norm_act_conv3d,
-};
+use leanburn_ops::{Convolution, StageEntry, Stages, Unstreamable, Volume, activate, group_norm_act, norm_act_conv3d};
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
@@ -155,10 +153,13 @@ impl NormAct {
             Some(norm) => norm.in_stages(stages, x, num_channels)?,
             None => (x, StageEntry::default()),
         };
-        Ok((x, match &self.prelu {
-            Some(prelu) => entry.with_slope(prelu.slope()),
-            None => entry.with_activation(self.activation.into()),
-        }))
+        Ok((
+            x,
+            match &self.prelu {
+                Some(prelu) => entry.with_slope(prelu.slope()),
+                None => entry.with_activation(self.activation.into()),
+            },
+        ))
     }
 
     /// The volume, and the norm for the operation that it is folded into; or the volume behind norm and dropout.

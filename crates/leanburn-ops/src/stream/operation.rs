@@ -156,10 +156,7 @@ fn backward(
 }
 
 /// The gradients of a stage in the order of its parameters, of which these are present.
-fn in_order(
-    (weight, vectors): ParameterGradients,
-    present: [bool; 5],
-) -> Vec<Option<DispatchTensor>> {
+fn in_order((weight, vectors): ParameterGradients, present: [bool; 5]) -> Vec<Option<DispatchTensor>> {
     let vectors = vectors.map(|gradient| gradient.map(Tensor::into_dispatch));
     let all = [weight.map(Tensor::into_dispatch)].into_iter().chain(vectors);
     all.zip(present).filter_map(|(gradient, is_present)| is_present.then_some(gradient)).collect()

@@ -42,9 +42,10 @@ pub(super) fn forward(chain: &Chain, keep: StreamKeep) -> Vec<Pass> {
         if tasks.is_empty() {
             continue;
         }
-        // A shortcut is stored, so that what it is made from need not be made again.
-        let shortcuts =
-            chain.readers(volume).map(|stage| chain.made_by(stage)).filter(|made| stores_shortcuts && chain.is_shortcut(*made));
+        // A shortcut is stored, so that what it is made from need not be made again; but not behind a norm, which this pass makes.
+        let unnormed = chain.readers(volume).filter(|stage| !chain.stage(*stage).has_norm());
+        let shortcuts = unnormed.map(|stage| chain.made_by(stage));
+        let shortcuts = shortcuts.filter(|made| stores_shortcuts && chain.is_shortcut(*made));
         let stored = kept.iter().copied().filter(|kept| *kept == volume).chain(shortcuts);
         tasks.extend(stored.map(|volume| Task::Make(Node::Value(volume))));
         passes.push(tasks);
@@ -82,12 +83,7 @@ pub(super) fn backward(chain: &Chain, keep: StreamKeep, trained: &[bool], for_in
 }
 
 /// The passes, each with what later ones read of what is whole.
-fn with_lifetimes(
-    chain: &Chain,
-    given: BTreeSet<Node>,
-    passes: Vec<Vec<Task>>,
-    results: BTreeSet<Node>,
-) -> Vec<Pass> {
+fn with_lifetimes(chain: &Chain, given: BTreeSet<Node>, passes: Vec<Vec<Task>>, results: BTreeSet<Node>) -> Vec<Pass> {
     let mut whole = given;
     let mut read = Vec::new();
     let mut there = Vec::new();

@@ -10,10 +10,7 @@ use crate::error::Result;
 use crate::shared::{Context, learner, policy_and_seed};
 
 /// What stands against streaming each segment of autoencoder and discriminator, if anything does.
-pub(super) fn unstreamable(
-    section: &AutoencoderSection,
-    context: &Context<'_>,
-) -> Vec<(String, Option<Unstreamable>)> {
+pub(super) fn unstreamable(section: &AutoencoderSection, context: &Context<'_>) -> Vec<(String, Option<Unstreamable>)> {
     let device = Device::flex();
     let mut segments = section.model().init(&device).unstreamable();
     if let Some(discriminator) = &section.training.objective.discriminator {
