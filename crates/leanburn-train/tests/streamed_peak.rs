@@ -185,13 +185,14 @@ fn the_planned_peaks_of_u_nets_and_discriminators_are_the_measured_ones() {
     let _alone = alone();
     let seed = std::env::var("LEANBURN_PLAN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut random = StdRng::seed_from_u64(seed);
+    let mut wrong = Vec::new();
     let mut run = |is_first: bool| {
         let mut one_of = |choices: &[usize]| choices[random.random_range(0..choices.len())];
         let keeps = [StreamKeep::Two, StreamKeep::One, StreamKeep::None];
         let keep = keeps[one_of(&[0, 1, 2])];
         let settings = StreamSettings::default().with_slab_planes(one_of(&[2, 4, 6, 8])).with_keep(keep);
         let precision = [Precision::F32, Precision::Bf16][one_of(&[0, 0, 1])];
-        let dims = [one_of(&[1, 2]), 1, one_of(&[32, 40]), 32, one_of(&[24, 40])];
+        let dims = [one_of(&[1, 2]), 1, one_of(&[64, 80]), 64, one_of(&[48, 80])];
         let norm = [NormConfig::Batch, NormConfig::Instance, NormConfig::Group(1)][one_of(&[0, 1, 2])];
         let (num_res_units, channels, is_unet) = (one_of(&[0, 1, 2]), one_of(&[4, 8]), one_of(&[0, 1]) == 1);
         let patterns = [vec!["*coder.level_0"], vec!["*"]][one_of(&[0, 1])].clone();
@@ -232,10 +233,11 @@ fn the_planned_peaks_of_u_nets_and_discriminators_are_the_measured_ones() {
             100.0 * error
         );
         println!("{what}");
-        assert!(is_first || bound(planned) >= measured && error.abs() <= 0.03, "{what}");
+        wrong.extend((!is_first && (bound(planned) < measured || error.abs() > 0.03)).then_some(what));
     };
     run(true); // what is allocated once for all
     (0..12).for_each(|_| run(false));
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// A budget below what recomputation comes down to: levels are streamed, and the run keeps to it.
