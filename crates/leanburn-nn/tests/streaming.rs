@@ -9,7 +9,9 @@ use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, NormConfig, PatchDiscriminatorConfig, UNet3d, UNet3dConfig, Vae3dConfig,
     VqVae3dConfig,
 };
-use leanburn_ops::{Residency, ResidencyPolicy, Storage, StreamKeep, StreamSettings, backward, or_storage_error};
+use leanburn_ops::{
+    Residency, ResidencyPolicy, Storage, StreamKeep, StreamSettings, backward, or_storage_error, random,
+};
 
 fn device() -> Device {
     let device = Device::flex().autodiff();
@@ -137,6 +139,13 @@ fn an_autoencoder_is_streamed_with_transposed_convolutions() {
     assert_alike(|policy| outcome(&model, &x, policy), &["*coder.level_0"]);
 }
 
+/// A device, and the seed of what this thread draws: tests beside it draw from the device's generator.
+fn seeded(seed: u64) -> Device {
+    let device = Device::flex().autodiff();
+    random::seed(&device, seed);
+    device
+}
+
 /// Numbers that a training step moves but no gradient: running estimates.
 fn running<M: Module>(model: &M) -> Vec<TensorData> {
     struct Take(Vec<TensorData>);
@@ -161,8 +170,8 @@ fn u_net(norm: NormConfig, num_res_units: usize, device: &Device) -> UNet3d {
 
 #[test]
 fn a_u_net_is_streamed_with_both_inputs_of_its_decoder() {
-    let device = device();
-    let x = Tensor::<5>::random([2, 1, 12, 8, 8], Distribution::Normal(0.0, 1.0), &device);
+    let device = seeded(3);
+    let x = random::normal([2, 1, 12, 8, 8], &device);
     for (norm, num_res_units) in [(NormConfig::Instance, 2), (NormConfig::Instance, 0), (NormConfig::Group(1), 1)] {
         let model = u_net(norm, num_res_units, &device);
         assert_eq!(model.unstreamable().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), model.segments());
@@ -187,17 +196,17 @@ fn assert_close(found: &[TensorData], expected: &[TensorData], what: &str) {
 
 #[test]
 fn norms_over_the_batch_are_streamed_and_move_their_running_estimates_once() {
-    let device = device();
-    let x = Tensor::<5>::random([2, 1, 20, 16, 16], Distribution::Normal(0.5, 1.0), &device);
+    let device = seeded(3);
+    let x = random::normal([2, 1, 20, 16, 16], &device) + 0.5;
     let unet = |policy: ResidencyPolicy| {
-        device.seed(8);
+        random::seed(&device, 8);
         let model = u_net(NormConfig::Batch, 2, &device).with_residency(policy);
         let outcome = with_gradients(&model, model.forward(x.clone()).square().mean());
         let used = model.valid().forward(x.clone().inner()).into_data();
         (outcome, [running(&model), vec![used]].concat())
     };
     let discriminator = |policy: ResidencyPolicy| {
-        device.seed(9);
+        random::seed(&device, 9);
         let model = PatchDiscriminatorConfig::new(1, 4).with_num_layers_d(2).init(&device).with_residency(policy);
         let features = model.forward(x.clone());
         let loss = features.into_iter().map(|feature| feature.square().mean()).reduce(|sum, next| sum + next);
