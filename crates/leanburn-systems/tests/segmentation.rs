@@ -10,6 +10,7 @@ use burn::tensor::Device;
 use leanburn_common::Bytes;
 use leanburn_data::{DataConfig, LabelsConfig, PhantomConfig, Volume};
 use leanburn_nn::weights::save_safetensors;
+use leanburn_ops::StreamSettings;
 use leanburn_plan::{FlexMemory, Space};
 use leanburn_systems::measure::measure;
 use leanburn_systems::metrics::{Phase, Record};
@@ -17,7 +18,7 @@ use leanburn_systems::planning::ConfigSpace;
 use leanburn_systems::segmentation::Segmenter;
 use leanburn_systems::{
     Codec, CodecTask, Config, DataSize, DeviceSection, SegmentationObjectiveSection, SegmentationSection, Session,
-    SwinUnetrSection, TrainingSection, UnetSection,
+    Streaming, SwinUnetrSection, TrainingSection, UnetSection,
 };
 use leanburn_train::planning::Planner;
 use leanburn_train::{CountingAllocator, Precision};
@@ -220,6 +221,42 @@ fn a_model_learns_and_goes_on_where_it_stopped() {
     let resumed_dice = values(&resumed.records, Phase::Validation, "dice");
     assert_eq!(resumed_dice.last(), dice.last()); // it was evaluated once more, where it stopped
     assert_eq!(values(&resumed.records, Phase::Train, "dice_ce"), losses);
+}
+
+/// Levels of the U-Net in slabs: the losses of the plain run, the planned peak, and by name what cannot be streamed.
+#[test]
+fn a_streamed_model_learns_as_the_plain_one() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let stream = || Streaming::segments(["*coder.level_0"], StreamSettings::default().with_slab_planes(2));
+    let run = |name: &str, stream: Streaming| {
+        let mut config = tiny();
+        (config.training_mut().stream, config.training_mut().max_steps) = (stream, 8);
+        let outcome = Session::new(config).unwrap().in_folder(folder.path().join(name)).run().unwrap();
+        values(&outcome.records, Phase::Train, "dice_ce")
+    };
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
+    let (plain, streamed) = (run("plain", Streaming::none()), run("streamed", stream()));
+    assert_eq!((plain.len(), streamed.len()), (8, 8));
+    for (plain, streamed) in plain.iter().zip(&streamed) {
+        assert!((plain - streamed).abs() < 1e-3 * plain, "{plain} and {streamed}");
+    }
+
+    let extent = [64, 64, 48];
+    let mut config = tiny();
+    config.data.patch_size = Some(extent);
+    config.training_mut().recompute = leanburn_systems::Recompute::all();
+    config.training_mut().stream = stream();
+    let space = ConfigSpace::new(&config, "test", &Planner::cpu(), || Ok(DataSize::of_extent(extent))).unwrap();
+    let planned = space.record(&space.configured()).unwrap().timeline(&FlexMemory).peak().get();
+    measure(&config, "test", extent, 1).unwrap(); // what is allocated once for all
+    let measured = measure(&config, "test", extent, 1).unwrap().peak.get();
+    assert!((planned as f64 / measured as f64 - 1.0).abs() <= 0.03, "planned {planned}, measured {measured}");
+
+    let mut refused = swin(SwinUnetrSection::default().with_feature_size(12), [32; 3], Precision::F32, false);
+    refused.training_mut().stream = Streaming::segments(["decoder*"], StreamSettings::default());
+    let error = Session::new(refused).unwrap().in_folder(folder.path().join("refused")).run().unwrap_err();
+    assert!(format!("{error:?}").contains("segmentation.training.stream"), "{error:?}");
 }
 
 /// A Swin UNETR on volumes of this extent.
