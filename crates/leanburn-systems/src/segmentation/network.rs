@@ -87,7 +87,7 @@ impl Network {
         }
     }
 
-    /// What stands against streaming each segment, if anything does: all but the U-Net's segments have attention or see two volumes.
+    /// What stands against streaming each segment, if anything does; segments of a Swin UNETR are not described in stages.
     pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
         match self {
             Self::Unet(model) => model.unstreamable(),
