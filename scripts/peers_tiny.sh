@@ -46,7 +46,7 @@ compare() {
 compare conv3d_sweep.py --with-burn
 compare attention.py
 compare residual_chain.py
-compare autoencoder_step.py --attention
+compare autoencoder_step.py --attention --stream two one none
 compare diffusion_step.py
 compare swin_unetr_step.py
 compare fno_step.py

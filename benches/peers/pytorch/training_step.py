@@ -7,14 +7,12 @@ from collections.abc import Callable
 import torch
 from measure import Step, gradient_norm, live_bytes, program, report
 
-# The steps whose losses and gradients are compared: the first, and the one after three updates.
-COMPARED = 4
-
 
 def training_parser(documentation: str) -> argparse.ArgumentParser:
     """A parser with what every training step takes."""
     parser = argparse.ArgumentParser(description=documentation)
-    parser.add_argument("--steps", type=int, required=True, help=f"steps to time, after {COMPARED} that are not")
+    parser.add_argument("--steps", type=int, required=True, help="steps to time, after those that are compared")
+    parser.add_argument("--updates", type=int, default=3, help="the steps before the first and after the last of them are compared")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--learning-rate", type=float, required=True)
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="bf16: under autocast")
@@ -62,4 +60,4 @@ def train(
 
     libraries = libraries or {}
     name = ", ".join([*(f"{library} {version}" for library, version in libraries.items()), program()])
-    report(mode, name, options.steps, options.live_at_start, step, dtype=options.dtype, untimed=COMPARED, versions=libraries)
+    report(mode, name, options.steps, options.live_at_start, step, dtype=options.dtype, untimed=options.updates + 1, versions=libraries)

@@ -1,12 +1,12 @@
 //! Training steps of the KL autoencoder; the same as `pytorch/autoencoder_step.py`.
 
 use burn::tensor::Tensor;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use leanburn::nn::losses::{kl_divergence, l1_loss};
 use leanburn::prelude::*;
 
 use crate::burn_autoencoder::BurnAutoencoder;
-use crate::training_step::{Losses, Training};
+use crate::training_step::{Losses, Subject, Training};
 use crate::values::{norm_num_groups, tensor};
 
 /// Of the model in messages.
@@ -28,6 +28,19 @@ pub struct Arguments {
     /// Burn's own layers.
     #[arg(long, conflicts_with = "recompute")]
     burn: bool,
+    /// The finest levels in slabs, with these volumes stored whole; everything else recomputed.
+    #[arg(long, value_enum, conflicts_with_all = ["recompute", "burn"])]
+    stream: Option<Keep>,
+    /// Planes of a slab.
+    #[arg(long, default_value_t = StreamSettings::SLAB_PLANES, requires = "stream")]
+    slab_planes: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Keep {
+    Two,
+    One,
+    None,
 }
 
 /// From a volume and the noise of its latent: the reconstruction, and mean and deviation of the latent.
@@ -44,11 +57,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let (x, noise) = (tensor(volume, 7, 1.0, &device), tensor(latent, 17, 1.0, &device));
     if arguments.burn {
         let model = BurnAutoencoder::new(&config, &device);
-        return training
-            .steps((NAME, model, true), |model| losses(training, model, &x, &noise, BurnAutoencoder::forward));
+        let subject = Subject { name: NAME, model, mode: training.mode(), burn: true };
+        return training.steps(subject, |model| losses(training, model, &x, &noise, BurnAutoencoder::forward));
     }
-    let model = config.init(&device).with_residency(training.residency());
-    training.steps((NAME, model, false), |model| losses(training, model, &x, &noise, forward))
+    let (residency, mode) = residency(arguments);
+    let subject = Subject { name: NAME, model: config.init(&device).with_residency(residency), mode, burn: false };
+    training.steps(subject, |model| losses(training, model, &x, &noise, forward))
+}
+
+/// How the segments run, and how the table says it.
+fn residency(arguments: &Arguments) -> (ResidencyPolicy, String) {
+    let Some(keep) = arguments.stream else { return (arguments.training.residency(), arguments.training.mode()) };
+    let keep = match keep {
+        Keep::Two => StreamKeep::Two,
+        Keep::One => StreamKeep::One,
+        Keep::None => StreamKeep::None,
+    };
+    let settings = StreamSettings::default().with_keep(keep).with_slab_planes(arguments.slab_planes);
+    let policy = ResidencyPolicy::recompute_all().with_rule("*coder.level_0", Residency::Stream(settings));
+    (policy, format!("streamed, {keep}"))
 }
 
 fn losses<M>(training: &Training, model: &M, x: &Tensor<5>, noise: &Tensor<5>, forward: Forward<M>) -> Losses {

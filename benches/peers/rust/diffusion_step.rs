@@ -5,7 +5,7 @@ use clap::Args;
 use leanburn::nn::losses::l2_loss;
 use leanburn::nn::models::{DiffusionConditions, DiffusionUNet3dConfig};
 
-use crate::training_step::Training;
+use crate::training_step::{Subject, Training};
 use crate::values::{norm_num_groups, tensor};
 
 #[derive(Args)]
@@ -38,7 +38,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     config.check_input(latent)?;
     let [x, noise] = [7, 17].map(|salt| tensor(latent, salt, 1.0, &device));
     let model = config.init(&device).with_residency(training.residency());
-    training.steps(("diffusion", model, false), |model| {
+    let subject = Subject { name: "diffusion", model, mode: training.mode(), burn: false };
+    training.steps(subject, |model| {
         let times = Tensor::from_floats([TIME], &device);
         let prediction = model.forward(training.precision().cast(x.clone()), times, DiffusionConditions::default());
         l2_loss(prediction, noise.clone()).into()

@@ -4,7 +4,7 @@ use clap::Args;
 use leanburn::nn::losses::l2_loss;
 use leanburn::nn::models::FnoConfig;
 
-use crate::training_step::Training;
+use crate::training_step::{Subject, Training};
 use crate::values::tensor;
 
 #[derive(Args)]
@@ -36,7 +36,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     config.check_input(field)?;
     let [x, target] = [7, 17].map(|salt| tensor(field, salt, 1.0, &device));
     let model = config.init(&device).with_residency(training.residency());
-    training.steps(("operator", model, false), |model| {
+    let subject = Subject { name: "operator", model, mode: training.mode(), burn: false };
+    training.steps(subject, |model| {
         l2_loss(model.forward(training.precision().cast(x.clone())), target.clone()).into()
     })
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use leanburn::nn::losses::DiceCeLoss;
 use leanburn::nn::models::SwinUnetrConfig;
 
-use crate::training_step::Training;
+use crate::training_step::{Subject, Training};
 use crate::values::tensor;
 
 #[derive(Args)]
@@ -32,7 +32,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     config.check_input(volume)?;
     let (x, labels) = (tensor(volume, 7, 1.0, &device), labels(arguments, &device));
     let model = config.init(&device).with_residency(training.residency());
-    training.steps(("swin_unetr", model, false), |model| {
+    let subject = Subject { name: "swin_unetr", model, mode: training.mode(), burn: false };
+    training.steps(subject, |model| {
         let logits = model.forward(training.precision().cast(x.clone()));
         DiceCeLoss::new().forward(logits, labels.clone()).into()
     })

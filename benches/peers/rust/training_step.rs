@@ -24,6 +24,9 @@ pub struct Training {
     recompute: bool,
     #[arg(long)]
     learning_rate: f64,
+    /// Updates before the clock runs; the steps before the first and after the last of them are compared.
+    #[arg(long, default_value_t = 3)]
+    updates: usize,
     /// Leave the optimizer's step out, to see that it is noticed.
     #[arg(long)]
     no_update: bool,
@@ -47,8 +50,17 @@ impl From<Tensor<1>> for Losses {
     }
 }
 
-/// The steps whose losses and gradients are compared: the first, and the one after three updates.
-const COMPARED: usize = 4;
+/// What is trained.
+pub struct Subject<M> {
+    /// Of the model in messages.
+    pub name: &'static str,
+    /// Its parameters are filled.
+    pub model: M,
+    /// How its segments run, as the table says it.
+    pub mode: String,
+    /// Whether its layers are Burn's own.
+    pub burn: bool,
+}
 
 impl Training {
     /// The CPU, with as many threads as asked.
@@ -61,6 +73,11 @@ impl Training {
         if self.recompute { ResidencyPolicy::recompute_all() } else { ResidencyPolicy::keep() }
     }
 
+    /// The residency, as the table says it.
+    pub fn mode(&self) -> String {
+        if self.recompute { "recomputed" } else { "plain" }.into()
+    }
+
     /// Of the activations.
     pub fn precision(&self) -> Precision {
         match self.dtype {
@@ -69,22 +86,21 @@ impl Training {
         }
     }
 
-    /// Steps of a model whose parameters are filled, by Adam; `burn` says that its layers are Burn's own.
+    /// Steps by Adam.
     pub fn steps<M: Module>(
         &self,
-        (name, model, burn): (&'static str, M, bool),
+        Subject { name, model, mode, burn }: Subject<M>,
         losses: impl Fn(&M) -> Losses,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let parameters = model.num_params();
         let config = LearnerConfig::new(ScheduleConfig::new(self.learning_rate));
         let mut learner = Learner::new(name, fill(model), config)?;
-        let mode = if self.recompute { "recomputed" } else { "plain" };
         let dtype = match self.dtype {
             Dtype::F32 => "f32",
             Dtype::Bf16 => "bf16",
         };
         let mut step = 0;
-        report(Line { mode, dtype, burn, untimed: COMPARED }, &self.timing, || {
+        report(Line { mode: &mode, dtype, burn, untimed: self.updates + 1 }, &self.timing, || {
             let (begin, live) = (Instant::now(), live_bytes());
             let Losses { total, terms } = losses(learner.module());
             let kept_bytes = live_bytes() - live;

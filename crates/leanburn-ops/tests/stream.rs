@@ -1,14 +1,15 @@
 //! A streamed segment gives the results of the plain path: bit for bit in one slab, up to rounding in several.
 
+#[path = "common/junction.rs"]
+mod junction;
 #[path = "common/level.rs"]
 mod level;
 
 use burn::prelude::*;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, Distribution, TensorData};
-use leanburn_ops::{
-    Activation, Convolution, Interpolation, StageEntry, Stages, StreamKeep, StreamSettings, random, stream,
-};
+use junction::Junction;
+use leanburn_ops::{Activation, Convolution, Interpolation, Stages, StreamKeep, StreamSettings, random, stream};
 use level::{Kind, Level, error, without_gradient};
 
 const KEEPS: [StreamKeep; 3] = [StreamKeep::Two, StreamKeep::One, StreamKeep::None];
@@ -188,81 +189,18 @@ fn norms_alone_transposed_convolutions_and_interpolations_are_streamed_too() {
     }
 }
 
-/// Two inputs, a transposed convolution of each into one sum, a norm over the batch with a learned slope in front of two convolutions, and a
-/// slope without a norm: whole, or in slabs. The output, the gradients of inputs and parameters, and the statistics of the batch.
-fn two_inputs(dtype: DType, streamed: Option<StreamSettings>) -> Vec<TensorData> {
-    let device = Device::flex().autodiff();
-    device.seed(4);
-    fn leaf<const D: usize>(dims: [usize; D], dtype: DType, device: &Device) -> Tensor<D> {
-        Tensor::random(dims, Distribution::Normal(0.1, 0.4), (device, dtype)).require_grad()
-    }
-    let (skip, below) = (leaf([3, 2, 5, 4, 3], dtype, &device), leaf([3, 4, 5, 4, 3], dtype, &device));
-    let up = [2, 4].map(|channels| leaf([channels, 4, 3, 3, 3], dtype, &device));
-    let weights = [3, 1, 3].map(|kernel| leaf([4, 4, kernel, kernel, kernel], dtype, &device));
-    let [scale, shift, bias] = [4; 3].map(|channels| leaf([channels], dtype, &device));
-    let slopes = [0.3, -0.2].map(|slope| Tensor::<1>::from_data([slope], (&device, dtype)).require_grad());
-    let transposed = ConvTransposeOptions::new([2; 3], [1; 3], [1; 3], [1; 3], 1);
-    let convolution = |index: usize, kernel: usize| Convolution {
-        weight: weights[index].clone(),
-        bias: (index == 0).then(|| bias.clone()),
-        options: ConvOptions::new([1; 3], [kernel / 2; 3], [1; 3], 1),
-    };
-    let inputs = (skip.clone() * 1.5, below.clone() * 0.5); // no leaves
-    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let y = match streamed {
-        None => {
-            let of =
-                |x, index: usize, bias| leanburn_ops::conv_transpose3d(x, up[index].clone(), bias, transposed.clone());
-            let u = of(inputs.0, 0, Some(shift.clone())) + of(inputs.1, 1, None);
-            let over_batch = |x: Tensor<5>| [0, 2, 3, 4].into_iter().fold(x, |x, axis| x.mean_dim(axis));
-            let mean = over_batch(u.clone());
-            let centred = u - mean.clone();
-            let variance = over_batch(centred.clone().square());
-            let of_channels = |values: &Tensor<1>| values.clone().reshape([1, 4, 1, 1, 1]);
-            let norm = centred / (variance.clone() + 1e-5).sqrt() * of_channels(&scale) + of_channels(&shift);
-            told.lock().unwrap().extend([mean.reshape([4]).into_data(), variance.reshape([4]).into_data()]);
-            let prelu = |x: Tensor<5>, slope: &Tensor<1>| {
-                x.clone().clamp_min(0.0) + x.clamp_max(0.0) * slope.clone().reshape([1; 5])
-            };
-            let n = prelu(norm, &slopes[0]);
-            let h = leanburn_ops::conv3d(n.clone(), convolution(0, 3)) + leanburn_ops::conv3d(n, convolution(1, 1));
-            leanburn_ops::conv3d(prelu(h, &slopes[1]), convolution(2, 3))
-        }
-        Some(settings) => {
-            let mut stages = Stages::of_inputs(2);
-            let [skip, below] = [0, 1].map(|index| stages.inputs().nth(index).unwrap());
-            let of_below = stages.conv_transpose3d(below, up[1].clone(), None, transposed.clone(), None);
-            let u = stages.conv_transpose3d(skip, up[0].clone(), Some(shift.clone()), transposed, Some(of_below));
-            let listener = told.clone();
-            let entry = StageEntry::default().with_slope(slopes[0].clone());
-            let entry = entry.with_batch_norm(1e-5, scale.clone(), shift.clone(), move |mean, variance, count| {
-                assert_eq!(count, 3 * 10 * 8 * 6, "values of a channel");
-                listener.lock().unwrap().extend([mean.into_data(), variance.into_data()]);
-            });
-            let shortcut = stages.entry_conv3d(u, entry.clone(), convolution(1, 1), None);
-            let h = stages.entry_conv3d(u, entry, convolution(0, 3), Some(shortcut));
-            stages.entry_conv3d(h, StageEntry::default().with_slope(slopes[1].clone()), convolution(2, 3), None);
-            stream(inputs, stages, settings)
-        }
-    };
-    let output = y.clone().into_data();
-    let mut gradients = leanburn_ops::backward((y.clone() * y.clone() * y).mean());
-    let volumes = [skip, below].into_iter().chain(up).chain(weights.clone());
-    let volumes = volumes.map(|volume| gradients.take(&volume).expect("a gradient").into_data());
-    let mut all: Vec<_> = [output].into_iter().chain(volumes).collect();
-    let vectors = [scale, shift, bias].into_iter().chain(slopes);
-    all.extend(vectors.map(|vector| gradients.take(&vector).expect("a gradient").into_data()));
-    all.append(&mut told.lock().unwrap());
-    all
-}
-
 #[test]
 fn two_inputs_norms_over_the_batch_and_learned_slopes_are_streamed_too() {
-    let exact = two_inputs(DType::F64, None);
+    let device = device();
+    let of = |dtype, streamed| {
+        random::seed(&device, 4);
+        Junction::new([3, 5, 4, 3], 2, dtype, &device).outcome(streamed)
+    };
+    let exact = of(DType::F64, None);
     assert_eq!(exact.len(), 1 + 7 + 5 + 2);
     for (slabs, keep) in [1, 2, 3, 20].into_iter().flat_map(|slabs| KEEPS.map(|keep| (slabs, keep))) {
         let settings = Some(settings(10, slabs, keep));
-        let (streamed, composed) = (two_inputs(DType::F32, settings), two_inputs(DType::F64, settings));
+        let (streamed, composed) = (of(DType::F32, settings), of(DType::F64, settings));
         assert_eq!(streamed.len(), exact.len(), "the statistics are told once");
         for (index, ((found, composed), exact)) in streamed.into_iter().zip(composed).zip(&exact).enumerate() {
             let errors = [error(&found.convert_dtype(DType::F64), exact), error(&composed, exact)];

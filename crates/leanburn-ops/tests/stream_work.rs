@@ -1,10 +1,14 @@
 //! What a streamed segment computes again, counted on the recording device: as much as its preset says.
 
+#[path = "common/junction.rs"]
+mod junction;
 #[path = "common/level.rs"]
 mod level;
 
 use burn::backend::ir::OperationIr;
 use burn::prelude::*;
+use burn::tensor::DType;
+use junction::Junction;
 use leanburn_ops::recording::{Marker, as_on_cpu};
 use leanburn_ops::{StreamKeep, StreamSettings, backward};
 use level::{Kind, Level};
@@ -13,15 +17,19 @@ const DIMS: [usize; 5] = [1, 8, 16, 8, 8];
 
 /// Elements that the kernels of this name make in one forward and backward of a decoder's level, and their floating-point operations.
 fn work(streamed: Option<StreamSettings>, kernel: &str) -> [u64; 2] {
+    work_of(kernel, |device| {
+        let level = Level::new(Kind::Decoder, [8, 4], device);
+        let x = Tensor::<5>::zeros(DIMS, device).require_grad();
+        let mut gradients = backward(level.run(x.clone() * 2.0, streamed).sum());
+        assert_eq!(gradients.take(&x).map(|gradient| gradient.dims()), Some(DIMS));
+    })
+}
+
+/// The same of a step on the recording device.
+fn work_of(kernel: &str, step: impl FnOnce(&Device)) -> [u64; 2] {
     let device = Device::capture();
     let captured = device.capture_scope(|scope| {
-        as_on_cpu(|| {
-            let device = device.clone().autodiff();
-            let level = Level::new(Kind::Decoder, [8, 4], &device);
-            let x = Tensor::<5>::zeros(DIMS, &device).require_grad();
-            let mut gradients = backward(level.run(x.clone() * 2.0, streamed).sum());
-            assert_eq!(gradients.take(&x).map(|gradient| gradient.dims()), Some(DIMS));
-        });
+        as_on_cpu(|| step(&device.clone().autodiff()));
         scope.complete([], [])
     });
     let operations = captured.expect("a complete recording").graph.operations;
@@ -64,5 +72,24 @@ fn gradients_of_weights_are_computed_once() {
     for keep in [StreamKeep::Two, StreamKeep::One, StreamKeep::None] {
         let settings = StreamSettings::default().with_slab_planes(7).with_keep(keep);
         assert_eq!(work(Some(settings), "conv3d_weight_gradient")[1], once, "{keep:?}");
+    }
+}
+
+/// Elements that the kernels of this name make in one forward and backward of a segment of two inputs.
+fn work_of_junction(streamed: Option<StreamSettings>, kernel: &str) -> [u64; 2] {
+    work_of(kernel, |device| {
+        let junction = Junction::new([2, 8, 4, 4], 2, DType::F32, device);
+        drop(backward(junction.run(streamed).output.sum()));
+    })
+}
+
+#[test]
+fn of_two_inputs_convolutions_run_as_often_as_the_preset_says() {
+    for kernel in ["conv_transpose3d", "conv3d", "conv3d_weight_gradient", "conv3d_data_gradient"] {
+        println!("plain {kernel} {:?}", work_of_junction(None, kernel));
+        for keep in [StreamKeep::Two, StreamKeep::One, StreamKeep::None] {
+            let settings = Some(StreamSettings::default().with_slab_planes(7).with_keep(keep));
+            println!("{keep:?} {kernel} {:?}", work_of_junction(settings, kernel));
+        }
     }
 }

@@ -561,16 +561,37 @@ fn ranks_that_hold_a_volume_together_train_as_one_process() {
         let one = trained(&shared_volumes(1, accumulation_steps), 1, 3).remove(0);
         let several = trained(&shared_volumes(volume_ranks, accumulation_steps), ranks, 3);
         assert!(several.windows(2).all(|pair| pair[0] == pair[1]), "all ranks hold the same bits");
-        for (found, expected) in several[0].0.iter().zip(&one.0) {
-            let found_step = found.step;
-            let close = |found: f64, expected: f64, what: &str| {
-                let error = (found - expected).abs() / expected.abs();
-                assert!(error < 2e-6, "{ranks} ranks, {what}: {found} {expected} {:?}", found_step);
-            };
-            close(found.learners[0].gradient_norm, expected.learners[0].gradient_norm, "the norm of the gradients");
-            expected.losses.iter().for_each(|(name, loss)| close(found.losses[name], *loss, name));
-        }
+        let error = apart(&several[0].0, &one.0);
+        assert!(error < 2e-6, "{ranks} ranks: {error}");
     }
+}
+
+/// By how much losses and norms of gradients of two trainings differ, the worst of all steps.
+fn apart(found: &[StepReport], expected: &[StepReport]) -> f64 {
+    let numbers = |report: &StepReport| {
+        let norms = report.learners.iter().map(|learner| learner.gradient_norm);
+        report.losses.values().copied().chain(norms).collect::<Vec<_>>()
+    };
+    let pairs = found.iter().zip(expected).flat_map(|(found, expected)| numbers(found).into_iter().zip(numbers(expected)));
+    pairs.map(|(found, expected)| (found - expected).abs() / expected.abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn batch_norms_in_step_are_streamed_too() {
+    let _alone = alone();
+    let streamed = Residency::Stream(StreamSettings::default().with_slab_planes(2));
+    let on_two = |residency: ResidencyPolicy, sync_batch_norm: bool| {
+        let setup = Setup { residency, sync_batch_norm, with_discriminator: true, ..setup(2) };
+        let ranks = trained(&setup, 2, 3);
+        assert_eq!(ranks[0], ranks[1], "all ranks hold the same bits");
+        ranks.into_iter().next().unwrap().0
+    };
+    let stream = || ResidencyPolicy::keep().with_rule("discriminator*", streamed);
+    let kept = on_two(ResidencyPolicy::keep(), true);
+    let error = apart(&on_two(stream(), true), &kept);
+    assert!(error < 1e-5, "{error}");
+    let own = apart(&on_two(stream(), false), &kept);
+    assert!(own > 1e-3, "with statistics of their own: {own}");
 }
 
 #[test]

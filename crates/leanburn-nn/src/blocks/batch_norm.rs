@@ -7,7 +7,7 @@ use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, assert_shape, module};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::numerics::in_wide;
-use leanburn_ops::{Activation, Convolution, StageEntry, Stages, Unstreamable, Volume, has_rank_sums, sum_over_ranks};
+use leanburn_ops::{Convolution, StageEntry, Stages, Volume, has_rank_sums, sum_over_ranks};
 
 use super::initial;
 use crate::validation::Rules;
@@ -152,23 +152,16 @@ impl BatchNorm {
     ///
     /// With the statistics of the batch it is a norm of the stage, whose statistics move the running estimates once, when forward knows
     /// them. With the running estimates it scales and shifts each channel: a stage of its own, a convolution of single voxels and channels.
-    ///
-    /// # Errors
-    ///
-    /// [`Unstreamable`] where the statistics are [those of all processes](leanburn_ops::with_rank_sums).
-    pub(crate) fn in_stages(&self, stages: &mut Stages, x: Volume) -> Result<(Volume, StageEntry), Unstreamable> {
+    pub(crate) fn in_stages(&self, stages: &mut Stages, x: Volume) -> (Volume, StageEntry) {
         let (weight, bias) = (self.weight.val(), self.bias.val());
         let entry = StageEntry::default();
         if weight.device().is_autodiff() && self.training.is_enabled() {
-            if has_rank_sums() {
-                return Err(Unstreamable::new("its batch norm has the statistics of all processes"));
-            }
             let norm = self.clone();
             let entry = entry.with_batch_norm(self.epsilon, weight, bias, move |mean, variance, count| {
                 norm.update(&norm.running_mean, mean);
                 norm.update(&norm.running_var, variance * (count as f64 / count.saturating_sub(1).max(1) as f64));
             });
-            return Ok((x, entry));
+            return (x, entry);
         }
         let [num_channels] = weight.dims();
         let device = weight.device();
@@ -177,8 +170,7 @@ impl BatchNorm {
         let bias = Some(bias - mean * scale.clone());
         let options = ConvOptions::new([1; 3], [0; 3], [1; 3], num_channels);
         let weight = scale.reshape([num_channels, 1, 1, 1, 1]);
-        let entry = entry.with_activation(Activation::None);
-        Ok((stages.conv3d(x, Convolution { weight, bias, options }), entry))
+        (stages.conv3d(x, Convolution { weight, bias, options }), entry)
     }
 
     fn update(&self, state: &RunningState<Tensor<1>>, batch: Tensor<1>) {

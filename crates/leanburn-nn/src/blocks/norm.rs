@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{StageEntry, Stages, Unstreamable, Volume, activate, group_norm_act};
+use leanburn_ops::{StageEntry, Stages, Volume, activate, group_norm_act};
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
@@ -66,20 +66,11 @@ impl Norm {
     }
 
     /// What is in front of an activation or a convolution in [stages](Stages) of a volume of so many channels, and the volume that it takes.
-    ///
-    /// # Errors
-    ///
-    /// [`Unstreamable`] as of [`BatchNorm`].
-    pub(crate) fn in_stages(
-        &self,
-        stages: &mut Stages,
-        x: Volume,
-        num_channels: usize,
-    ) -> Result<(Volume, StageEntry), Unstreamable> {
+    pub(crate) fn in_stages(&self, stages: &mut Stages, x: Volume, num_channels: usize) -> (Volume, StageEntry) {
         match self {
             Self::Batch(norm) => norm.in_stages(stages, x),
-            Self::Instance(norm) => Ok((x, StageEntry::default().with_norm(norm.norm(num_channels)))),
-            Self::Group(norm) => Ok((x, StageEntry::default().with_norm(norm.norm()))),
+            Self::Instance(norm) => (x, StageEntry::default().with_norm(norm.norm(num_channels))),
+            Self::Group(norm) => (x, StageEntry::default().with_norm(norm.norm())),
         }
     }
 

@@ -139,7 +139,7 @@ impl NormAct {
     ///
     /// # Errors
     ///
-    /// [`Unstreamable`] with dropout, and as of [`BatchNorm`](super::BatchNorm).
+    /// [`Unstreamable`] with dropout.
     pub(crate) fn in_stages(
         &self,
         stages: &mut Stages,
@@ -150,7 +150,7 @@ impl NormAct {
             return Err(Unstreamable::new("it has dropout, which is not described in stages"));
         }
         let (x, entry) = match &self.norm {
-            Some(norm) => norm.in_stages(stages, x, num_channels)?,
+            Some(norm) => norm.in_stages(stages, x, num_channels),
             None => (x, StageEntry::default()),
         };
         Ok((

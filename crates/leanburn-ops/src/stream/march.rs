@@ -154,7 +154,7 @@ impl<'a> March<'a> {
         for task in &pass.tasks {
             match *task {
                 Task::Moments(stage) => self.progress[stage].finish_moments(chain.stage(stage), ranks),
-                Task::Sums(stage) => self.progress[stage].finish_sums(chain.stage(stage), ranks),
+                Task::Sums(stage) => self.progress[stage].finish_sums(chain, stage, ranks),
                 Task::Weights(_) | Task::Make(_) => {}
             }
         }

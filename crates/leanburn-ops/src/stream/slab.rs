@@ -95,13 +95,15 @@ impl Progress {
     }
 
     /// All slabs have been added to the sums.
-    pub(super) fn finish_sums(&mut self, stage: &Stage, ranks: Option<&dyn VolumeRanks>) {
+    pub(super) fn finish_sums(&mut self, chain: &Chain, number: usize, ranks: Option<&dyn VolumeRanks>) {
+        let stage = chain.stage(number);
+        let [.., depth, height, width] = chain.dims(stage.of);
         let of_volume = self.own_sums.clone().map(|sums| match ranks {
             Some(ranks) => sums.of_all(|part| gathered(ranks, part)),
             None => sums,
         });
         self.sums = match stage.batch() {
-            Some(_) => of_volume.map(ChannelSums::of_batch),
+            Some(_) => of_volume.map(|sums| sums.of_batch(depth * height * width)),
             None => of_volume,
         };
     }

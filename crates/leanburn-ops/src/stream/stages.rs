@@ -60,6 +60,11 @@ struct StageNorm {
 }
 
 impl StageEntry {
+    fn of(norm: Option<Norm>, activation: Activation) -> Self {
+        let entry = Self::default().with_activation(activation);
+        norm.into_iter().fold(entry, Self::with_norm)
+    }
+
     /// With a group norm.
     #[must_use]
     pub fn with_norm(mut self, norm: Norm) -> Self {
@@ -67,8 +72,9 @@ impl StageEntry {
         self
     }
 
-    /// With a norm of each channel over the whole batch. `statistics` is given mean and variance of each channel, `[channels]` and without
-    /// a gradient, and the number of values of each: once, when forward is over.
+    /// With a norm of each channel over the whole batch, of all processes' batches inside [`with_rank_sums`](crate::with_rank_sums).
+    /// `statistics` is given mean and variance of each channel, `[channels]` and without a gradient, and the number of values of each: once,
+    /// when forward is over.
     #[must_use]
     pub fn with_batch_norm(
         mut self,
@@ -169,8 +175,7 @@ impl Stages {
         convolution: Convolution,
         residual: Option<Volume>,
     ) -> Volume {
-        let entry = StageEntry { norm: norm.map(|norm| StageNorm { norm, batch: None }), activation, slope: None };
-        self.entry_conv3d(x, entry, convolution, residual)
+        self.entry_conv3d(x, StageEntry::of(norm, activation), convolution, residual)
     }
 
     /// Appends the convolution of what `entry` makes of the volume, plus a residual.
@@ -213,8 +218,7 @@ impl Stages {
         activation: Activation,
         residual: Option<Volume>,
     ) -> Volume {
-        let entry = StageEntry { norm: norm.map(|norm| StageNorm { norm, batch: None }), activation, slope: None };
-        self.entry(x, entry, residual)
+        self.entry(x, StageEntry::of(norm, activation), residual)
     }
 
     /// Appends [`conv3d`](crate::conv3d()).

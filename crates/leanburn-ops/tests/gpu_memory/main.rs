@@ -8,3 +8,5 @@ mod common;
 #[path = "../common/gpu.rs"]
 mod device;
 mod gpu;
+#[path = "../common/level.rs"]
+mod level;

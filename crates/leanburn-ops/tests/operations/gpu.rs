@@ -1,6 +1,7 @@
 //! Every operation on a GPU, against the CPU.
 
 use burn::prelude::*;
+use burn::tensor::DType;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use leanburn_ops::{
     Activation, AvgPool3d, Convolution, Gpu, Interpolation, MaxPool3d, Norm, StreamKeep, StreamSettings, activate,
@@ -10,6 +11,7 @@ use leanburn_ops::{
 
 use crate::case::{Case, Inputs, Operation};
 use crate::device::{gpu, gpu_runtime};
+use crate::junction::Junction;
 use crate::level::{Kind, Level, error};
 use crate::spectral::Spectral;
 use crate::window::Windows;
@@ -303,6 +305,25 @@ fn streamed_levels() {
         for (index, (found, expected)) in streamed.iter().zip(&plain).enumerate() {
             let error = error(found.as_ref().expect("a gradient"), expected.as_ref().expect("a gradient"));
             assert!(error < 1e-5, "{kind:?} {keep:?}: {error:.1e} of number {index}");
+        }
+    }
+}
+
+/// Two inputs, a norm over the batch and learned slopes in slabs, beside the same whole on the CPU.
+#[test]
+fn streamed_junctions() {
+    let outcome = |device: &Device, streamed| {
+        random::seed(device, 4);
+        Junction::new([2, 4, 3, 5], 4, DType::F32, device).outcome(streamed)
+    };
+    let plain = outcome(&Device::flex().autodiff(), None);
+    for keep in [StreamKeep::Two, StreamKeep::None] {
+        let settings = StreamSettings::default().with_slab_planes(3).with_keep(keep);
+        let streamed = outcome(&gpu().autodiff(), Some(settings));
+        assert_eq!(streamed.len(), plain.len());
+        for (index, (found, expected)) in streamed.iter().zip(&plain).enumerate() {
+            let error = error(found, expected);
+            assert!(error < 1e-5, "{keep:?}: {error:.1e} of number {index}");
         }
     }
 }

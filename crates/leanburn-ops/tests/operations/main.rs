@@ -16,6 +16,9 @@ mod geometry;
 #[cfg(feature = "cube")]
 mod gpu;
 #[cfg(feature = "cube")]
+#[path = "../common/junction.rs"]
+mod junction;
+#[cfg(feature = "cube")]
 #[path = "../common/level.rs"]
 mod level;
 mod max_pool;

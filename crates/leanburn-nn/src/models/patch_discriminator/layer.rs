@@ -46,7 +46,7 @@ impl PatchLayer {
     ///
     /// # Errors
     ///
-    /// [`Unstreamable`] with dropout, and as of [`BatchNorm`](crate::blocks::BatchNorm).
+    /// [`Unstreamable`] with dropout.
     pub(super) fn stages(&self) -> Result<Stages, Unstreamable> {
         if self.dropout.is_some() {
             return Err(Unstreamable::new("it has dropout, which is not described in stages"));
@@ -56,7 +56,7 @@ impl PatchLayer {
         let num_channels = convolution.weight.dims()[0];
         let h = stages.conv3d(stages.input(), convolution);
         let (h, entry) = match &self.norm {
-            Some(norm) => norm.in_stages(&mut stages, h, num_channels)?,
+            Some(norm) => norm.in_stages(&mut stages, h, num_channels),
             None => (h, StageEntry::default()),
         };
         stages.entry(h, entry.with_activation(self.activation.into()), None);

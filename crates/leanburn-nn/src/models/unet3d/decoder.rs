@@ -62,7 +62,7 @@ impl UNetDecoder {
     ///
     /// # Errors
     ///
-    /// [`Unstreamable`] with dropout, and as of [`BatchNorm`](crate::blocks::BatchNorm).
+    /// [`Unstreamable`] with dropout.
     pub(super) fn stages(&self, skip_channels: usize) -> Result<Stages, Unstreamable> {
         let mut stages = Stages::of_inputs(2);
         let h = match self {

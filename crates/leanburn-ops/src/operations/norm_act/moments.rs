@@ -7,6 +7,7 @@ use super::statistics::{mean_and_variance, mean_and_variance_on_cube, norm_shape
 use crate::cube::FLOPS_OF_STATISTICS;
 use crate::engine::{Computation, CpuTensor, Engine, Stored, run};
 use crate::numerics::cast_to;
+use crate::operations::rank_sum::{has_rank_sums, sum_over_ranks};
 use crate::recording::{Call, Recorder};
 
 /// Count, mean and centred sum of squares of each group, float64 on the CPU.
@@ -62,13 +63,30 @@ impl Moments {
         parts.reduce(Self::merged).expect("this process has a part")
     }
 
-    /// Those of each group over all items of the batch, for each item.
+    /// Those of each group over all items of the batch, for each item; of all processes' batches where they [are summed](sum_over_ranks).
     pub(crate) fn of_batch(self) -> Self {
         let Self { count, mean, squares, dtype } = self;
         let dims @ [batch_size, _] = mean.dims();
         let of_all = mean.clone().mean_dim(0);
         let squares = (squares + (mean - of_all.clone()).square() * count).sum_dim(0);
-        Self { count: count * batch_size as f64, mean: of_all.expand(dims), squares: squares.expand(dims), dtype }
+        let of_batch = Self { count: count * batch_size as f64, mean: of_all, squares, dtype };
+        let Self { count, mean, squares, dtype } = of_batch.of_ranks();
+        Self { count, mean: mean.expand(dims), squares: squares.expand(dims), dtype }
+    }
+
+    /// Those of the batches of all processes: one exchange of counts and means, one of squares.
+    fn of_ranks(self) -> Self {
+        if !has_rank_sums() {
+            return self;
+        }
+        let Self { count, mean, squares, dtype } = self;
+        let groups = mean.dims()[1];
+        let own = Tensor::full([1, 1], count, (&mean.device(), mean.dtype()));
+        let sums = sum_over_ranks(Tensor::cat(vec![mean.clone() * count, own], 1));
+        let count_of_all = sums.clone().narrow(1, groups, 1).into_scalar::<f64>();
+        let mean_of_all = sums.narrow(1, 0, groups) / count_of_all;
+        let squares = sum_over_ranks(squares + (mean - mean_of_all.clone()).square() * count);
+        Self { count: count_of_all, mean: mean_of_all, squares, dtype }
     }
 
     /// The statistics of each channel, where each is a group and the items [have the same](Self::of_batch).

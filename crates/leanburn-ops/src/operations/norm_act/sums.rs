@@ -11,6 +11,7 @@ use super::statistics::{norm_shape, spread};
 use crate::cube::{self, FLOPS_OF_SUMS};
 use crate::engine::{Computation, CpuTensor, Engine, Stored, to_f32};
 use crate::numerics::{cast_to, widen};
+use crate::operations::rank_sum::{has_rank_sums, sum_over_ranks};
 use crate::recording::{Call, Recorder};
 
 /// Sums over the positions of each channel of the gradient before the activation, `h`: what the gradient of a norm needs to know of the
@@ -35,13 +36,21 @@ impl ChannelSums {
         parts.reduce(Self::added).expect("this process has a part")
     }
 
-    /// What each item of the batch has of the sums over all, where the statistics are those of all.
-    pub(crate) fn of_batch(self) -> Self {
-        let of_all = |sums: Tensor<2>| {
-            let dims = sums.dims();
-            sums.mean_dim(0).expand(dims)
-        };
-        Self { plain: of_all(self.plain), centred: of_all(self.centred) }
+    /// What each item of the batch has of the sums over all, where the statistics are those of all: of the batches of all processes where
+    /// they [are summed](sum_over_ranks), in one exchange. `positions` are those of a channel of the whole volume.
+    pub(crate) fn of_batch(self, positions: usize) -> Self {
+        let dims @ [batch_size, channels] = self.plain.dims();
+        if !has_rank_sums() {
+            let [plain, centred] = [self.plain, self.centred].map(|sums| sums.mean_dim(0).expand(dims));
+            return Self { plain, centred };
+        }
+        let values = (batch_size * positions) as f64;
+        let count = Tensor::full([1, 1], values, (&self.plain.device(), self.plain.dtype()));
+        let own = Tensor::cat(vec![self.plain.sum_dim(0), self.centred.sum_dim(0), count], 1);
+        let of_all = sum_over_ranks(own);
+        let share = positions as f64 / of_all.clone().narrow(1, 2 * channels, 1).into_scalar::<f64>();
+        let [plain, centred] = [0, channels].map(|at| (of_all.clone().narrow(1, at, channels) * share).expand(dims));
+        Self { plain, centred }
     }
 
     /// The gradients of the norm's weight and bias, where it has them.
