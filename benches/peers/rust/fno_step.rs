@@ -37,7 +37,5 @@ pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let [x, target] = [7, 17].map(|salt| tensor(field, salt, 1.0, &device));
     let model = config.init(&device).with_residency(training.residency());
     let subject = Subject { name: "operator", model, mode: training.mode(), burn: false };
-    training.steps(subject, |model| {
-        l2_loss(model.forward(training.precision().cast(x.clone())), target.clone()).into()
-    })
+    training.steps(subject, |model| l2_loss(model.forward(training.precision().cast(x.clone())), target.clone()).into())
 }

@@ -84,12 +84,22 @@ fn work_of_junction(streamed: Option<StreamSettings>, kernel: &str) -> [u64; 2] 
 }
 
 #[test]
-fn of_two_inputs_convolutions_run_as_often_as_the_preset_says() {
-    for kernel in ["conv_transpose3d", "conv3d", "conv3d_weight_gradient", "conv3d_data_gradient"] {
-        println!("plain {kernel} {:?}", work_of_junction(None, kernel));
-        for keep in [StreamKeep::Two, StreamKeep::One, StreamKeep::None] {
-            let settings = Some(StreamSettings::default().with_slab_planes(7).with_keep(keep));
-            println!("{keep:?} {kernel} {:?}", work_of_junction(settings, kernel));
+fn of_two_inputs_convolutions_run_as_often_as_without_anything_stored() {
+    // a convolution of four channels at twice the size of [2, 8, 4, 4]
+    let one = 4 * 2 * 16 * 8 * 8;
+    // the sum of both enlargements is one convolution away from the inputs: no preset stores it
+    for keep in [StreamKeep::Two, StreamKeep::One, StreamKeep::None] {
+        for slab_planes in [64, 7, 4] {
+            let settings = Some(StreamSettings::default().with_slab_planes(slab_planes).with_keep(keep));
+            let made = |kernel| work_of_junction(settings, kernel)[0] / one;
+            // Each enlargement for its norm and for the output; in backward for the sums of the norm, and for the gradients of both inputs.
+            assert_eq!(made("conv_transpose3d"), 2 * 4, "{keep:?} {slab_planes}");
+            // The last once. Both in front of it for the output, and twice in backward for the slope behind them.
+            assert_eq!(made("conv3d"), 1 + 2 * 3, "{keep:?} {slab_planes}");
+            // Of all three for the sums, and for the gradients of the inputs; of the last also for the gradient of its slope.
+            assert_eq!(made("conv3d_data_gradient"), 3 * 2 + 1, "{keep:?} {slab_planes}");
+            let [_, of_weights] = work_of_junction(settings, "conv3d_weight_gradient");
+            assert_eq!(of_weights, work_of_junction(None, "conv3d_weight_gradient")[1], "{keep:?} {slab_planes}");
         }
     }
 }

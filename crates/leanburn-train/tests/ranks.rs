@@ -572,7 +572,8 @@ fn apart(found: &[StepReport], expected: &[StepReport]) -> f64 {
         let norms = report.learners.iter().map(|learner| learner.gradient_norm);
         report.losses.values().copied().chain(norms).collect::<Vec<_>>()
     };
-    let pairs = found.iter().zip(expected).flat_map(|(found, expected)| numbers(found).into_iter().zip(numbers(expected)));
+    let pairs =
+        found.iter().zip(expected).flat_map(|(found, expected)| numbers(found).into_iter().zip(numbers(expected)));
     pairs.map(|(found, expected)| (found - expected).abs() / expected.abs()).fold(0.0, f64::max)
 }
 

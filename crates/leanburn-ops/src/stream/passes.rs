@@ -72,8 +72,17 @@ pub(super) fn backward(chain: &Chain, keep: StreamKeep, trained: &[bool], for_in
         if !sums.is_empty() {
             passes.push([sums, std::mem::take(&mut weights)].concat());
         }
-        if kept.contains(&volume) || for_inputs.get(volume) == Some(&true) {
-            passes.push([vec![Task::Make(Node::Gradient(volume))], std::mem::take(&mut weights)].concat());
+        let is_input = for_inputs.get(volume) == Some(&true);
+        if kept.contains(&volume) || is_input {
+            let tasks = [vec![Task::Make(Node::Gradient(volume))], std::mem::take(&mut weights)].concat();
+            // Nothing stands between the gradients of inputs without norms: one pass makes them all.
+            let of_input_behind = |pass: &&mut Vec<Task>| {
+                is_input && volume + 1 < for_inputs.len() && pass[0] == Task::Make(Node::Gradient(volume + 1))
+            };
+            match passes.last_mut().filter(of_input_behind) {
+                Some(pass) => pass.extend(tasks),
+                None => passes.push(tasks),
+            }
         }
     }
     passes.push(weights);

@@ -82,8 +82,7 @@ impl Junction {
         let centred = u - mean.clone();
         let variance = over_batch(centred.clone().square());
         let of_channels = |values: &Tensor<1>| values.clone().reshape([1, -1, 1, 1, 1]);
-        let norm =
-            centred / (variance.clone() + EPSILON).sqrt() * of_channels(&self.scale) + of_channels(&self.shift);
+        let norm = centred / (variance.clone() + EPSILON).sqrt() * of_channels(&self.scale) + of_channels(&self.shift);
         let prelu = |x: Tensor<5>, slope: &Tensor<1>| {
             x.clone().clamp_min(0.0) + x.clamp_max(0.0) * slope.clone().reshape([1; 5])
         };
