@@ -93,7 +93,7 @@ def show(
     alone = results[0]["program"].split(",")[0] if options.only else None
     title = f"A training step of {of}, {f'{alone} alone' if alone else f'leanburn and {peer}'}"
     setting = f"""{setting}
-Adam; {counted(options.updates)} and one step before the clock runs, then the median of {options.steps}."""
+Adam; median of {options.steps} timed {"step" if options.steps == 1 else "steps"} after {options.updates + 1} that are not."""
     said = [
         f"in {dtype} " + ", ".join(f"{key} to {tolerance:g}" for key, tolerance in tolerances[dtype].items())
         for dtype in dict.fromkeys(result["dtype"] for result in results)
