@@ -572,9 +572,10 @@ fn apart(found: &[StepReport], expected: &[StepReport]) -> f64 {
         let norms = report.learners.iter().map(|learner| learner.gradient_norm);
         report.losses.values().copied().chain(norms).collect::<Vec<_>>()
     };
-    let pairs =
-        found.iter().zip(expected).flat_map(|(found, expected)| numbers(found).into_iter().zip(numbers(expected)));
-    pairs.map(|(found, expected)| (found - expected).abs() / expected.abs()).fold(0.0, f64::max)
+    let [found, expected] = [found, expected].map(|reports| reports.iter().flat_map(numbers).collect::<Vec<_>>());
+    assert_eq!(found.len(), expected.len());
+    let errors = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs() / expected.abs());
+    errors.inspect(|error| assert!(error.is_finite(), "{found:?} {expected:?}")).fold(0.0, f64::max)
 }
 
 #[test]
