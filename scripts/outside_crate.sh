@@ -10,12 +10,12 @@ root=$PWD target=${CARGO_TARGET_DIR:-$PWD/target}
 copy=$target/outside
 rm -rf "$copy"
 mkdir -p "$copy"
-cp -r tests/outside/{Cargo.toml,src,tests} Cargo.lock "$copy"
+cp -rp tests/outside/{Cargo.toml,src,tests} Cargo.lock "$copy"
 sed -i "s|path = \"../..\"|path = \"$root\"|" "$copy/Cargo.toml"
 # The workspace's development profile, and the features that Criterion adds to crates below Burn: or Burn would be built a second time.
 criterion=$(grep '^criterion = ' Cargo.toml)
 printf '\n[dev-dependencies]\n%s\n' "$criterion" >> "$copy/Cargo.toml"
-sed -n '/^\[profile\.dev\]/,/^# The same in a release/p' Cargo.toml | sed '$d' >> "$copy/Cargo.toml"
+sed -n '/^\[profile\.dev\]/,/^# A release/p' Cargo.toml | sed '$d' >> "$copy/Cargo.toml"
 
 cd "$copy"
 CARGO_TARGET_DIR=$target cargo test --offline "$@"

@@ -1,5 +1,6 @@
 //! An autoencoder whose levels are streamed trains as the plain one does.
 
+use burn::backend::ir::OperationIr;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::{Distribution, TensorData};
@@ -9,6 +10,7 @@ use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, NormConfig, PatchDiscriminatorConfig, UNet3d, UNet3dConfig, Vae3dConfig,
     VqVae3dConfig,
 };
+use leanburn_ops::recording::{Marker, as_on_cpu};
 use leanburn_ops::{
     Residency, ResidencyPolicy, Storage, StreamKeep, StreamSettings, backward, or_storage_error, random,
 };
@@ -77,6 +79,8 @@ fn streamed_levels_have_the_loss_and_the_gradients_of_the_plain_ones() {
         (&levels, 3, StreamKeep::Two),
         (&levels, 5, StreamKeep::One),
         (&levels, 2, StreamKeep::None),
+        (&levels, 100, StreamKeep::Joined),
+        (&levels, 3, StreamKeep::Joined),
         (&["*.res_0", "decoder.out", "encoder.level_1.res_1", "decoder.level_1.upsample"], 3, StreamKeep::Two),
     ] {
         let policy = streamed(segments, slab_planes, keep);
@@ -247,9 +251,45 @@ fn volumes_are_reconstructed_in_slabs_without_seams() {
     let model = model(&device);
     let x = Tensor::<5>::random([1, 1, 12, 8, 8], Distribution::Default, &device);
     let whole = model.reconstruct(x.clone()).into_data();
-    let model = model.with_residency(streamed(&["*coder.level_0", "*coder.level_1"], 2, StreamKeep::None));
-    let error = error(&model.reconstruct(x).into_data(), &whole, 0.0);
-    assert!(error < 1e-5, "{error}");
+    for keep in [StreamKeep::None, StreamKeep::Joined] {
+        let model = model.clone().with_residency(streamed(&["*coder.level_0", "*coder.level_1"], 2, keep));
+        let error = error(&model.reconstruct(x.clone()).into_data(), &whole, 0.0);
+        assert!(error < 1e-5, "{keep:?}: {error}");
+    }
+}
+
+/// Between two levels that are joined nothing is stored: the enlargement of the coarse one is made again wherever something behind it is.
+#[test]
+fn joined_levels_are_one_segment() {
+    let model = |device: &Device| {
+        let config = AutoencoderKlConfig::new(vec![8, 16, 16], vec![1; 3], vec![false; 3]).with_norm_num_groups(4);
+        config.init(device)
+    };
+    let enlarged = |levels: &[&str], keep: StreamKeep| {
+        let device = Device::capture();
+        let captured = device.capture_scope(|scope| {
+            let device = device.clone().autodiff();
+            let model = model(&device).with_residency(streamed(levels, 4, keep));
+            let latent = Tensor::zeros([1, 3, 4, 4, 4], &device).require_grad();
+            as_on_cpu(|| drop(backward(model.decode(latent).sum())));
+            scope.complete([], [])
+        });
+        let kernels = captured.expect("a complete recording").graph.operations.into_iter().filter_map(|operation| {
+            let OperationIr::Custom(custom) = &operation else { return None };
+            let is_enlargement =
+                matches!(Marker::of(custom), Some(Marker::Kernel { name, .. }) if name == "upsample_conv3d");
+            is_enlargement.then(|| custom.outputs.iter().map(|output| output.shape.num_elements()).sum::<usize>())
+        });
+        kernels.sum::<usize>()
+    };
+    // at half size and at full
+    let [coarse, fine] = [16 * 8 * 8 * 8, 16 * 16 * 16 * 16];
+    let levels = ["decoder.level_1", "decoder.level_0"];
+    assert_eq!(enlarged(&[], StreamKeep::None), coarse + fine);
+    // Of a level with an end of two norms more, and without it: a pass for each norm and one for the result, forward and backward.
+    assert_eq!(enlarged(&levels, StreamKeep::None), 6 * coarse + 8 * fine);
+    // Of both all norms are behind the coarse one. For a gradient in front of the fine one the volume that it gives is made as well.
+    assert_eq!(enlarged(&levels, StreamKeep::Joined), 12 * coarse + 10 * fine);
 }
 
 #[test]

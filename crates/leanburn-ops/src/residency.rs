@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::recompute::{Tensors, keep, recompute};
 use crate::recording::{in_segment, mark_streamable};
 use crate::storage::{self, Scope, Storage};
-use crate::stream::{Stages, StreamSettings, Unstreamable, Volumes, stream};
+use crate::stream::{Stages, StreamKeep, StreamSettings, Unstreamable, Volumes, stream};
 
 /// Where the intermediate results of a segment live between forward and backward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -174,10 +174,12 @@ impl ResidencyPolicy {
         let mut validation = Validation::default();
         let residencies = self.rules.iter().map(|rule| ("residency", &rule.pattern));
         for (key, pattern) in residencies.chain(self.storage.iter().map(|rule| ("storage", &rule.pattern))) {
-            let is_matched = segments.iter().any(|name| matches(pattern, name));
+            if segments.iter().any(|name| matches(pattern, name)) {
+                continue;
+            }
             let expected = format!("names of segments: {}", segments.join(", "));
             let found = format!("`{pattern}`, which names no segment");
-            validation.check(is_matched, key, &expected, found, meant(pattern, &segments));
+            validation.check(false, key, &expected, found, meant(pattern, &segments));
         }
         validation.errors()
     }
@@ -201,19 +203,66 @@ impl ResidencyPolicy {
         I: Volumes,
         F: Fn(&M, I) -> Tensor<5> + Send + Sync + 'static,
     {
-        let device = inputs.device();
-        let stages = |module: &M| stages(module).and_then(Stages::streamable);
-        let Residency::Stream(settings) = self.of(name) else {
-            if let Some(device) = &device {
-                mark_streamable(name, device, || stages(module).is_ok());
-            }
-            return self.run(name, module, inputs, forward);
-        };
-        observe(self, name);
-        if let Some(device) = &device {
-            mark_streamable(name, device, || true);
+        if let Residency::Stream(_) = self.of(name) {
+            return self.run_joined(&[name], module, inputs, stages);
         }
-        let stages = stages(module).unwrap_or_else(|error| panic!("{}", error.in_segment(name)));
+        if let Some(device) = &inputs.device() {
+            mark_streamable(name, device, || stages(module).and_then(Stages::streamable).is_ok());
+        }
+        self.run(name, module, inputs, forward)
+    }
+
+    /// How many of these neighbouring segments, from the first on, run as one: those that are streamed alike with
+    /// [`StreamKeep::Joined`]; else one.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use leanburn_ops::{Residency, ResidencyPolicy, StreamKeep, StreamSettings};
+    ///
+    /// let settings = StreamSettings::default().with_keep(StreamKeep::Joined);
+    /// let policy = ResidencyPolicy::keep().with_rule("level_*", Residency::Stream(settings));
+    /// assert_eq!(policy.joined(["level_1", "level_0", "out"]), 2);
+    /// assert_eq!(policy.joined(["out"]), 1);
+    /// ```
+    #[must_use]
+    pub fn joined<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> usize {
+        let mut residencies = names.into_iter().map(|name| self.of(name));
+        match residencies.next() {
+            Some(first @ Residency::Stream(StreamSettings { keep: StreamKeep::Joined, .. })) => {
+                1 + residencies.take_while(|residency| *residency == first).count()
+            }
+            first => usize::from(first.is_some()),
+        }
+    }
+
+    /// Runs neighbouring segments that are to be streamed as one, which has the name and the storage of the first.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is none, the first is not to be streamed, or they cannot be, with what stands against it; and as [`stream`].
+    pub fn run_joined<M, I>(
+        &self,
+        names: &[&str],
+        module: &M,
+        inputs: I,
+        stages: impl FnOnce(&M) -> Result<Stages, Unstreamable>,
+    ) -> Tensor<5>
+    where
+        M: Module + Sync + 'static,
+        I: Volumes,
+    {
+        let name = *names.first().expect("run_joined: expected at least one segment, found none");
+        let Residency::Stream(settings) = self.of(name) else { panic!("run_joined: `{name}` is not to be streamed") };
+        let device = inputs.device();
+        for name in names {
+            observe(self, name);
+            if let Some(device) = &device {
+                mark_streamable(name, device, || true);
+            }
+        }
+        let stages = stages(module).and_then(Stages::streamable);
+        let stages = stages.unwrap_or_else(|error| panic!("{}", error.in_segment(name)));
         let forward = |_: &M, inputs: I| in_segment(name, device.as_ref(), || stream(inputs, stages.clone(), settings));
         storage::within(self.scope_of(name), || keep(module, inputs, forward))
     }

@@ -94,6 +94,9 @@ const STREAM_BUDGETS: u64 = 6;
 /// Ways to stream that are tried, with their planes of a slab: the more is stored the faster, the thinner the slabs the less is there.
 const STREAMS: [(StreamKeep, usize); 4] =
     [(StreamKeep::Two, 8), (StreamKeep::One, 8), (StreamKeep::None, 8), (StreamKeep::None, 4)];
+/// The one that takes the least, of the segments that the smallest plan streams: where neighbours are one segment, what one of them takes
+/// says nothing of other choices.
+const LEAST: (StreamKeep, usize) = (StreamKeep::Joined, 4);
 
 /// The choice of segments of a variant's splits.
 struct Search<'a, S> {
@@ -175,6 +178,19 @@ impl<S: Space> Search<'_, S> {
                 }
             }
         }
+        let smallest = plans.iter().min_by_key(|plan| (plan.peak, plan.candidate.stream.len())).cloned();
+        let is_streamed = |stage: &Stage, plan: &Plan| {
+            stage.streamed.as_ref().is_some_and(|name| plan.candidate.stream.contains(name))
+        };
+        let Some(smallest) = smallest
+            .filter(|plan| stages.windows(2).any(|neighbours| neighbours.iter().all(|stage| is_streamed(stage, plan))))
+        else {
+            return Ok(());
+        };
+        let settings = StreamSettings::default().with_keep(LEAST.0).with_slab_planes(LEAST.1);
+        let least = smallest.candidate.clone().with_streamed(smallest.candidate.stream.clone(), settings);
+        let least = self.lowered(least)?.into_iter().map(|recorded| recorded.plan);
+        plans.extend(least.filter(|plan| plan.peak < smallest.peak)); // not every model joins neighbours
         Ok(())
     }
 

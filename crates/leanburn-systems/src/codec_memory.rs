@@ -32,8 +32,14 @@ impl CodecTask {
 }
 
 /// Ways to stream, the fastest first.
-const WAYS: [(StreamKeep, usize); 4] =
-    [(StreamKeep::Two, 8), (StreamKeep::One, 8), (StreamKeep::None, 8), (StreamKeep::None, 4)];
+const WAYS: [(StreamKeep, usize); 6] = [
+    (StreamKeep::Two, 8),
+    (StreamKeep::One, 8),
+    (StreamKeep::None, 8),
+    (StreamKeep::None, 4),
+    (StreamKeep::Joined, 4),
+    (StreamKeep::Joined, 2),
+];
 
 impl Codec {
     /// The codec that does `task` with a volume, or a latent, of this extent within a budget: as it is if that fits, else with everything

@@ -202,6 +202,7 @@ impl PlanReport<'_> {
             StreamKeep::Two => "two volumes of a block stored",
             StreamKeep::One => "one volume of a block stored",
             StreamKeep::None => "no volume stored",
+            StreamKeep::Joined => "no volume stored, nor between neighbours",
         };
         let names = stream.join(", ");
         (!stream.is_empty()).then(|| format!("in slabs of {slab_planes} planes, {whole}: {names}"))

@@ -85,26 +85,35 @@ impl<B: Module + InStages + Sync + 'static> Chain<B> {
         residency: &ResidencyPolicy,
         forward: fn(&B, Tensor<5>) -> Tensor<5>,
     ) -> (Tensor<5>, Planes) {
-        let mut blocks = self.blocks.as_slice();
-        self.levels.iter().fold((x, planes), |(x, planes), level| {
-            let (inside, behind) = blocks.split_at(level.blocks.len());
-            blocks = behind;
+        let (mut x, mut planes) = (x, planes);
+        let (mut levels, mut blocks) = (self.levels.as_slice(), self.blocks.as_slice());
+        while let Some(level) = levels.first() {
+            let (together, later) = levels.split_at(residency.joined(levels.iter().map(|level| level.name.as_str())));
+            let (inside, behind) = blocks.split_at(together.iter().map(|level| level.blocks.len()).sum());
+            (levels, blocks) = (later, behind);
             let is_streamed = matches!(residency.of(&level.name), Residency::Stream(_));
-            let (x, planes) = match (planes, is_streamed) {
+            (x, planes) = match (planes, is_streamed) {
                 (Planes::Own, false) => (gather_planes(x), Planes::All),
                 (Planes::All, true) => (own_planes(x), Planes::Own),
                 as_it_is => (x, as_it_is.0),
             };
-            let (names, nested) = (level.blocks.clone(), residency.inside(&level.name));
-            let run_blocks = move |blocks: &Vec<B>, x: Tensor<5>| {
-                let named = names.iter().zip(blocks);
-                let run = |x, (name, block): (&String, &B)| {
-                    nested.run_stages(name, block, x, forward, |block| stages_of([block]))
+            let inside = inside.to_vec();
+            x = if let [level] = together {
+                let (names, nested) = (level.blocks.clone(), residency.inside(&level.name));
+                let run_blocks = move |blocks: &Vec<B>, x: Tensor<5>| {
+                    let named = names.iter().zip(blocks);
+                    let run = |x, (name, block): (&String, &B)| {
+                        nested.run_stages(name, block, x, forward, |block| stages_of([block]))
+                    };
+                    with_whole_volumes(|| named.fold(x, run))
                 };
-                with_whole_volumes(|| named.fold(x, run))
+                residency.run_stages(&level.name, &inside, x, run_blocks, |blocks| stages_of(blocks))
+            } else {
+                let names: Vec<&str> = together.iter().map(|level| level.name.as_str()).collect();
+                residency.run_joined(&names, &inside, x, |blocks| stages_of(blocks))
             };
-            (residency.run_stages(&level.name, &inside.to_vec(), x, run_blocks, |blocks| stages_of(blocks)), planes)
-        })
+        }
+        (x, planes)
     }
 
     /// What stands against streaming each segment, if anything does.

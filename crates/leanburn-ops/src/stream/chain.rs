@@ -193,7 +193,7 @@ impl Chain {
                 none if none.is_empty() => normed,
                 results => results,
             },
-            StreamKeep::None => Vec::new(),
+            StreamKeep::None | StreamKeep::Joined => Vec::new(),
         }
     }
 

@@ -28,6 +28,9 @@ pub enum StreamKeep {
     One,
     /// None: every pass starts from the input.
     None,
+    /// None, and [neighbours](crate::ResidencyPolicy::joined) that are streamed so are one segment: the volume between two levels is made
+    /// in slabs too, and made again in each pass behind it.
+    Joined,
 }
 
 impl fmt::Display for StreamKeep {
@@ -36,6 +39,7 @@ impl fmt::Display for StreamKeep {
             Self::Two => "two",
             Self::One => "one",
             Self::None => "none",
+            Self::Joined => "joined",
         })
     }
 }
