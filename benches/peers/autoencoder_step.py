@@ -2,7 +2,7 @@
 
     cargo build --release --example peers
     python benches/peers/autoencoder_step.py [--shape 128 128 64] [--channels 32 64 64] [--dtype f32 bf16] [--attention]
-        [--stream two one none] [--write]
+        [--stream two one none joined] [--write]
 
 Each line of the table is a process of its own. Weights, volume, noise of the latent and Adam's constants are the same in
 all; losses and gradients of the first step and of the step after the updates are compared before any time is printed.
@@ -27,7 +27,7 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--channels", type=int, nargs="+", default=[32, 64, 64], help="of each level, finest first")
     options.add_argument("--attention", action="store_true", help="at the last level")
     options.add_argument("--recompute", action="store_true", help="only the lines that recompute or stream")
-    options.add_argument("--stream", choices=["two", "one", "none"], nargs="+", default=[], help="lines of ours, finest levels in slabs")
+    options.add_argument("--stream", choices=["two", "one", "none", "joined"], nargs="+", default=[], help="lines of ours, finest levels in slabs")
     options.add_argument("--slab-planes", type=int, default=8, help="of these lines")
     options.add_argument("--skip-burn", action="store_true", help="leave out Burn's own layers, which are slow and large")
     return parsed(options, {"shape": [8, 8, 8], "channels": [4, 8], "dtype": ["f32", "bf16"], "slab_planes": 4})
@@ -74,7 +74,7 @@ def main() -> None:
     setting = f"""Volume {volume}, batch of 1, channels {options.channels}, one residual block a level,
 {attention}, {parameters:,} parameters, L1 + KL."""
     if options.stream:
-        setting += f" Streamed: the finest level of encoder and decoder, {options.slab_planes} planes\nto a slab; all else is recomputed."
+        setting += f" Streamed: the finest level of encoder and decoder (joined: all but the\ncoarsest), {options.slab_planes} planes to a slab; all else is recomputed."
     theme = ["autoencoder_step", volume, *options.dtype, "attention" if options.attention else None]
     theme += ["recomputed" if options.recompute else None, "streamed" if options.stream else None]
     show(

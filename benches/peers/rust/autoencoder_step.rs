@@ -28,7 +28,7 @@ pub struct Arguments {
     /// Burn's own layers.
     #[arg(long, conflicts_with = "recompute")]
     burn: bool,
-    /// The finest levels in slabs, with these volumes stored whole; everything else recomputed.
+    /// The finest levels in slabs, with these volumes stored whole; everything else recomputed. Joined: all levels but the coarsest.
     #[arg(long, value_enum, conflicts_with_all = ["recompute", "burn"])]
     stream: Option<Keep>,
     /// Planes of a slab.
@@ -41,6 +41,7 @@ enum Keep {
     Two,
     One,
     None,
+    Joined,
 }
 
 /// From a volume and the noise of its latent: the reconstruction, and mean and deviation of the latent.
@@ -72,10 +73,13 @@ fn residency(arguments: &Arguments) -> (ResidencyPolicy, String) {
         Keep::Two => StreamKeep::Two,
         Keep::One => StreamKeep::One,
         Keep::None => StreamKeep::None,
+        Keep::Joined => StreamKeep::Joined,
     };
     let settings = StreamSettings::default().with_keep(keep).with_slab_planes(arguments.slab_planes);
-    let policy = ResidencyPolicy::recompute_all().with_rule("*coder.level_0", Residency::Stream(settings));
-    (policy, format!("streamed, {keep}"))
+    let levels = if keep == StreamKeep::Joined { arguments.channels.len() - 1 } else { 1 };
+    let stream =
+        |policy: ResidencyPolicy, level| policy.with_rule(format!("*coder.level_{level}"), Residency::Stream(settings));
+    ((0..levels).fold(ResidencyPolicy::recompute_all(), stream), format!("streamed, {keep}"))
 }
 
 fn losses<M>(training: &Training, model: &M, x: &Tensor<5>, noise: &Tensor<5>, forward: Forward<M>) -> Losses {
