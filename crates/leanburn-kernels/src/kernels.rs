@@ -109,7 +109,11 @@ impl<E: Stored> Kernels<E> {
 
 static OF_F32: Kernels<f32> = Kernels::new();
 static OF_F16: Kernels<f16> = Kernels::new();
-static OF_BF16: Kernels<bf16> = Kernels::new();
+static OF_BF16: Kernels<bf16> = Kernels {
+    conv: crate::conv::forward::forward_bf16,
+    conv_data_gradient: crate::conv::data_gradient::data_gradient_bf16,
+    ..Kernels::new()
+};
 
 impl Element for f32 {
     fn kernels() -> &'static Kernels<Self> {

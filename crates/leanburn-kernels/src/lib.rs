@@ -8,6 +8,7 @@
 //! `unsafe`: each block says why it is sound.
 
 pub mod activation;
+mod amx;
 pub mod attention;
 pub mod axis_map;
 pub mod bev_pool;

@@ -1,13 +1,15 @@
 //! Which method a gather is computed by: directly, or with transformed rows or depth where that is faster.
 
+use half::bf16;
 use pulp::Arch;
 
-use crate::Stored;
 use crate::conv::gather::problem::Gather;
+use crate::conv::matrix;
 use crate::conv::operands::Input;
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::transforms::depth_transform::DepthTransform;
 use crate::conv::transforms::winograd;
+use crate::{Stored, amx};
 
 /// How a gather is computed best.
 struct Method {
@@ -37,6 +39,29 @@ pub(crate) fn run<E: Stored>(
         Method { rows: true, .. } => winograd::run(gather, arch, input, weight, output),
         Method { depth, .. } => gather.run(arch, depth, input, weight, output),
     }
+}
+
+/// [`run`] of bfloat16: by tiles of AMX, where there are any and they pay.
+pub(crate) fn run_bf16(
+    gather: &Gather,
+    arch: Arch,
+    input: Input<'_, bf16>,
+    weight: &[f32],
+    output: SharedOutput<'_, bf16>,
+) {
+    match tiles_pay(gather) {
+        true => matrix::run::run(gather, arch, input, weight, output),
+        false => run(gather, arch, input, weight, output),
+    }
+}
+
+/// Bytes that [`run_bf16`] takes at most, in the current pool.
+pub(crate) fn workspace_bf16(gather: &Gather, arch: Arch) -> usize {
+    if tiles_pay(gather) { matrix::run::workspace(gather) } else { workspace(gather, arch) }
+}
+
+fn tiles_pay(gather: &Gather) -> bool {
+    amx::available() && matrix::run::pays(gather)
 }
 
 /// Bytes that [`run`] takes at most, in the current pool.

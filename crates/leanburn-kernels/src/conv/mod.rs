@@ -11,11 +11,12 @@ mod direct;
 mod entry;
 pub(crate) mod forward;
 mod gather;
+mod matrix;
 mod method;
 mod operands;
 pub(crate) mod packing;
 #[cfg(test)]
-mod reference;
+pub(crate) mod reference;
 mod shape;
 mod tiles;
 mod transforms;

@@ -190,6 +190,13 @@ pub(crate) fn compare_with_largest<E: Stored>(case: &Case, forward: bool, tolera
     compare_within(case, forward, &allowed, run);
 }
 
+/// Compares a pass that rounds weights, and what a prologue makes, to the element.
+pub(crate) fn compare_rounded<E: Stored>(case: &Case, forward: bool, tolerance: f64, run: Run<'_, E>) {
+    let of_terms = if case.prologue.is_some() { tolerance } else { 2e-6 };
+    let allowed = |exact: &Exact, _| tolerance * exact.value.abs() + of_terms * exact.magnitude + 5e-7;
+    compare_within(case, forward, &allowed, run);
+}
+
 /// The error that an element may have, by the largest sum of magnitudes.
 type Allowed<'a> = &'a dyn Fn(&Exact, f64) -> f64;
 
@@ -213,7 +220,7 @@ pub(crate) fn exact_and_found<E: Stored>(case: &Case, forward: bool, run: Run<'_
     let [channels_in, channels_out] = if forward { ends } else { [ends[1], ends[0]] };
     let [input_len, output_len] = if forward { lens } else { [lens[1], lens[0]] };
     let values = random_elements::<E>(input_len, case.seed);
-    let weight = random(shape.weight_len(), case.seed ^ 1);
+    let weight: Vec<f32> = random_elements::<E>(shape.weight_len(), case.seed ^ 1).into_iter().map(E::to_f32).collect();
     let scale = random(shape.batch_size * channels_in, case.seed ^ 2);
     let shift = random(shape.batch_size * channels_in, case.seed ^ 3);
     let bias = random(channels_out, case.seed ^ 4);

@@ -1,0 +1,143 @@
+//! Packs planes as bfloat16, prologue applied, padded with zeros, split by phases.
+//!
+//! Only what lies inside of the volume is written, as in [`FillPlane`](crate::conv::packing::fill::FillPlane).
+
+use std::ops::Range;
+
+use half::bf16;
+use pulp::{Simd, WithSimd};
+
+use crate::Stored;
+use crate::amx::{Pair, pair};
+use crate::conv::packing::planes::{Source, Window};
+
+/// A plane to pack.
+pub(super) struct Plane<'a, 'b> {
+    /// Where from.
+    pub source: &'a Source<'b, bf16>,
+    /// What of the plane.
+    pub window: &'a Window,
+    /// Item of the batch.
+    pub item: usize,
+    /// Channels, numbered over all groups.
+    pub channels: Range<usize>,
+    /// The plane.
+    pub depth: usize,
+    /// From one packed channel, or pair of channels, to the next.
+    pub stride: usize,
+    /// Room for two rows of the window.
+    pub room: &'a mut [f32],
+}
+
+/// Packs pairs of channels: `[pair of channels][row phase][column phase][row][column]`. The partner of an odd last channel is zero.
+pub(super) struct FillPairs<'a, 'b> {
+    pub plane: Plane<'a, 'b>,
+    pub target: &'a mut [Pair],
+}
+
+impl WithSimd for FillPairs<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { plane: Plane { source, window, item, channels, depth, stride, room }, target } = self;
+        let (columns, before) = window.columns_inside(source.size[2]);
+        if columns.is_empty() {
+            return;
+        }
+        let (low, high) = room.split_at_mut(columns.len());
+        let high = &mut high[..columns.len()];
+        for (channel, target) in channels.clone().step_by(2).zip(target.chunks_mut(stride)) {
+            if channel + 1 == channels.end {
+                high.fill(0.0);
+            }
+            for (row, first) in rows(window, source.size[1]) {
+                for next in [channel + 2, channel + 3] {
+                    if next < channels.end {
+                        source.prefetch([item, next, depth, row], &columns);
+                    }
+                }
+                source.read(simd, [item, channel, depth, row], columns.clone(), low);
+                if channel + 1 < channels.end {
+                    source.read(simd, [item, channel + 1, depth, row], columns.clone(), high);
+                }
+                for (start, place) in column_phases(window, before, first) {
+                    let target = target[place..].iter_mut();
+                    match window.step[1] {
+                        1 => target.zip(low.iter().zip(&*high)).for_each(|(to, (low, high))| *to = pair(*low, *high)),
+                        step => {
+                            let values = low[start.min(low.len())..].iter().zip(&high[start.min(high.len())..]);
+                            target.zip(values.step_by(step)).for_each(|(to, (low, high))| *to = pair(*low, *high));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Packs channels: `[channel][row phase][column phase][row][column]`.
+pub(super) struct FillChannels<'a, 'b> {
+    pub plane: Plane<'a, 'b>,
+    pub target: &'a mut [bf16],
+}
+
+impl WithSimd for FillChannels<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { plane: Plane { source, window, item, channels, depth, stride, room }, target } = self;
+        let (columns, before) = window.columns_inside(source.size[2]);
+        if columns.is_empty() {
+            return;
+        }
+        let plain = source.input.prologue.is_none();
+        let room = &mut room[..columns.len()];
+        for (channel, target) in channels.clone().zip(target.chunks_mut(stride)) {
+            for (row, first) in rows(window, source.size[1]) {
+                if channel + 1 < channels.end {
+                    source.prefetch([item, channel + 1, depth, row], &columns);
+                }
+                if plain && window.step[1] == 1 {
+                    let begin = source.row([item, channel, depth, row]).1;
+                    let values = &source.input.values[begin + columns.start..begin + columns.end];
+                    target[first + before..][..values.len()].copy_from_slice(values);
+                    continue;
+                }
+                source.read(simd, [item, channel, depth, row], columns.clone(), room);
+                for (start, place) in column_phases(window, before, first) {
+                    let target = target[place..].iter_mut();
+                    match window.step[1] {
+                        1 => target.zip(&*room).for_each(|(to, value)| *to = <bf16 as Stored>::from_f32(*value)),
+                        step => target
+                            .zip(room[start.min(room.len())..].iter().step_by(step))
+                            .for_each(|(to, value)| *to = <bf16 as Stored>::from_f32(*value)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rows of the volume that a window reads, each with the place where its first column phase begins in a packed channel.
+#[inline(always)]
+fn rows(window: &Window, height: usize) -> impl Iterator<Item = (usize, usize)> {
+    let phase_len = window.size[0] * window.size[1];
+    let places = (0..window.phases[0]).flat_map(move |phase| (0..window.size[0]).map(move |index| (phase, index)));
+    places.filter_map(move |(phase, index)| {
+        let row = usize::try_from(window.first[0] + (index * window.step[0] + phase) as isize).ok()?;
+        (row < height).then_some((row, phase * window.phases[1] * phase_len + index * window.size[1]))
+    })
+}
+
+/// Phases of the columns of a row that begins at `first`, with `before` zeros: the first column inside of the volume that belongs
+/// to it, and the place of that.
+#[inline(always)]
+fn column_phases(window: &Window, before: usize, first: usize) -> impl Iterator<Item = (usize, usize)> {
+    let (phase_len, step) = (window.size[0] * window.size[1], window.step[1]);
+    (0..window.phases[1]).map(move |phase| {
+        let start = (phase + step - before % step) % step;
+        (start, first + phase * phase_len + (before + start) / step)
+    })
+}

@@ -1,0 +1,223 @@
+//! One run of a gather: its tiles, planes and blocks of output channels.
+
+use half::bf16;
+use pulp::Arch;
+
+use crate::amx::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles};
+use crate::conv::gather::axis::AxisTap;
+use crate::conv::gather::problem::Gather;
+use crate::conv::matrix::fill::{FillPairs, Plane};
+use crate::conv::matrix::tiling::{Lens, POSITIONS, Tiling, window};
+use crate::conv::matrix::weights::{BLOCK, BLOCK_LEN, TileWeights};
+use crate::conv::packing::planes::{Source, Window};
+use crate::conv::packing::rows::{SharedOutput, TileRows};
+use crate::conv::tiles::tap_sums::LANES;
+
+/// One run of a gather.
+pub(super) struct Pass<'a, 'b> {
+    pub arch: Arch,
+    pub gather: &'a Gather,
+    pub source: Source<'a, bf16>,
+    pub weights: TileWeights,
+    pub tiling: Tiling,
+    pub output: SharedOutput<'b, bf16>,
+}
+
+/// What a thread holds.
+pub(super) struct Scratch {
+    /// How the ring is laid out, if its zeros are written.
+    layout: Option<Window>,
+    /// `[slot][pair of channels]`, each as the window says.
+    ring: Vec<Pair>,
+    /// The plane that each slot holds.
+    planes: Vec<Option<usize>>,
+    /// `[row phase][column phase][output channel of a block][position]`.
+    sums: Vec<f32>,
+    /// For [`TileRows`].
+    room: Vec<f32>,
+    /// For [`Plane`].
+    rows: Vec<f32>,
+    /// Of each phase.
+    steps: Vec<Steps>,
+}
+
+/// Lengths of what a thread holds, for a gather that is divided in this way.
+pub(super) struct ScratchLens {
+    lens: Lens,
+    room: usize,
+    rows: usize,
+    steps: usize,
+}
+
+impl ScratchLens {
+    pub(super) fn of(gather: &Gather, tiling: &Tiling) -> Self {
+        let window = window(&gather.axes, [0, 0], tiling.tile);
+        let steps = gather.axes.iter().map(|axis| axis.kernel).product::<usize>() * gather.channels[0].div_ceil(TERMS);
+        Self {
+            lens: Lens::of(gather, &window, tiling.tile),
+            room: 2 * tiling.tile[1].next_multiple_of(LANES) * gather.axes[2].phases(),
+            rows: 2 * (window.size[1] * window.step[1]).min(gather.axes[2].input),
+            steps,
+        }
+    }
+
+    /// Bytes of all.
+    pub(super) fn bytes(&self) -> usize {
+        let Self { lens, room, rows, steps } = self;
+        let lists = lens.slots * size_of::<Option<usize>>() + lens.phases * size_of::<Steps>();
+        lens.bytes() + (room + rows) * size_of::<f32>() + steps * size_of::<[usize; 2]>() + lists
+    }
+}
+
+impl Scratch {
+    pub(super) fn new(lens: &ScratchLens) -> Self {
+        let ScratchLens { lens, room, rows, steps } = *lens;
+        Self {
+            layout: None,
+            ring: vec![0; lens.ring()],
+            planes: vec![None; lens.slots],
+            sums: vec![0.0; lens.sums()],
+            room: vec![0.0; room],
+            rows: vec![0.0; rows],
+            steps: (0..lens.phases).map(|_| Steps::with_capacity(steps.div_ceil(lens.phases))).collect(),
+        }
+    }
+}
+
+/// The part of the output planes that is computed by a task.
+struct Tile {
+    item: usize,
+    group: usize,
+    first: [usize; 2],
+    size: [usize; 2],
+    window: Window,
+    lens: Lens,
+}
+
+impl Pass<'_, '_> {
+    /// One tile of one chunk of the depth. `piece` is the item and group, `place` the number of the tile.
+    pub(super) fn task(&self, tiles: &Tiles, scratch: &mut Scratch, piece: usize, place: [usize; 2], chunk: usize) {
+        let axes = &self.gather.axes;
+        let first: [usize; 2] = std::array::from_fn(|axis| place[axis] * self.tiling.tile[axis]);
+        let size: [usize; 2] =
+            std::array::from_fn(|axis| self.tiling.tile[axis].min(axes[axis + 1].indices() - first[axis]));
+        let (item, group) = (piece / self.gather.groups, piece % self.gather.groups);
+        let window = window(axes, first, size);
+        let tile = Tile { item, group, first, size, window, lens: Lens::of(self.gather, &window, size) };
+        scratch.planes.fill(None);
+        if scratch.layout.replace(window).is_some_and(|before| before != window) {
+            scratch.ring.fill(0);
+        }
+        let start = chunk * self.tiling.depth;
+        for depth in start..(start + self.tiling.depth).min(axes[0].output) {
+            self.plane(tiles, scratch, &tile, depth);
+        }
+    }
+
+    /// One output plane.
+    fn plane(&self, tiles: &Tiles, scratch: &mut Scratch, tile: &Tile, depth: usize) {
+        for (_, plane) in self.inputs(depth) {
+            self.fill(scratch, tile, plane);
+        }
+        self.list_steps(scratch, tile, depth);
+        for block in 0..self.weights.blocks {
+            let channels = (self.gather.channels[1] - block * BLOCK).min(BLOCK);
+            self.multiply(tiles, scratch, tile, block, channels.div_ceil(ROWS));
+            (0..channels).for_each(|channel| self.write(scratch, tile, depth, block * BLOCK, channel));
+        }
+    }
+
+    /// The input planes that an output plane reads, each with its tap.
+    fn inputs(&self, depth: usize) -> impl Iterator<Item = (AxisTap, usize)> {
+        let axis = &self.gather.axes[0];
+        let first = axis.first + (depth / axis.phases() * axis.step) as isize;
+        axis.taps[depth % axis.phases()].iter().filter_map(move |tap| {
+            let plane = usize::try_from(first + tap.read as isize).ok()?;
+            (plane < axis.input).then_some((*tap, plane))
+        })
+    }
+
+    /// Packs a plane, unless its slot holds it.
+    fn fill(&self, scratch: &mut Scratch, tile: &Tile, plane: usize) {
+        let (channels, slot) = (self.gather.channels[0], plane % tile.lens.slots);
+        if scratch.planes[slot].replace(plane) == Some(plane) {
+            return;
+        }
+        let target = &mut scratch.ring[slot * tile.lens.slot..][..tile.lens.slot];
+        let plane = Plane {
+            source: &self.source,
+            window: &tile.window,
+            item: tile.item,
+            channels: tile.group * channels..(tile.group + 1) * channels,
+            depth: plane,
+            stride: tile.lens.pair_stride,
+            room: &mut scratch.rows,
+        };
+        self.arch.dispatch(FillPairs { plane, target });
+    }
+
+    /// Lists what each phase of an output plane adds up: elements of the kernel that lie inside, times input channels.
+    fn list_steps(&self, scratch: &mut Scratch, tile: &Tile, depth: usize) {
+        let [_, rows, columns] = &self.gather.axes;
+        let inputs = self.weights.inputs;
+        let phases = rows.taps.iter().flat_map(|rows| columns.taps.iter().map(move |columns| (rows, columns)));
+        for (steps, (row_taps, column_taps)) in scratch.steps.iter_mut().zip(phases) {
+            steps.clear();
+            for (tap, plane) in self.inputs(depth) {
+                let slot = plane % tile.lens.slots * tile.lens.slot;
+                for (row, column) in row_taps.iter().flat_map(|row| column_taps.iter().map(move |column| (row, column)))
+                {
+                    let element = (tap.element * rows.kernel + row.element) * columns.kernel + column.element;
+                    let place = slot + tile.window.offset(row.read, column.read);
+                    for input in 0..inputs {
+                        let weight = (element * inputs + input) * BLOCK_LEN;
+                        steps.push(weight, place + input * (TERMS / 2) * tile.lens.pair_stride);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sums of a block of output channels.
+    fn multiply(&self, tiles: &Tiles, scratch: &mut Scratch, tile: &Tile, block: usize, high: usize) {
+        let Lens { pair_stride, sums_stride, .. } = tile.lens;
+        let positions = (tile.size[0] - 1) * tile.window.size[1] + tile.size[1];
+        let weights = self.weights.block(tile.group, block);
+        for (steps, sums) in scratch.steps.iter().zip(scratch.sums.chunks_exact_mut(BLOCK * sums_stride)) {
+            for position in (0..positions).step_by(POSITIONS) {
+                let wide = (positions - position).div_ceil(ROWS).min(2);
+                tiles.multiply(Product {
+                    a: Operand { values: weights, stride: TERMS, tiles: high, next: ROWS * TERMS },
+                    b: Operand { values: &scratch.ring[position..], stride: pair_stride, tiles: wide, next: ROWS },
+                    steps,
+                    sums: &mut sums[position..],
+                    stride: sums_stride,
+                    right: ROWS,
+                    below: ROWS * sums_stride,
+                    add: false,
+                });
+            }
+        }
+    }
+
+    /// Writes one output channel of a block, of one plane.
+    fn write(&self, scratch: &mut Scratch, tile: &Tile, depth: usize, first: usize, index: usize) {
+        let axes = &self.gather.axes;
+        let channel = tile.group * self.gather.channels[1] + first + index;
+        let plane = (tile.item * self.gather.groups * self.gather.channels[1] + channel) * axes[0].output + depth;
+        self.arch.dispatch(TileRows {
+            output: &self.output,
+            channel,
+            plane: plane * axes[1].output * axes[2].output,
+            size: [axes[1].output, axes[2].output],
+            first: tile.first,
+            tile: tile.size,
+            phases: [axes[1].phases(), axes[2].phases()],
+            sums: &mut scratch.sums[index * tile.lens.sums_stride..],
+            position_stride: 1,
+            phase_stride: BLOCK * tile.lens.sums_stride,
+            row_stride: tile.window.size[1],
+            room: &mut scratch.room,
+        });
+    }
+}

@@ -1,0 +1,199 @@
+//! Whether tiles pay, and the run over all tasks.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use half::bf16;
+use pulp::Arch;
+
+use super::pass::{Pass, Scratch, ScratchLens};
+use super::tiling::Tiling;
+use super::weights::{BLOCK, TileWeights};
+use crate::amx::{ROWS, TERMS, Tiles};
+use crate::conv::gather::problem::Gather;
+use crate::conv::operands::Input;
+use crate::conv::packing::planes::Source;
+use crate::conv::packing::rows::SharedOutput;
+use crate::parallel::{for_each, threads};
+use crate::size::product;
+
+/// Products of float32 that the other engines compute while tiles compute one of theirs, by instruction, about.
+const WORTH: usize = 600;
+
+/// Fewest positions of the output for which packed weights pay.
+const LEAST_POSITIONS: usize = 64;
+
+/// Whether that is faster than float32. Depends on the shape only.
+pub(crate) fn pays(gather: &Gather) -> bool {
+    let [inputs, outputs] = gather.channels;
+    let positions: usize = gather.axes.iter().map(|axis| axis.output).product();
+    // Instructions for sixteen positions, and products.
+    let tiles = inputs.div_ceil(TERMS) * outputs.div_ceil(ROWS);
+    positions >= LEAST_POSITIONS && inputs * outputs * ROWS >= tiles * WORTH
+}
+
+/// Computes the whole output.
+pub(crate) fn run(gather: &Gather, arch: Arch, input: Input<'_, bf16>, weight: &[f32], output: SharedOutput<'_, bf16>) {
+    if output.len == 0 {
+        return;
+    }
+    let weights = TileWeights::new(gather, weight);
+    let size = gather.axes.each_ref().map(|axis| axis.input);
+    let source = Source { input, channels: gather.groups * gather.channels[0], size };
+    let tiling = Tiling::new(gather);
+    let ([chunks, high, wide], next) = (tiling.counts(gather), AtomicUsize::new(0));
+    let (tasks, lens) = (tasks(gather, &tiling), ScratchLens::of(gather, &tiling));
+    let pass = Pass { arch, gather, source, weights, tiling, output };
+    let work = |_| {
+        let mut scratch = None;
+        let tiles = Tiles::new();
+        loop {
+            let task = next.fetch_add(1, Ordering::Relaxed);
+            if task >= tasks {
+                break;
+            }
+            let scratch = scratch.get_or_insert_with(|| Scratch::new(&lens));
+            let (chunk, task) = (task % chunks, task / chunks);
+            let (column, task) = (task % wide, task / wide);
+            let (row, piece) = (task % high, task / high);
+            pass.task(&tiles, scratch, piece, [row, column], chunk);
+        }
+    };
+    for_each((0..rayon::current_num_threads().min(tasks)).collect(), multiplications(gather), work);
+}
+
+/// Bytes that [`run`] takes at most, in the current pool.
+pub(crate) fn workspace(gather: &Gather) -> usize {
+    let tiling = Tiling::new(gather);
+    let threads = threads(rayon::current_num_threads().min(tasks(gather, &tiling)), multiplications(gather));
+    TileWeights::unfilled(gather).bytes(gather.groups) + product(&[threads, ScratchLens::of(gather, &tiling).bytes()])
+}
+
+fn tasks(gather: &Gather, tiling: &Tiling) -> usize {
+    gather.batch_size * gather.groups * tiling.counts(gather).iter().product::<usize>()
+}
+
+/// Multiplications, with those by zero that fill up tiles.
+fn multiplications(gather: &Gather) -> usize {
+    let positions: usize = gather.axes.iter().map(|axis| axis.output).product();
+    let elements: usize = gather.axes.iter().map(|axis| axis.kernel).product();
+    let [inputs, outputs] = gather.channels;
+    product(&[
+        gather.batch_size,
+        positions,
+        gather.groups,
+        inputs.next_multiple_of(TERMS),
+        outputs.next_multiple_of(BLOCK),
+        elements,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::conv::data_gradient::data_gradient_on;
+    use crate::conv::forward::forward_on;
+    use crate::conv::operands::Output;
+    use crate::conv::reference::{Case, ResidualKind, cases, compare_rounded, cube, random, random_elements};
+    use crate::conv::shape::ConvShape;
+    use crate::{Activation, amx, simd};
+
+    /// Both passes of a case in tiles, whether they pay or not.
+    fn check_case(case: &Case) {
+        if !amx::available() {
+            return;
+        }
+        compare_rounded::<bf16>(case, true, 0.00391, &|shape, input, weight, output| {
+            run(&Gather::forward(shape), simd::best(), input, weight, output.into());
+        });
+        compare_rounded::<bf16>(case, false, 0.00391, &|shape, input, weight, output| {
+            run(&Gather::data_gradient(shape), simd::best(), input, weight, output.into());
+        });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn every_shape_agrees_with_plain_loops(case in cases()) {
+            check_case(&case);
+        }
+    }
+
+    #[test]
+    fn shapes_of_models() {
+        let shapes = [
+            cube([32, 32], 9, 3, 1, 1),
+            cube([33, 48], 6, 3, 1, 1),
+            cube([70, 20], 7, 1, 1, 0),
+            cube([24, 40], 12, 4, 2, 1),
+            cube([40, 24], 13, 3, 2, 1),
+            ConvShape { stride: [1, 2, 2], ..cube([20, 34], 11, 3, 1, 1) },
+            ConvShape { input: [3, 2, 150], ..cube([32, 40], 1, 3, 1, 1) },
+            ConvShape { input: [2, 90, 40], ..cube([32, 32], 1, 3, 1, 1) },
+            ConvShape { groups: 2, batch_size: 2, ..cube([66, 36], 5, 3, 1, 1) },
+            // More columns than a tile has.
+            ConvShape { input: [1, 1, 1100], ..cube([32, 32], 1, 3, 1, 1) },
+            ConvShape { input: [1, 1, 1100], ..cube([32, 32], 1, 1, 1, 0) },
+        ];
+        for shape in shapes {
+            check_case(&Case::plain(shape));
+            for (residual, activation) in
+                [(ResidualKind::Of, Activation::Silu), (ResidualKind::InPlace, Activation::Relu)]
+            {
+                check_case(&Case { shape, prologue: Some(activation), bias: true, residual, seed: 2 });
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_matter() {
+        if !amx::available() {
+            return;
+        }
+        let shape = ConvShape { batch_size: 2, ..cube([40, 24], 13, 3, 1, 1) };
+        let (input, weight) = (random_elements::<bf16>(shape.input_len(), 1), random(shape.weight_len(), 2));
+        let on = |threads| {
+            let mut output = vec![bf16::NAN; shape.output_len()];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let gather = Gather::forward(&shape);
+            pool.install(|| {
+                run(&gather, simd::best(), Input::plain(&input), &weight, Output::plain(&mut output).into());
+            });
+            output
+        };
+        let one = on(1);
+        assert!([2, 3, 16].into_iter().all(|threads| on(threads) == one));
+    }
+
+    /// A convolution takes the same way in slabs of its depth, so that they give what the whole gives.
+    #[test]
+    fn whether_tiles_pay_does_not_depend_on_the_batch() {
+        let shape = cube([32, 32], 8, 3, 1, 1);
+        let of = |batch_size| pays(&Gather::forward(&ConvShape { batch_size, ..shape }));
+        assert!(of(1) && of(5));
+        assert!(!pays(&Gather::forward(&cube([1, 32], 8, 3, 1, 1))));
+    }
+
+    #[test]
+    fn nearly_the_sums_of_float32() {
+        let shape = cube([64, 64], 12, 3, 1, 1);
+        let (input, gradient) =
+            (random_elements::<bf16>(shape.input_len(), 1), random_elements::<bf16>(shape.output_len(), 3));
+        let weight: Vec<f32> = random_elements::<bf16>(shape.weight_len(), 2).into_iter().map(f32::from).collect();
+        let mut results = [vec![bf16::NAN; shape.output_len()], vec![bf16::NAN; shape.output_len()]];
+        let [tiles, plain] = &mut results;
+        forward_on(simd::best(), &shape, Input::plain(&input), &weight, Output::plain(plain).into());
+        crate::conv::forward(&shape, Input::plain(&input), &weight, Output::plain(tiles));
+        let differ = |[tiles, plain]: &[Vec<bf16>; 2]| {
+            let difference = tiles.iter().zip(plain).map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum::<f64>();
+            (difference / plain.iter().map(|b| b.to_f64().powi(2)).sum::<f64>()).sqrt()
+        };
+        assert!(differ(&results) < 1e-3, "{}", differ(&results));
+        let [tiles, plain] = &mut results;
+        data_gradient_on(simd::best(), &shape, Input::plain(&gradient), &weight, Output::plain(plain).into());
+        crate::conv::data_gradient(&shape, Input::plain(&gradient), &weight, Output::plain(tiles));
+        assert!(differ(&results) < 1e-3, "{}", differ(&results));
+    }
+}

@@ -1,0 +1,149 @@
+//! How a gather is divided into tasks: tiles of rows and columns, and chunks of depth.
+
+use crate::amx::{Pair, ROWS, TERMS};
+use crate::conv::gather::axis::Axis;
+use crate::conv::gather::problem::Gather;
+use crate::conv::matrix::weights::BLOCK;
+use crate::conv::packing::planes::Window;
+use crate::size::product;
+
+/// A task's ring of packed planes and its sums take no more bytes than this where that is possible.
+const MOST_SCRATCH: usize = 512 * 1024;
+
+/// Rows of a tile, at most.
+const MOST_ROWS: usize = 64;
+
+/// Columns of a tile, at most.
+const MOST_COLUMNS: usize = 512;
+
+/// Positions whose sums are computed at once: two tiles.
+pub(super) const POSITIONS: usize = 2 * ROWS;
+
+/// What an instruction costs, with what loads its operands.
+const PRODUCT_COST: usize = 40;
+
+/// What packing or writing a value costs.
+const VALUE_COST: usize = 2;
+
+/// What beginning a row costs, to pack it or to write it.
+const ROW_COST: usize = 40;
+
+/// The size of a task. Results do not depend on it: the order of each sum is the same in any tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiling {
+    /// Rows and columns of a tile, in indices of the output (of each phase).
+    pub tile: [usize; 2],
+    /// Output planes (of all phases) of a chunk.
+    pub depth: usize,
+}
+
+/// Lengths of what a task holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lens {
+    /// Planes in the ring.
+    pub slots: usize,
+    /// From one packed pair of channels to the next.
+    pub pair_stride: usize,
+    /// Length of a packed plane.
+    pub slot: usize,
+    /// From one output channel's sums to the next one's.
+    pub sums_stride: usize,
+    /// Phases of the output's rows and columns.
+    pub phases: usize,
+}
+
+impl Lens {
+    /// For tiles that read a plane by this window.
+    pub(super) fn of(gather: &Gather, window: &Window, tile: [usize; 2]) -> Self {
+        let pair_stride = apart(window.channel_len());
+        let pairs = gather.channels[0].next_multiple_of(TERMS) / 2;
+        let positions = (tile[0] - 1) * window.size[1] + tile[1];
+        Self {
+            slots: gather.axes[0].span().min(gather.axes[0].input).max(1),
+            pair_stride,
+            slot: pairs * pair_stride,
+            sums_stride: apart(positions.next_multiple_of(POSITIONS)),
+            phases: gather.axes[1].phases() * gather.axes[2].phases(),
+        }
+    }
+
+    /// Packed pairs of the ring, with those that are read after the last.
+    pub(super) fn ring(&self) -> usize {
+        self.slots * self.slot + 2 * POSITIONS
+    }
+
+    /// Sums of a block of output channels, with those that are read after the last.
+    pub(super) fn sums(&self) -> usize {
+        self.phases * BLOCK * self.sums_stride + ROWS
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.ring() * size_of::<Pair>() + self.sums() * size_of::<f32>()
+    }
+}
+
+/// At least `len`, and an odd number of cache lines, so that the rows of a tile are not all in the same set of the cache.
+pub(super) fn apart(len: usize) -> usize {
+    let lines = len.div_ceil(ROWS);
+    (lines + 1 - lines % 2) * ROWS
+}
+
+/// What a tile reads of a plane, whose first output is `first`.
+pub(super) fn window(axes: &[Axis; 3], first: [usize; 2], tile: [usize; 2]) -> Window {
+    let axes = &axes[1..];
+    let start = |axis: usize| axes[axis].first + (first[axis] * axes[axis].step) as isize;
+    let reads = [axes[0].reads(), axes[1].reads()];
+    Window::new([start(0), start(1)], [axes[0].step, axes[1].step], tile, [&reads[0], &reads[1]])
+}
+
+impl Tiling {
+    /// The cheapest tiling by a rough count.
+    pub(super) fn new(gather: &Gather) -> Self {
+        let [depth, rows, columns] = gather.axes.each_ref().map(|axis| axis.indices().max(1));
+        let depth_phases = gather.axes[0].phases();
+        let width = columns.div_ceil(columns.div_ceil(MOST_COLUMNS)).next_multiple_of(ROWS).min(columns);
+        let threads = rayon::current_num_threads();
+        let mut best = (usize::MAX, Self { tile: [1, width], depth: depth_phases });
+        // The smallest heights that give each number of tiles.
+        let heights = (1..=rows.min(MOST_ROWS)).filter(|height| *height == rows.div_ceil(rows.div_ceil(*height)));
+        for height in heights {
+            let tile = [height, width];
+            let window = window(&gather.axes, [0, 0], tile);
+            let lens = Lens::of(gather, &window, tile);
+            if lens.bytes() > MOST_SCRATCH && height > 1 {
+                break;
+            }
+            for chunks in 1..=depth.min(8 * threads) {
+                let tiling = Self { tile, depth: depth.div_ceil(chunks) * depth_phases };
+                let tasks = gather.batch_size * gather.groups * tiling.counts(gather).iter().product::<usize>();
+                let cost = product(&[tasks.div_ceil(threads), tiling.cost(gather, &window, &lens)]);
+                best = std::cmp::min_by_key(best, (cost, tiling), |(cost, _)| *cost);
+            }
+        }
+        best.1
+    }
+
+    /// Chunks along the depth, and tiles along rows and columns.
+    pub(super) fn counts(&self, gather: &Gather) -> [usize; 3] {
+        [
+            gather.axes[0].output.div_ceil(self.depth),
+            gather.axes[1].indices().div_ceil(self.tile[0]),
+            gather.axes[2].indices().div_ceil(self.tile[1]),
+        ]
+    }
+
+    /// About the cycles of a task.
+    fn cost(&self, gather: &Gather, window: &Window, lens: &Lens) -> usize {
+        let axis = &gather.axes[0];
+        let elements: usize = gather.axes.iter().map(|axis| axis.kernel).product();
+        let depth = self.depth / axis.phases();
+        let [inputs, outputs] = [gather.channels[0].div_ceil(TERMS), gather.channels[1].div_ceil(ROWS)];
+        let products = product(&[depth, lens.sums_stride / ROWS, elements, inputs, outputs, PRODUCT_COST]);
+        let read = ((depth - 1) * axis.step + axis.span()).min(axis.input);
+        let rows = window.phases[0] * window.size[0];
+        let packed =
+            product(&[read, gather.channels[0], rows, ROW_COST + window.phases[1] * window.size[1] * VALUE_COST]);
+        let written = self.tile[0] * (ROW_COST + self.tile[1] * VALUE_COST) * lens.phases;
+        products + packed + product(&[self.depth, gather.channels[1], written])
+    }
+}
