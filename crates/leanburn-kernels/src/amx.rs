@@ -54,6 +54,11 @@ impl Steps {
         self.last = [0; 2];
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
     /// Adds one: the element of `A` and the pair of `B`.
     #[inline(always)]
     pub(crate) fn push(&mut self, a: usize, b: usize) {

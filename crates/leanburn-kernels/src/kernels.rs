@@ -112,6 +112,7 @@ static OF_F16: Kernels<f16> = Kernels::new();
 static OF_BF16: Kernels<bf16> = Kernels {
     conv: crate::conv::forward::forward_bf16,
     conv_data_gradient: crate::conv::data_gradient::data_gradient_bf16,
+    conv_weight_gradient: crate::conv::weight_gradient::run::weight_gradient_bf16,
     ..Kernels::new()
 };
 

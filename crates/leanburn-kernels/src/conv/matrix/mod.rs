@@ -11,4 +11,5 @@ mod fill;
 mod pass;
 pub(crate) mod run;
 mod tiling;
+pub(crate) mod weight_gradient;
 mod weights;

@@ -45,7 +45,7 @@ impl WeightTask<'_> {
         for kernel_depth in 0..kernel {
             let (mut positions, mut first) = (Vec::with_capacity(self.plan.positions()), None);
             for (index, depth) in step.depths.clone().enumerate() {
-                let Some(depth) = self.input_depth(depth, kernel_depth) else {
+                let Some(depth) = self.plan.input_depth(depth, kernel_depth) else {
                     continue;
                 };
                 first.get_or_insert(index * plane_positions);

@@ -4,7 +4,7 @@ mod channels;
 mod dot_products;
 mod lanes;
 mod outer_products;
-mod plan;
+pub(crate) mod plan;
 pub(crate) mod run;
 mod scratch;
 mod task;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::amx::ROWS;
 use crate::conv::packing::planes::Window;
 use crate::conv::shape::ConvShape;
 use crate::conv::weight_gradient::lanes::Lanes;
@@ -35,6 +36,10 @@ const CHANNEL_LANES_BLOCK: usize = 96 * 1024;
 const CHANNEL_LANES_PART: usize = 2048;
 /// Tasks that are enough there, where positions are few.
 const CHANNEL_LANES_TASKS: usize = 4;
+/// Channels of a block, of the input and of the output, where positions are the terms of AMX's tiles.
+const TILES_BLOCK: usize = 64;
+/// Sums of a task there, about (512 KiB).
+const TILES_SUMS: usize = 128 * 1024;
 
 /// The positions that one task marches through: a tile of rows, over a range of the depth, of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,14 +78,23 @@ pub(crate) struct WeightPlan {
 impl WeightPlan {
     /// The cut of this convolution, whose output is not empty.
     pub(crate) fn new(shape: &ConvShape, lanes: Lanes) -> Self {
+        Self::cut(shape, lanes, |plan| match lanes {
+            Lanes::Positions => plan.cut_for_positions(),
+            Lanes::Channels => plan.cut_for_channels(),
+        })
+    }
+
+    /// The cut of this convolution, whose output is not empty, where positions are the terms of AMX's tiles.
+    pub(crate) fn of_tiles(shape: &ConvShape) -> Self {
+        Self::cut(shape, Lanes::Positions, Self::cut_for_tiles)
+    }
+
+    fn cut(shape: &ConvShape, lanes: Lanes, cut: impl FnOnce(&mut Self)) -> Self {
         let shape = flattened(shape);
         let output = shape.output();
         let mut plan =
             Self { shape, output, lanes, rows: 1, planes: 1, ranges: 1, block_in: 1, block_out: 1, parts: 1 };
-        match lanes {
-            Lanes::Positions => plan.cut_for_positions(),
-            Lanes::Channels => plan.cut_for_channels(),
-        }
+        cut(&mut plan);
         let most = plan.most_parts();
         plan.ranges = plan.ranges_of_depth(most);
         plan.parts = most.min(plan.marches());
@@ -121,6 +135,20 @@ impl WeightPlan {
         // Blocks of which there are as many as a power of two keep two, four, .. threads busy alike.
         let blocks_in = channels_in.div_ceil(most).max(wanted).next_power_of_two();
         self.block_in = channels_in.div_ceil(blocks_in);
+    }
+
+    /// Tiles and blocks where positions are the terms of AMX's tiles: the input and the gradient are packed once for a block of both.
+    fn cut_for_tiles(&mut self) {
+        let width = self.window(0).size[1];
+        self.rows = balanced(self.output[1], POSITIONS.div_ceil(width));
+        self.planes = balanced(self.output[0], FEW_POSITIONS.div_ceil(self.rows * width));
+        let (channels_in, channels_out) = self.channels();
+        let even = |channels: usize, most: usize| balanced(channels, most).next_multiple_of(ROWS).min(channels);
+        self.block_out = even(channels_out, TILES_BLOCK);
+        let sums = TILES_SUMS / (self.block_out.next_multiple_of(ROWS) * self.elements());
+        // Twice as many values of half the size.
+        let packed = 2 * PACKED / (self.slots() * self.window(0).channel_len());
+        self.block_in = even(channels_in, TILES_BLOCK.min(sums).min(packed).max(ROWS) / ROWS * ROWS);
     }
 
     /// Output positions of a step, at most.
@@ -199,6 +227,23 @@ impl WeightPlan {
     /// Distance of the channels of a packed gradient plane.
     pub(crate) fn column_len(&self) -> usize {
         (self.rows * self.window(0).size[1]).next_multiple_of(COLUMN_ALIGNMENT)
+    }
+
+    /// The input plane that an element of the kernel reads for an output plane.
+    pub(crate) fn input_depth(&self, depth: usize, kernel_depth: usize) -> Option<usize> {
+        let shape = &self.shape;
+        let depth = (depth * shape.stride[0] + kernel_depth * shape.dilation[0]).checked_sub(shape.padding[0][0])?;
+        (depth < shape.input[0]).then_some(depth)
+    }
+
+    /// First input and first output channel, of all groups, and the channels of a block, numbered `[group][block out][block in]`,
+    /// whose weight is `target`.
+    pub(crate) fn block(&self, block: usize, target: &[&mut [f32]]) -> ([usize; 2], [usize; 2]) {
+        let ((channels_in, channels_out), (blocks_in, blocks_out)) = (self.channels(), self.blocks());
+        let (block_out, block_in) = (block / blocks_in % blocks_out, block % blocks_in);
+        let group = block / blocks_in / blocks_out;
+        let first = [group * channels_in + block_in * self.block_in, group * channels_out + block_out * self.block_out];
+        (first, [target[0].len() / self.elements(), target.len()])
     }
 
     /// Blocks of the input channels and of the output channels of each group.

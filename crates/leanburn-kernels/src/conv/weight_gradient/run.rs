@@ -7,10 +7,13 @@
 
 use std::sync::Mutex;
 
+use half::bf16;
 use pulp::Arch;
 use rayon::prelude::*;
 
 use crate::conv::check::check_input;
+use crate::conv::matrix;
+use crate::conv::matrix::weight_gradient::{TileScratch, TileTask};
 use crate::conv::operands::Input;
 use crate::conv::shape::ConvShape;
 use crate::conv::weight_gradient::lanes::Lanes;
@@ -18,7 +21,7 @@ use crate::conv::weight_gradient::plan::WeightPlan;
 use crate::conv::weight_gradient::scratch::Scratch;
 use crate::conv::weight_gradient::task::WeightTask;
 use crate::parallel::{for_each, threads};
-use crate::{Stored, simd, size};
+use crate::{Stored, amx, simd, size};
 
 /// [`weight_gradient`](crate::conv::weight_gradient()) by these instructions.
 pub(crate) fn weight_gradient_on<E: Stored>(
@@ -28,19 +31,51 @@ pub(crate) fn weight_gradient_on<E: Stored>(
     gradient: Input<E>,
     target: &mut [f32],
 ) {
+    let with = |shape: &ConvShape, input: Input<'_, E>, gradient: Input<'_, E>, target: &mut [f32]| {
+        with_lanes(arch, Lanes::of(shape), shape, input, gradient, target);
+    };
+    by_items(with, shape, input, gradient, target);
+}
+
+/// [`weight_gradient_on`] of bfloat16, in tiles where there are any and they pay.
+pub(crate) fn weight_gradient_bf16(
+    arch: Arch,
+    shape: &ConvShape,
+    input: Input<'_, bf16>,
+    gradient: Input<'_, bf16>,
+    target: &mut [f32],
+) {
+    let with =
+        |shape: &ConvShape, input: Input<'_, bf16>, gradient: Input<'_, bf16>, target: &mut [f32]| match tiles_pay(
+            shape,
+        ) {
+            true => in_tiles(arch, shape, input, gradient, target),
+            false => with_lanes(arch, Lanes::of(shape), shape, input, gradient, target),
+        };
+    by_items(with, shape, input, gradient, target);
+}
+
+/// Adds up what `with` makes of the items of a batch.
+fn by_items<E: Stored>(
+    with: impl Fn(&ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]),
+    shape: &ConvShape,
+    input: Input<'_, E>,
+    gradient: Input<'_, E>,
+    target: &mut [f32],
+) {
     check_input(shape, &input, shape.channels_in, shape.input_len());
     check_input(shape, &gradient, shape.channels_out, shape.output_len());
     assert_eq!(target.len(), shape.weight_len(), "the target is not of the length that the shape says");
     let batch_size = shape.batch_size;
     if batch_size < 2 || shape.output_len() == 0 {
-        return with_lanes(arch, Lanes::of(shape), shape, input, gradient, target);
+        return with(shape, input, gradient, target);
     }
     // Item by item, in float64: a large batch gives what its micro-batches add up to.
     let one = ConvShape { batch_size: 1, ..*shape };
     let mut sums = vec![0.0f64; target.len()];
     for item in 0..batch_size {
         let (input, gradient) = (input.item(item, batch_size), gradient.item(item, batch_size));
-        with_lanes(arch, Lanes::of(&one), &one, input, gradient, target);
+        with(&one, input, gradient, target);
         sums.iter_mut().zip(&*target).for_each(|(sum, value)| *sum += f64::from(*value));
     }
     target.iter_mut().zip(sums).for_each(|(target, sum)| *target = sum as f32);
@@ -59,32 +94,73 @@ fn with_lanes<E: Stored>(
         return target.fill(0.0);
     }
     let plan = WeightPlan::new(shape, lanes);
-    let mut partial = vec![0.0; (plan.parts - 1) * target.len()];
-    let weights = std::iter::once(&mut *target).chain(partial.chunks_exact_mut(shape.weight_len()));
-    let mut tasks: Vec<Task> = Vec::with_capacity(plan.tasks());
-    for (part, weight) in weights.enumerate() {
-        tasks.extend(blocks(&plan, weight).into_iter().enumerate().map(|(block, columns)| (part, block, columns)));
-    }
     let scratches = Mutex::new(Vec::new());
-    for_each(tasks, shape.multiplications(), |(part, block, columns)| {
+    by_parts(&plan, target, |(part, block, columns)| {
         let scratch = scratches.lock().unwrap().pop().unwrap_or_else(|| Scratch::new(arch, &plan));
         let scratch = WeightTask::new(arch, &plan, block, columns, scratch).run(input, gradient, part);
         scratches.lock().unwrap().push(scratch);
     });
+}
+
+/// The weight gradient in tiles of AMX, whatever the shape; all items at once.
+fn in_tiles(arch: Arch, shape: &ConvShape, input: Input<'_, bf16>, gradient: Input<'_, bf16>, target: &mut [f32]) {
+    if target.is_empty() || shape.output_len() == 0 {
+        return target.fill(0.0);
+    }
+    let plan = WeightPlan::of_tiles(shape);
+    let scratches = Mutex::new(Vec::new());
+    by_parts(&plan, target, |(part, block, columns)| {
+        let scratch = scratches.lock().unwrap().pop().unwrap_or_else(|| TileScratch::new(&plan));
+        let scratch = TileTask::new(arch, &plan, block, columns, scratch).run(input, gradient, part);
+        scratches.lock().unwrap().push(scratch);
+    });
+}
+
+/// Whether tiles of AMX are there, and faster than float32.
+fn tiles_pay(shape: &ConvShape) -> bool {
+    amx::available() && matrix::weight_gradient::pays(shape)
+}
+
+/// Runs the tasks of a plan, each on its columns of the weight, and adds up the parts.
+fn by_parts(plan: &WeightPlan, target: &mut [f32], run: impl Fn(Task<'_>) + Sync + Send) {
+    let mut partial = vec![0.0; (plan.parts - 1) * target.len()];
+    let weights = std::iter::once(&mut *target).chain(partial.chunks_exact_mut(plan.shape.weight_len()));
+    let mut tasks: Vec<Task> = Vec::with_capacity(plan.tasks());
+    for (part, weight) in weights.enumerate() {
+        tasks.extend(blocks(plan, weight).into_iter().enumerate().map(|(block, columns)| (part, block, columns)));
+    }
+    for_each(tasks, plan.shape.multiplications(), run);
     add_parts(target, &partial);
 }
 
-/// Bytes that [`weight_gradient`](crate::conv::weight_gradient()) takes at most, of a weight and an output that are not empty.
+/// Bytes that [`weight_gradient_on`] takes at most, of a weight and an output that are not empty.
 pub(crate) fn workspace(shape: &ConvShape) -> usize {
+    let arch = simd::best();
+    workspace_with(
+        shape,
+        |item| WeightPlan::new(item, Lanes::of(item)),
+        |plan| Scratch::bytes(arch, plan) + WeightTask::bytes(plan),
+    )
+}
+
+/// Bytes that [`weight_gradient_bf16`] takes at most, of a weight and an output that are not empty.
+pub(crate) fn workspace_bf16(shape: &ConvShape) -> usize {
+    if tiles_pay(shape) { workspace_with(shape, WeightPlan::of_tiles, TileScratch::bytes) } else { workspace(shape) }
+}
+
+fn workspace_with(
+    shape: &ConvShape,
+    plan: impl FnOnce(&ConvShape) -> WeightPlan,
+    of_task: impl FnOnce(&WeightPlan) -> usize,
+) -> usize {
     let sums = if shape.batch_size < 2 { 0 } else { shape.weight_len() * size_of::<f64>() };
     let item = ConvShape { batch_size: shape.batch_size.min(1), ..*shape };
-    let (arch, plan) = (simd::best(), WeightPlan::new(&item, Lanes::of(&item)));
+    let plan = plan(&item);
     let partial = (plan.parts - 1) * shape.weight_len() * size_of::<f32>();
     // Each channel has a column in each block of the input.
     let columns = plan.parts * plan.blocks().0 * shape.channels_out * size_of::<&mut [f32]>();
     let tasks = plan.tasks() * size_of::<Task>() + columns;
-    let scratch = Scratch::bytes(arch, &plan) + WeightTask::bytes(&plan);
-    size::sum(&[sums, partial, tasks, size::product(&[threads(plan.tasks(), item.multiplications()), scratch])])
+    size::sum(&[sums, partial, tasks, size::product(&[threads(plan.tasks(), item.multiplications()), of_task(&plan)])])
 }
 
 /// The part, the block and its columns of the weight.
@@ -144,6 +220,21 @@ mod tests {
 
     /// Compares with the definition for every instruction set, by the relative error of the whole weight.
     fn compare<E: Stored>(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
+        for (arch, lanes) in every_kernel() {
+            compare_with::<E>(shape, activations, seed, 1e-5, &|input, gradient, target| {
+                with_lanes(arch, lanes, shape, input, gradient, target);
+            });
+        }
+    }
+
+    /// Compares one kernel with the definition, by the relative error of the whole weight.
+    fn compare_with<E: Stored>(
+        shape: &ConvShape,
+        activations: [Option<Activation>; 2],
+        seed: u64,
+        tolerance: f64,
+        run: &dyn Fn(Input<'_, E>, Input<'_, E>, &mut [f32]),
+    ) {
         let rows = [shape.channels_in, shape.channels_out].map(|channels| shape.batch_size * channels);
         let lens = [shape.input_len(), shape.output_len()];
         let values: [Vec<E>; 2] = std::array::from_fn(|of| random_elements(lens[of], seed ^ of as u64));
@@ -161,20 +252,25 @@ mod tests {
         for_each_product(shape, |output, weight, input| {
             exact[weight] += exact_gradient[output].value * exact_input[input].value;
         });
-        for (arch, lanes) in every_kernel() {
-            let mut found = vec![f32::NAN; shape.weight_len()];
-            with_lanes(arch, lanes, shape, input, gradient, &mut found);
-            if is_under_valgrind() {
-                assert!(found.iter().all(|found| found.is_finite()), "{shape:?}"); // reads all that is written
-                continue;
-            }
-            let error: f64 = found.iter().zip(&exact).map(|(found, exact)| (f64::from(*found) - exact).powi(2)).sum();
-            let size: f64 = exact.iter().map(|exact| exact * exact).sum();
-            assert!(
-                error.sqrt() <= 1e-5 * size.sqrt() + 1e-30,
-                "{arch:?} {lanes:?} {shape:?} {}",
-                (error / size).sqrt()
-            );
+        let mut found = vec![f32::NAN; shape.weight_len()];
+        run(input, gradient, &mut found);
+        if is_under_valgrind() {
+            assert!(found.iter().all(|found| found.is_finite()), "{shape:?}"); // reads all that is written
+            return;
+        }
+        let error: f64 = found.iter().zip(&exact).map(|(found, exact)| (f64::from(*found) - exact).powi(2)).sum();
+        let size: f64 = exact.iter().map(|exact| exact * exact).sum();
+        let relative = (error / size).sqrt();
+        assert!(error.sqrt() <= tolerance * size.sqrt() + 1e-30, "{shape:?} {relative}");
+    }
+
+    /// Compares the tiles of AMX, by the relative error of the whole weight: what a prologue makes is rounded.
+    fn compare_tiles(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
+        if amx::available() {
+            let tolerance = if activations == [None; 2] { 1e-5 } else { 4e-3 };
+            compare_with::<bf16>(shape, activations, seed, tolerance, &|input, gradient, target| {
+                in_tiles(simd::best(), shape, input, gradient, target);
+            });
         }
     }
 
@@ -184,6 +280,8 @@ mod tests {
         compare::<f32>(shape, [Some(Activation::Silu), Some(Activation::LeakyRelu(0.1))], 2);
         compare::<bf16>(shape, [Some(Activation::Relu), None], 3);
         compare::<f16>(shape, [None, Some(Activation::None)], 4);
+        compare_tiles(shape, [None, None], 5);
+        compare_tiles(shape, [Some(Activation::Relu), Some(Activation::Silu)], 6);
     }
 
     /// Small shapes of every kind.
@@ -214,12 +312,13 @@ mod tests {
             shape in shapes(),
             seed in any::<u64>(),
             prologue in any::<bool>(),
-            element in 0..3,
+            element in 0..4,
         ) {
             let activations = [prologue.then_some(Activation::Silu), None];
             match element {
                 0 => compare::<f32>(&shape, activations, seed),
                 1 => compare::<bf16>(&shape, activations, seed),
+                2 => compare_tiles(&shape, activations, seed),
                 _ => compare::<f16>(&shape, activations, seed),
             }
         }
@@ -264,6 +363,7 @@ mod tests {
             assert!(WeightPlan::new(&shape, lanes).parts > 1);
         }
         compare::<f32>(&shape, [None, None], 5);
+        compare_tiles(&ConvShape { input: [20, 60, 60], ..shape }, [None, None], 5);
     }
 
     /// Sums of one sign are the worst: nothing cancels, and the sum grows beyond what is added to it.
@@ -285,6 +385,8 @@ mod tests {
     fn a_task_leaves_nothing_behind_for_the_next() {
         compare::<f32>(&ConvShape { input: [2, 60, 20], ..cube([67, 33], 1, 3, 1, 1) }, [None, None], 7);
         compare::<f32>(&ConvShape { input: [2, 120, 20], ..cube([67, 33], 1, 3, 2, 1) }, [None, None], 8);
+        compare_tiles(&ConvShape { input: [2, 60, 20], ..cube([67, 33], 1, 3, 1, 1) }, [None, None], 7);
+        compare_tiles(&ConvShape { input: [2, 120, 20], ..cube([67, 33], 1, 3, 2, 1) }, [None, None], 8);
     }
 
     #[test]

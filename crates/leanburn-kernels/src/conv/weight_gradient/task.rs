@@ -42,12 +42,7 @@ impl<'a> WeightTask<'a> {
         target: Vec<&'a mut [f32]>,
         mut scratch: Scratch,
     ) -> Self {
-        let (channels_in, channels_out) = plan.channels();
-        let (blocks_in, blocks_out) = plan.blocks();
-        let (block_out, block_in) = (block / blocks_in % blocks_out, block % blocks_in);
-        let group = block / blocks_in / blocks_out;
-        let first = [group * channels_in + block_in * plan.block_in, group * channels_out + block_out * plan.block_out];
-        let channels = [target[0].len() / plan.elements(), target.len()];
+        let (first, channels) = plan.block(block, &target);
         let rows = rows(plan, channels[0], &plan.window(0));
         let targets = targets(plan, rows.len());
         scratch.fit(arch, plan, channels);
@@ -105,7 +100,7 @@ impl<'a> WeightTask<'a> {
         let channels = self.first[0]..self.first[0] + self.channels[0];
         for kernel_depth in 0..self.plan.shape.kernel[0] {
             for depth in step.depths.clone() {
-                let Some(depth) = self.input_depth(depth, kernel_depth) else {
+                let Some(depth) = self.plan.input_depth(depth, kernel_depth) else {
                     continue;
                 };
                 let slot = depth % self.scratch.held.len();
@@ -149,7 +144,7 @@ impl<'a> WeightTask<'a> {
         for kernel_depth in 0..self.plan.shape.kernel[0] {
             planes.clear();
             planes.extend(step.depths.clone().enumerate().filter_map(|(index, depth)| {
-                let slot = self.input_depth(depth, kernel_depth)? % self.scratch.held.len();
+                let slot = self.plan.input_depth(depth, kernel_depth)? % self.scratch.held.len();
                 Some(PlanePair { input: slot * slot_len, gradient: index * plane_len })
             }));
             self.arch.dispatch(DotProducts {
@@ -176,13 +171,6 @@ impl<'a> WeightTask<'a> {
             let rows: Vec<usize> = self.targets.iter().map(|row| row + kernel_depth * height * width).collect();
             self.arch.dispatch(AddUp { sums, rows: &rows, overwrite, columns: &mut self.target });
         }
-    }
-
-    /// The input plane that an element of the kernel reads for an output plane.
-    pub(super) fn input_depth(&self, depth: usize, kernel_depth: usize) -> Option<usize> {
-        let shape = &self.plan.shape;
-        let depth = (depth * shape.stride[0] + kernel_depth * shape.dilation[0]).checked_sub(shape.padding[0][0])?;
-        (depth < shape.input[0]).then_some(depth)
     }
 }
 
