@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use common::{Place, placed, smooth};
+use common::{Ended, Place, placed, smooth};
 use serde_json::Value;
 
 /// A record without what a clock and a heap say.
@@ -577,6 +577,12 @@ fn the_command_explains_itself() {
     }
     let devices = place.succeed(&["devices"]);
     assert!(devices.contains("flex") && devices.contains("f32"), "{devices}");
+    let instructions = |name| Ended::of(place.command(&["devices"]).env("LEANBURN_INSTRUCTIONS", name));
+    assert!(instructions("plain").stdout.contains("threads, no vectors"));
+    let unknown = instructions("mmx");
+    assert_eq!(unknown.code, Some(1));
+    assert!(unknown.stderr.contains("LEANBURN_INSTRUCTIONS: expected plain"), "{unknown:?}");
+    assert!(unknown.stderr.contains("found mmx"), "{unknown:?}");
     let help = place.succeed(&["--help"]);
     for command in ["train", "reconstruct", "encode", "decode", "devices", "recipes", "init"] {
         assert!(help.contains(command));

@@ -7,9 +7,13 @@
 //!
 //! The compiler has no stable functions for these instructions, so they are written as assembly.
 
+use std::ops::Range;
+use std::sync::OnceLock;
+
 use half::bf16;
 
 use crate::Stored;
+use crate::simd::{self, Instructions};
 
 /// Rows of a tile, and columns of a tile of sums.
 pub(crate) const ROWS: usize = 16;
@@ -23,16 +27,26 @@ pub(crate) type Pair = u32;
 /// A pair of what is nearest to these.
 #[inline(always)]
 pub(crate) fn pair(low: f32, high: f32) -> Pair {
-    let [low, high] = [low, high].map(|value| u32::from(<bf16 as Stored>::from_f32(value).to_bits()));
-    low | high << 16
+    pair_of(Stored::from_f32(low), Stored::from_f32(high))
+}
+
+/// A pair of these.
+#[inline(always)]
+pub(crate) fn pair_of(low: bf16, high: bf16) -> Pair {
+    u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16
+}
+
+/// Whether kernels may take the instructions: they are supported, and were not [forbidden](crate::simd::VARIABLE).
+pub(crate) fn available() -> bool {
+    simd::instructions().unwrap_or(Instructions::Amx) == Instructions::Amx && is_supported()
 }
 
 /// Whether the processor has the instructions, and the operating system lets this process use them.
 ///
 /// Asked once; then any thread may.
-pub(crate) fn available() -> bool {
-    static AVAILABLE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *AVAILABLE.get_or_init(supported::ask)
+pub(crate) fn is_supported() -> bool {
+    static SUPPORTED: OnceLock<bool> = OnceLock::new();
+    *SUPPORTED.get_or_init(supported::ask)
 }
 
 /// Where a step of a sum begins in `A` and in `B`, counted from their beginnings; and how far any of them reaches.
@@ -54,9 +68,11 @@ impl Steps {
         self.last = [0; 2];
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.places.len()
+    /// Their numbers, so many at a time; once none, where there are none.
+    pub(crate) fn pieces(&self, most: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let len = self.places.len();
+        let pieces = len.div_ceil(most).max(1);
+        (0..pieces).map(move |piece| len * piece / pieces..len * (piece + 1) / pieces)
     }
 
     /// Adds one: the element of `A` and the pair of `B`.
@@ -93,6 +109,8 @@ pub(crate) struct Product<'a> {
     pub a: Operand<'a, bf16>,
     pub b: Operand<'a, Pair>,
     pub steps: &'a Steps,
+    /// Those of the steps that are added up.
+    pub of: Range<usize>,
     /// The first tile of sums, row by row.
     pub sums: &'a mut [f32],
     /// From one row of sums to the next.
@@ -155,7 +173,7 @@ mod supported {
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid, __cpuid_count};
 
-    use super::{Product, ROWS, Steps};
+    use super::{Product, ROWS};
 
     /// All eight registers with sixteen rows of 64 bytes.
     #[repr(C, align(64))]
@@ -224,7 +242,8 @@ mod supported {
     /// Sums are in registers 0 to 3, `A` is in 4 and 5, `B` in 6 and 7.
     macro_rules! add_up {
         ($product:ident, [$($clear:literal),*], [$($load:literal),*], [$($step:literal),*], [$($store:literal),*]) => {{
-            let Product { a, b, steps: Steps { places, .. }, sums, stride, right, below, add } = $product;
+            let Product { a, b, steps, of, sums, stride, right, below, add } = $product;
+            let places = &steps.places[of];
             let [stride, right, below] = [stride, right, below].map(|floats| 4 * floats);
             let sums = Sums { first: sums.as_mut_ptr(), stride, right, below, add: usize::from(add) };
             asm!(
@@ -395,6 +414,7 @@ mod tests {
                 a: Operand { values: &a, stride: terms, tiles: high, next: ROWS * terms },
                 b: Operand { values: &pairs, stride: columns, tiles: wide, next: ROWS },
                 steps: &steps,
+                of: 0..steps_taken,
                 sums: &mut sums,
                 stride: columns,
                 right: ROWS,
@@ -430,6 +450,7 @@ mod tests {
             a: Operand { values: &a, stride: TERMS, tiles: 1, next: 0 },
             b: Operand { values: &b, stride: ROWS, tiles: 1, next: 0 },
             steps: &steps,
+            of: 0..1,
             sums: &mut sums,
             stride: ROWS,
             right: 0,

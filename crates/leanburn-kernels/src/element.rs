@@ -1,7 +1,6 @@
 //! What a volume may be stored as.
 
 use std::fmt::Debug;
-use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
 
@@ -29,13 +28,6 @@ pub trait Stored: sealed::Sealed + Copy + Debug + Default + PartialEq + Send + S
         target.iter_mut().zip(source).for_each(|(target, source)| *target = Self::from_f32(*source));
     }
 
-    /// [`narrow`](Self::narrow) into memory that is not initialised; all of it is afterwards.
-    #[inline(always)]
-    fn narrow_into(source: &[f32], target: &mut [MaybeUninit<Self>]) {
-        assert_eq!(source.len(), target.len());
-        target.iter_mut().zip(source).for_each(|(target, source)| _ = target.write(Self::from_f32(*source)));
-    }
-
     /// The slice itself where no widening is needed.
     #[inline(always)]
     fn as_f32(_: &[Self]) -> Option<&[f32]> {
@@ -45,12 +37,6 @@ pub trait Stored: sealed::Sealed + Copy + Debug + Default + PartialEq + Send + S
     /// The slice itself where no widening is needed, else the slice as it was given.
     #[inline(always)]
     fn as_f32_mut(slice: &mut [Self]) -> Result<&mut [f32], &mut [Self]> {
-        Err(slice)
-    }
-
-    /// [`as_f32_mut`](Self::as_f32_mut) of memory that is not initialised.
-    #[inline(always)]
-    fn as_uninit_f32_mut(slice: &mut [MaybeUninit<Self>]) -> Result<&mut [MaybeUninit<f32>], &mut [MaybeUninit<Self>]> {
         Err(slice)
     }
 }
@@ -92,11 +78,6 @@ impl Stored for f32 {
 
     #[inline(always)]
     fn as_f32_mut(slice: &mut [Self]) -> Result<&mut [f32], &mut [Self]> {
-        Ok(slice)
-    }
-
-    #[inline(always)]
-    fn as_uninit_f32_mut(slice: &mut [MaybeUninit<Self>]) -> Result<&mut [MaybeUninit<f32>], &mut [MaybeUninit<Self>]> {
         Ok(slice)
     }
 }

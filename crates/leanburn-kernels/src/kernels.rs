@@ -14,6 +14,7 @@ use crate::axis_map::AxisMap;
 use crate::bev_pool::{BevCells, bev_pool_backward_on, bev_pool_on};
 use crate::compress::Quantized;
 use crate::compress::quantized::{dequantize_on, quantize_on};
+use crate::conv::gather::problem::Gather;
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::{ConvShape, Input, Prologue};
 use crate::dropout::mask::{DropoutMask, dropout_on};
@@ -43,6 +44,8 @@ pub struct Kernels<E> {
     pub(crate) bev_pool_backward: fn(&BevCells, [&[E]; 2], &[E], [Option<&mut [E]>; 2]),
     pub(crate) conv: fn(Arch, &ConvShape, Input<'_, E>, &[f32], SharedOutput<'_, E>),
     pub(crate) conv_data_gradient: fn(Arch, &ConvShape, Input<'_, E>, &[f32], SharedOutput<'_, E>),
+    pub(crate) gather_workspace: fn(&Gather, Arch) -> usize,
+    pub(crate) conv_weight_gradient_workspace: fn(&ConvShape) -> usize,
     pub(crate) conv_weight_gradient: fn(Arch, &ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]),
     pub(crate) conv_bias_gradient: fn(Arch, usize, usize, &[E], &mut [f32]),
     pub(crate) dequantize: fn(Arch, &Quantized) -> Vec<E>,
@@ -82,6 +85,8 @@ impl<E: Stored> Kernels<E> {
             bev_pool_backward: bev_pool_backward_on,
             conv: crate::conv::forward::forward_on,
             conv_data_gradient: crate::conv::data_gradient::data_gradient_on,
+            gather_workspace: crate::conv::method::workspace,
+            conv_weight_gradient_workspace: crate::conv::weight_gradient::run::workspace,
             conv_weight_gradient: crate::conv::weight_gradient::run::weight_gradient_on,
             conv_bias_gradient: crate::conv::bias_gradient::bias_gradient_on,
             dequantize: dequantize_on,
@@ -109,7 +114,10 @@ impl<E: Stored> Kernels<E> {
 
 static OF_F32: Kernels<f32> = Kernels::new();
 static OF_F16: Kernels<f16> = Kernels::new();
+/// Convolutions take tiles of AMX where there are any.
 static OF_BF16: Kernels<bf16> = Kernels {
+    gather_workspace: crate::conv::method::workspace_bf16,
+    conv_weight_gradient_workspace: crate::conv::weight_gradient::run::workspace_bf16,
     conv: crate::conv::forward::forward_bf16,
     conv_data_gradient: crate::conv::data_gradient::data_gradient_bf16,
     conv_weight_gradient: crate::conv::weight_gradient::run::weight_gradient_bf16,

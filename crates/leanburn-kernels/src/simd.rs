@@ -1,10 +1,123 @@
 //! The instruction set, and what every kernel needs of it.
 
+use std::fmt::{Display, Formatter, Result as FmtResult};
+use std::sync::OnceLock;
+
 use pulp::{Arch, Simd, WithSimd};
 
-/// The best instruction set of this machine: AVX-512, AVX2 with FMA, NEON, or plain code.
+use crate::amx;
+
+/// Names the best instructions that kernels may take, where that is not all that the processor has: to compare, and in tests.
+pub const VARIABLE: &str = "LEANBURN_INSTRUCTIONS";
+
+/// Instructions that kernels are made of, each with those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Instructions {
+    /// Those that every processor of its kind has.
+    Plain,
+    /// NEON, of ARM's 64-bit processors.
+    Neon,
+    /// AVX2 with fused multiply-adds.
+    Avx2,
+    /// AVX-512 (F, CD, BW, DQ, VL).
+    Avx512,
+    /// AVX-512, and tiles of AMX where bfloat16 is convolved.
+    Amx,
+}
+
+impl Instructions {
+    /// All of them.
+    const ALL: [Self; 5] = [Self::Plain, Self::Neon, Self::Avx2, Self::Avx512, Self::Amx];
+
+    /// As [`VARIABLE`] has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Neon => "neon",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Amx => "amx",
+        }
+    }
+
+    /// The best that the processor has.
+    fn of_processor() -> Self {
+        match Arch::new() {
+            #[cfg(target_arch = "x86_64")]
+            Arch::V4(_) if amx::is_supported() => Self::Amx,
+            #[cfg(target_arch = "x86_64")]
+            Arch::V4(_) => Self::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Arch::V3(_) => Self::Avx2,
+            #[cfg(target_arch = "aarch64")]
+            Arch::Neon(_) => Self::Neon,
+            _ => Self::Plain,
+        }
+    }
+}
+
+impl Display for Instructions {
+    fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
+        f.write_str(match self {
+            Self::Plain => "no vectors",
+            Self::Neon => "NEON",
+            Self::Avx2 => "AVX2",
+            Self::Avx512 => "AVX-512",
+            Self::Amx => "AVX-512, AMX in bf16",
+        })
+    }
+}
+
+/// What [`VARIABLE`] names that there is not, or that the processor has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownInstructions {
+    /// What it may be.
+    pub expected: String,
+    /// What it is.
+    pub found: String,
+}
+
+impl Display for UnknownInstructions {
+    fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
+        write!(f, "{VARIABLE}: expected {}, found {}", self.expected, self.found)
+    }
+}
+
+impl std::error::Error for UnknownInstructions {}
+
+/// The instructions that kernels take: the best of the processor, or those that [`VARIABLE`] names. Chosen once.
+///
+/// # Errors
+///
+/// Where it names what there is not, or what the processor has not. Kernels take the best then.
+pub fn instructions() -> Result<Instructions, UnknownInstructions> {
+    static CHOSEN: OnceLock<Result<Instructions, UnknownInstructions>> = OnceLock::new();
+    let choose = || {
+        let best = Instructions::of_processor();
+        let Some(asked) = std::env::var_os(VARIABLE) else { return Ok(best) };
+        let known = Instructions::ALL.into_iter().filter(|known| *known <= best && is_of_this_kind(*known));
+        known.clone().find(|known| asked == known.name()).ok_or_else(|| UnknownInstructions {
+            expected: known.map(Instructions::name).collect::<Vec<_>>().join(" or "),
+            found: asked.display().to_string(),
+        })
+    };
+    CHOSEN.get_or_init(choose).clone()
+}
+
+/// Whether processors of this kind may have them.
+fn is_of_this_kind(instructions: Instructions) -> bool {
+    instructions == Instructions::Plain || (instructions == Instructions::Neon) == cfg!(target_arch = "aarch64")
+}
+
+/// The vectors of [`instructions`].
 pub fn best() -> Arch {
-    Arch::new()
+    static BEST: OnceLock<Arch> = OnceLock::new();
+    *BEST.get_or_init(|| match instructions() {
+        Ok(Instructions::Plain) => Arch::Scalar,
+        #[cfg(target_arch = "x86_64")]
+        Ok(Instructions::Avx2) => pulp::x86::V3::try_new().map_or(Arch::Scalar, Arch::V3),
+        _ => Arch::new(),
+    })
 }
 
 /// Every instruction set that runs on this machine, plain code first; for tests of one against the other.

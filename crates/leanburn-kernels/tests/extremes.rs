@@ -76,7 +76,7 @@ fn of_a_kernel_that_fits_nowhere_the_bias_remains() {
     let settings = ConvSettings { dilation: [1, 1 << 40, 1 << 40], ..ConvSettings::default() };
     let shape = ConvShape::new([1, 2, 2, 2, 2], [3, 2, 3, 3, 3], settings).unwrap();
     assert_eq!(shape.output_len(), 0);
-    assert!(data_gradient_workspace(&shape) < 1 << 20);
+    assert!(data_gradient_workspace::<f32>(&shape) < 1 << 20);
     let sums = data_gradient_allocating::<f32>(&shape, Input::plain(&[]), &[1.0; 162], Some(&[1.0, 2.0]));
     assert_eq!(sums, [[1.0; 8], [2.0; 8]].concat());
 }

@@ -82,17 +82,17 @@ fn check_convolution<E: Element>(comparison: &mut Comparison, shape: &ConvShape)
     let mut weight: Vec<f32> = filled(shape.weight_len());
     comparison.check(
         &name("forward"),
-        || conv::forward_workspace(shape),
+        || conv::forward_workspace::<E>(shape),
         || conv::forward(shape, Input::plain(&input), &weight, Output::plain(&mut gradient)),
     );
     comparison.check(
         &name("data gradient"),
-        || conv::data_gradient_workspace(shape),
+        || conv::data_gradient_workspace::<E>(shape),
         || conv::data_gradient(shape, Input::plain(&gradient), &weight, Output::plain(&mut input)),
     );
     comparison.check(
         &name("weight gradient"),
-        || conv::weight_gradient_workspace(shape),
+        || conv::weight_gradient_workspace::<E>(shape),
         || conv::weight_gradient(shape, Input::plain(&input), Input::plain(&gradient), &mut weight),
     );
 }

@@ -72,7 +72,8 @@ fn table() -> Table {
                 }
                 None => {
                     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                    [format!("{cores} threads"), String::new(), String::new()]
+                    let best = leanburn_ops::instructions().map_or(String::new(), |best| format!(", {best}"));
+                    [format!("{cores} threads{best}"), String::new(), String::new()]
                 }
             };
             table.add_row([name, family.about.to_string(), what, memory, largest, precisions(device)]);

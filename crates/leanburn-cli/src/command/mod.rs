@@ -97,6 +97,12 @@ impl Command {
     }
 
     fn dispatch(self) -> Result<()> {
+        leanburn_ops::instructions().map_err(|unknown| SystemError::Input {
+            subject: leanburn_ops::INSTRUCTIONS_VARIABLE.into(),
+            expected: unknown.expected,
+            found: unknown.found,
+            remedy: "set it to one of these, or not at all: then kernels take the best that this processor has".into(),
+        })?;
         match self {
             Self::Train(train) => train.run(),
             Self::Launch(launch) => launch.run(),

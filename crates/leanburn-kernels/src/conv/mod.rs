@@ -10,9 +10,9 @@ pub(crate) mod data_gradient;
 mod direct;
 mod entry;
 pub(crate) mod forward;
-mod gather;
+pub(crate) mod gather;
 mod matrix;
-mod method;
+pub(crate) mod method;
 mod operands;
 pub(crate) mod packing;
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The workspace of the convolutions: memory while they run, without inputs and outputs.
 //!
-//! Whatever the element: all of it is float32. The lengths are those that the kernels allocate by.
+//! All of it is float32, but for what tiles of AMX multiply, which is bfloat16. The lengths are those that the kernels allocate by.
 
 use crate::conv::gather::problem::Gather;
-use crate::conv::method;
 use crate::conv::shape::ConvShape;
-use crate::conv::weight_gradient;
+use crate::kernels::Element;
 use crate::simd;
 
 /// Bytes for small lists of all kinds.
@@ -14,25 +13,26 @@ const LISTS: usize = 4096;
 /// Bytes of small lists for each element of the kernel.
 const LISTS_OF_ELEMENT: usize = 128;
 
-/// Bytes that [`forward`](super::forward()) takes at most, in the current pool.
-pub fn forward_workspace(shape: &ConvShape) -> usize {
-    if shape.output_len() == 0 { 0 } else { lists(shape) + method::workspace(&Gather::forward(shape), simd::best()) }
+/// Bytes that [`forward`](super::forward()) of this element takes at most, in the current pool.
+pub fn forward_workspace<E: Element>(shape: &ConvShape) -> usize {
+    if shape.output_len() == 0 { 0 } else { gather_workspace::<E>(shape, &Gather::forward(shape)) }
 }
 
-/// Bytes that [`data_gradient`](super::data_gradient()) takes at most, in the current pool.
-pub fn data_gradient_workspace(shape: &ConvShape) -> usize {
-    if shape.input_len() == 0 {
-        return 0;
-    }
-    lists(shape) + method::workspace(&Gather::data_gradient(shape), simd::best())
+/// Bytes that [`data_gradient`](super::data_gradient()) of this element takes at most, in the current pool.
+pub fn data_gradient_workspace<E: Element>(shape: &ConvShape) -> usize {
+    if shape.input_len() == 0 { 0 } else { gather_workspace::<E>(shape, &Gather::data_gradient(shape)) }
 }
 
-/// Bytes that [`weight_gradient`](super::weight_gradient()) takes at most, in the current pool.
-pub fn weight_gradient_workspace(shape: &ConvShape) -> usize {
+fn gather_workspace<E: Element>(shape: &ConvShape, gather: &Gather) -> usize {
+    lists(shape) + (E::kernels().gather_workspace)(gather, simd::best())
+}
+
+/// Bytes that [`weight_gradient`](super::weight_gradient()) of this element takes at most, in the current pool.
+pub fn weight_gradient_workspace<E: Element>(shape: &ConvShape) -> usize {
     if shape.output_len() == 0 || shape.weight_len() == 0 {
         return 0;
     }
-    lists(shape) + weight_gradient::workspace(shape)
+    lists(shape) + (E::kernels().conv_weight_gradient_workspace)(shape)
 }
 
 /// Bytes of lists of axes, elements of the kernel and blocks of channels, about.

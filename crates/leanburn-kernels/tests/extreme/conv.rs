@@ -84,7 +84,8 @@ fn compute(draw: &mut Draw, shape: &ConvShape, asked: ConvSettings) -> Outcome {
         return Outcome::Large;
     }
     let workspaces =
-        [conv::forward_workspace, conv::data_gradient_workspace, conv::weight_gradient_workspace].map(|of| of(shape));
+        [conv::forward_workspace::<f32>, conv::data_gradient_workspace::<f32>, conv::weight_gradient_workspace::<f32>]
+            .map(|of| of(shape));
     if workspaces.into_iter().any(|bytes| bytes > MOST_WORKSPACE) {
         return Outcome::Large;
     }

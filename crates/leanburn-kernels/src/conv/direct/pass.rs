@@ -77,7 +77,7 @@ impl ScratchLens {
             ring: slots * gather.channels[0] * window.channel_len() + 2 * SLACK,
             sums: pass.kept() * sums + LANES,
             by_channel: if pass.lanes == Lanes::Channels { sums + LANES } else { 0 },
-            room: 2 * tiling.tile[1].next_multiple_of(LANES) * pass.phases()[1],
+            room: tiling.tile[1].next_multiple_of(LANES) * pass.phases()[1],
             packed: (window.size[1] * window.step[1]).min(gather.axes[2].input),
             taps: pass.depth.kernel * gather.axes[1].kernel * gather.axes[2].kernel,
             apart: if pass.apart { pass.weights.channels() * (window.channel_len() + 3 * LANES) } else { 0 },

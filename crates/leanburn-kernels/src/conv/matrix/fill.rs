@@ -8,7 +8,7 @@ use half::bf16;
 use pulp::{Simd, WithSimd};
 
 use crate::Stored;
-use crate::amx::{Pair, pair};
+use crate::amx::{Pair, pair, pair_of};
 use crate::conv::packing::planes::{Source, Window};
 
 /// A plane to pack.
@@ -45,6 +45,7 @@ impl WithSimd for FillPairs<'_, '_> {
         if columns.is_empty() {
             return;
         }
+        let plain = source.input.prologue.is_none() && window.step[1] == 1;
         let (low, high) = room.split_at_mut(columns.len());
         let high = &mut high[..columns.len()];
         for (channel, target) in channels.clone().step_by(2).zip(target.chunks_mut(stride)) {
@@ -56,6 +57,13 @@ impl WithSimd for FillPairs<'_, '_> {
                     if next < channels.end {
                         source.prefetch([item, next, depth, row], &columns);
                     }
+                }
+                if plain && channel + 1 < channels.end {
+                    let [low, high] =
+                        [channel, channel + 1].map(|channel| source.plain([item, channel, depth, row], &columns));
+                    let target = target[first + before..].iter_mut();
+                    target.zip(low.iter().zip(high)).for_each(|(to, (low, high))| *to = pair_of(*low, *high));
+                    continue;
                 }
                 source.read(simd, [item, channel, depth, row], columns.clone(), low);
                 if channel + 1 < channels.end {
@@ -100,8 +108,7 @@ impl WithSimd for FillChannels<'_, '_> {
                     source.prefetch([item, channel + 1, depth, row], &columns);
                 }
                 if plain && window.step[1] == 1 {
-                    let begin = source.row([item, channel, depth, row]).1;
-                    let values = &source.input.values[begin + columns.start..begin + columns.end];
+                    let values = source.plain([item, channel, depth, row], &columns);
                     target[first + before..][..values.len()].copy_from_slice(values);
                     continue;
                 }

@@ -13,6 +13,10 @@ use crate::conv::packing::planes::{Source, Window};
 use crate::conv::packing::rows::{SharedOutput, TileRows};
 use crate::conv::tiles::tap_sums::LANES;
 
+/// Steps that are added up for all positions before the next: their weights, and the planes they read, stay in the first-level
+/// cache.
+const STEPS: usize = 9;
+
 /// One run of a gather.
 pub(super) struct Pass<'a, 'b> {
     pub arch: Arch,
@@ -55,7 +59,7 @@ impl ScratchLens {
         let steps = gather.axes.iter().map(|axis| axis.kernel).product::<usize>() * gather.channels[0].div_ceil(TERMS);
         Self {
             lens: Lens::of(gather, &window, tiling.tile),
-            room: 2 * tiling.tile[1].next_multiple_of(LANES) * gather.axes[2].phases(),
+            room: tiling.tile[1].next_multiple_of(LANES) * gather.axes[2].phases(),
             rows: 2 * (window.size[1] * window.step[1]).min(gather.axes[2].input),
             steps,
         }
@@ -184,18 +188,21 @@ impl Pass<'_, '_> {
         let positions = (tile.size[0] - 1) * tile.window.size[1] + tile.size[1];
         let weights = self.weights.block(tile.group, block);
         for (steps, sums) in scratch.steps.iter().zip(scratch.sums.chunks_exact_mut(BLOCK * sums_stride)) {
-            for position in (0..positions).step_by(POSITIONS) {
-                let wide = (positions - position).div_ceil(ROWS).min(2);
-                tiles.multiply(Product {
-                    a: Operand { values: weights, stride: TERMS, tiles: high, next: ROWS * TERMS },
-                    b: Operand { values: &scratch.ring[position..], stride: pair_stride, tiles: wide, next: ROWS },
-                    steps,
-                    sums: &mut sums[position..],
-                    stride: sums_stride,
-                    right: ROWS,
-                    below: ROWS * sums_stride,
-                    add: false,
-                });
+            for of in steps.pieces(STEPS) {
+                for position in (0..positions).step_by(POSITIONS) {
+                    let wide = (positions - position).div_ceil(ROWS).min(2);
+                    tiles.multiply(Product {
+                        a: Operand { values: weights, stride: TERMS, tiles: high, next: ROWS * TERMS },
+                        b: Operand { values: &scratch.ring[position..], stride: pair_stride, tiles: wide, next: ROWS },
+                        steps,
+                        of: of.clone(),
+                        sums: &mut sums[position..],
+                        stride: sums_stride,
+                        right: ROWS,
+                        below: ROWS * sums_stride,
+                        add: of.start > 0,
+                    });
+                }
             }
         }
     }

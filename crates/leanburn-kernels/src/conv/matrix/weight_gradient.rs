@@ -52,7 +52,7 @@ pub(crate) struct TileScratch {
     /// Room for a row of the volume.
     room: Vec<f32>,
     /// What a step of the march adds up.
-    steps: Vec<Steps>,
+    steps: Steps,
     /// What is outside of the volume, and the channels of the block.
     layout: Option<([usize; 3], [usize; 2])>,
 }
@@ -102,7 +102,7 @@ impl TileScratch {
             gradient: vec![0; plan.planes * lens.plane],
             sums: vec![0.0; lens.sums],
             room: vec![0.0; lens.room],
-            steps: Vec::new(),
+            steps: Steps::with_capacity(plan.planes * lens.steps(plan.block_out)),
             layout: None,
         }
     }
@@ -110,8 +110,7 @@ impl TileScratch {
     /// Bytes that it takes.
     pub(crate) fn bytes(plan: &WeightPlan) -> usize {
         let lens = Lens::of(plan, [plan.block_in, plan.block_out]);
-        let steps = plan.planes * lens.steps(plan.block_out);
-        let lists = steps * size_of::<[usize; 2]>() + (steps / STEPS + 1) * size_of::<Steps>();
+        let lists = plan.planes * lens.steps(plan.block_out) * size_of::<[usize; 2]>();
         lens.planes * size_of::<bf16>()
             + (plan.block_out * lens.column + lens.sums + lens.room) * size_of::<f32>()
             + plan.planes * lens.plane * size_of::<Pair>()
@@ -237,16 +236,12 @@ impl<'a> TileTask<'a> {
         for (index, depth) in step.depths.clone().enumerate() {
             let Some(slot) = plan.input_depth(depth, kernel_depth).map(|depth| depth % held.len()) else { continue };
             for at in 0..lens.steps(outputs) {
-                if steps.last().is_none_or(|steps| steps.len() == STEPS) {
-                    steps.push(Steps::with_capacity(STEPS));
-                }
-                let last = steps.last_mut().expect("one was pushed");
-                last.push(slot * lens.slot + at * TERMS, index * lens.plane + at * ROWS * columns);
+                steps.push(slot * lens.slot + at * TERMS, index * lens.plane + at * ROWS * columns);
             }
         }
         let tiles_of = |channels: usize, first: usize| (channels - first).div_ceil(ROWS).min(2);
         let [_, row_step, column_step] = plan.shape.dilation;
-        for steps in &*steps {
+        for of in steps.pieces(STEPS) {
             for output in (0..outputs).step_by(2 * ROWS) {
                 for input in (0..inputs).step_by(2 * ROWS) {
                     for (row, column) in (0..height).flat_map(|row| (0..width).map(move |column| (row, column))) {
@@ -269,6 +264,7 @@ impl<'a> TileTask<'a> {
                                 next: ROWS,
                             },
                             steps,
+                            of: of.clone(),
                             sums: &mut sums[tile * TILE..],
                             stride: ROWS,
                             right: TILE,

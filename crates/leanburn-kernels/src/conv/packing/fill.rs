@@ -61,8 +61,7 @@ impl<E: Stored> WithSimd for FillPlane<'_, '_, E> {
                     if channel < last {
                         source.prefetch([item, channel + 1, depth, row as usize], &columns);
                     }
-                    let first = source.row([item, channel, depth, row as usize]).1;
-                    let values = &source.input.values[first + columns.start..first + columns.end];
+                    let values = source.plain([item, channel, depth, row as usize], &columns);
                     let values = match E::as_f32(values) {
                         Some(values) => values,
                         None => {

@@ -55,13 +55,20 @@ impl<E: Stored> Source<'_, E> {
         }
     }
 
+    /// Part of a row as it is stored.
+    #[inline(always)]
+    pub(crate) fn plain(&self, place: [usize; 4], columns: &Range<usize>) -> &[E] {
+        let first = self.row(place).1;
+        &self.input.values[first + columns.start..first + columns.end]
+    }
+
     /// Reads part of one row as float32, prologue applied; `target` is as long as `columns`.
     ///
     /// `place` is the item of the batch, the channel (of all groups), the depth and the row.
     #[inline(always)]
     pub(crate) fn read<S: Simd>(&self, simd: S, place: [usize; 4], columns: Range<usize>, target: &mut [f32]) {
-        let (plane, first) = self.row(place);
-        E::widen(&self.input.values[first + columns.start..first + columns.end], target);
+        let plane = self.row(place).0;
+        E::widen(self.plain(place, &columns), target);
         if let Some(prologue) = &self.input.prologue {
             let (scale, shift) = (simd.splat_f32s(prologue.scale[plane]), simd.splat_f32s(prologue.shift[plane]));
             let (vectors, rest) = S::as_mut_simd_f32s(target);

@@ -36,26 +36,25 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
     ///
     /// No other thread reads or writes these elements at the same time.
     #[inline(always)]
-    unsafe fn finish<S: Simd>(&self, simd: S, channel: usize, first: usize, sums: &mut [f32], residual: &mut [f32]) {
+    unsafe fn finish(&self, channel: usize, first: usize, sums: &[f32]) {
         assert!(first <= self.len && sums.len() <= self.len - first, "a row leaves the output");
         // SAFETY: inside of the volume, whose borrow `self` holds; nobody else has these elements now.
         let target = unsafe { std::slice::from_raw_parts_mut(self.values.add(first), sums.len()) };
         // Adding a negative zero changes nothing.
         let bias = self.bias.map_or(-0.0, |bias| bias[channel]);
-        let residual = &mut residual[..sums.len()];
+        let rows = target.iter_mut().zip(sums);
         match self.residual {
-            Residual::None => {}
-            // SAFETY: only the values of an `Output` have a residual in place, and they are initialised.
-            Residual::InPlace => E::widen(unsafe { target.assume_init_ref() }, residual),
-            Residual::Of(volume) => E::widen(&volume[first..first + sums.len()], residual),
-        }
-        let residual = if matches!(self.residual, Residual::None) { &residual[..0] } else { &residual[..] };
-        match E::as_uninit_f32_mut(target) {
-            Ok(target) => add(simd, sums, bias, residual, target),
-            Err(target) => {
-                sums.iter_mut().for_each(|sum| *sum += bias);
-                sums.iter_mut().zip(residual).for_each(|(sum, residual)| *sum += *residual);
-                E::narrow_into(sums, target);
+            Residual::None => rows.for_each(|(target, sum)| _ = target.write(E::from_f32(sum + bias))),
+            Residual::InPlace => rows.for_each(|(target, sum)| {
+                // SAFETY: only the values of an `Output` have a residual in place, and they are initialised.
+                let residual = unsafe { target.assume_init() };
+                target.write(E::from_f32(sum + bias + residual.to_f32()));
+            }),
+            Residual::Of(volume) => {
+                let residual = &volume[first..first + sums.len()];
+                rows.zip(residual).for_each(|((target, sum), residual)| {
+                    target.write(E::from_f32(sum + bias + residual.to_f32()));
+                });
             }
         }
     }
@@ -65,34 +64,6 @@ impl<'a, E: Stored> From<Output<'a, E>> for SharedOutput<'a, E> {
     fn from(Output { values, bias, residual }: Output<'a, E>) -> Self {
         // Only whole values are written, so that all stay initialised.
         Self { values: values.as_mut_ptr().cast(), len: values.len(), bias, residual }
-    }
-}
-
-/// Writes the sums with the bias and the residual, which may be empty, to a target as long as the sums.
-#[inline(always)]
-fn add<S: Simd>(simd: S, sums: &[f32], bias: f32, residual: &[f32], target: &mut [MaybeUninit<f32>]) {
-    let bias = simd.splat_f32s(bias);
-    let (sums, last_sums) = S::as_simd_f32s(sums);
-    let (residual, last_residual) = S::as_simd_f32s(residual);
-    let (targets, last_target) = S::as_uninit_mut_simd_f32s(target);
-    if residual.is_empty() {
-        for (target, sum) in targets.iter_mut().zip(sums) {
-            target.write(simd.add_f32s(*sum, bias));
-        }
-    } else {
-        for ((target, sum), residual) in targets.iter_mut().zip(sums).zip(residual) {
-            target.write(simd.add_f32s(simd.add_f32s(*sum, bias), *residual));
-        }
-    }
-    if !last_sums.is_empty() {
-        let mut last = simd.add_f32s(simd.partial_load_f32s(last_sums), bias);
-        if !last_residual.is_empty() {
-            last = simd.add_f32s(last, simd.partial_load_f32s(last_residual));
-        }
-        let mut values = [0.0; LANES];
-        let values = &mut values[..last_target.len()];
-        simd.partial_store_f32s(values, last);
-        last_target.write_copy_of_slice(values);
     }
 }
 
@@ -120,7 +91,7 @@ pub(crate) struct TileRows<'a, 'b, E> {
     pub phase_stride: usize,
     /// From the first position of one row to that of the next.
     pub row_stride: usize,
-    /// Room for two rows of the tile, of all phases, in whole vectors; so are the sums of the last row.
+    /// Room for a row of the tile, of all phases, in whole vectors; so are the sums of the last row.
     pub room: &'a mut [f32],
 }
 
@@ -128,11 +99,11 @@ impl<E: Stored> WithSimd for TileRows<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(self, _: S) {
         let [row_phases, column_phases] = self.phases;
         let start = self.first[1] * column_phases;
         let end = ((self.first[1] + self.tile[1]) * column_phases).min(self.size[1]);
-        let (row, residual) = self.room.split_at_mut(self.room.len() / 2);
+        let row = self.room;
         for index in 0..self.tile[0] {
             for row_phase in 0..row_phases {
                 let place = (self.first[0] + index) * row_phases + row_phase;
@@ -157,9 +128,7 @@ impl<E: Stored> WithSimd for TileRows<'_, '_, E> {
                     &mut row[..end - start]
                 };
                 // SAFETY: tiles, chunks, channels and items are each one task's, so these columns are this task's.
-                unsafe {
-                    self.output.finish(simd, self.channel, self.plane + place * self.size[1] + start, sums, residual)
-                };
+                unsafe { self.output.finish(self.channel, self.plane + place * self.size[1] + start, sums) };
             }
         }
     }

@@ -8,5 +8,3 @@ pub(crate) mod plan;
 pub(crate) mod run;
 mod scratch;
 mod task;
-
-pub(crate) use run::workspace;

@@ -7,7 +7,7 @@ use leanburn_kernels::conv::{self, ConvSettings, ConvShape, Input};
 use super::composed;
 use super::patches::{self, are_patches};
 use crate::cube;
-use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
+use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32, with_element};
 use crate::operations::check::valid;
 use crate::recording::{Call, Recorder};
 
@@ -30,7 +30,8 @@ impl Computation for DataGradient<'_> {
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
         let shape = self.shape;
-        let workspace = float32_bytes(self.weight) + conv::data_gradient_workspace(shape);
+        let workspace = float32_bytes(self.weight)
+            + with_element!(self.gradient.dtype(), E => conv::data_gradient_workspace::<E>(shape));
         let call = Call::new(recorder, "conv3d_data_gradient").reads(self.gradient).reads(self.weight);
         call.costs(data_gradient_flops(shape), workspace).record_one(shape.input_dims(), self.gradient.dtype())
     }

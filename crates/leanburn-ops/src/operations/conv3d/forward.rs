@@ -7,7 +7,7 @@ use super::composed;
 use super::entry::Entry;
 use super::patches::{self, are_patches};
 use crate::cube;
-use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32};
+use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, to_f32, with_element};
 use crate::recording::{Call, Recorder};
 
 /// `conv3d(entry(x), weight) + bias + residual`, over the residual if nothing else holds it.
@@ -32,7 +32,8 @@ impl Computation for Forward<'_> {
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
         let shape = self.shape;
-        let workspace = float32_bytes(self.weight) + conv::forward_workspace(shape);
+        let workspace =
+            float32_bytes(self.weight) + with_element!(self.x.dtype(), E => conv::forward_workspace::<E>(shape));
         let call = Call::new(recorder, "conv3d").reads(self.x).reads(self.weight).costs(shape.flops(), workspace);
         let call = self.residual.into_iter().fold(call, Call::writes_over);
         call.record_one(shape.output_dims(), self.x.dtype())

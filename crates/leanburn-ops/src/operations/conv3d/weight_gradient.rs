@@ -7,7 +7,7 @@ use super::composed;
 use super::entry::Entry;
 use super::patches::{self, are_patches};
 use crate::cube;
-use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes};
+use crate::engine::{Computation, CpuTensor, Engine, Stored, float32_bytes, with_element};
 use crate::numerics::cast_to;
 use crate::recording::{Call, Recorder};
 
@@ -33,7 +33,7 @@ impl Computation for WeightGradient<'_> {
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
         let shape = self.shape;
         let call = Call::new(recorder, "conv3d_weight_gradient").reads(self.x).reads(self.gradient);
-        let call = call.costs(shape.flops(), weight_gradient_workspace(shape, self.weight));
+        let call = call.costs(shape.flops(), weight_gradient_workspace(shape, self.x.dtype(), self.weight));
         call.record_one(self.weight.dims(), self.weight.dtype())
     }
 
@@ -61,9 +61,10 @@ impl Computation for WeightGradient<'_> {
     }
 }
 
-/// Bytes of workspace of a weight's gradient on the CPU. Where it is not float32 it is cast, when the kernel is done.
-pub(crate) fn weight_gradient_workspace(shape: &ConvShape, weight: &Tensor<5>) -> usize {
-    let workspace = conv::weight_gradient_workspace(shape);
+/// Bytes of workspace of a weight's gradient on the CPU, for volumes of this dtype. Where the weight is not float32 its gradient
+/// is cast, when the kernel is done.
+pub(crate) fn weight_gradient_workspace(shape: &ConvShape, volumes: DType, weight: &Tensor<5>) -> usize {
+    let workspace = with_element!(volumes, E => conv::weight_gradient_workspace::<E>(shape));
     match weight.dtype() {
         DType::F32 => workspace,
         dtype => float32_bytes(weight) + workspace.saturating_sub(weight.shape().num_elements() * dtype.size()),

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use leanburn_kernels::conv::{self, ConvShape, Input};
 
-use crate::engine::{CpuTensor, Stored, to_f32};
+use crate::engine::{CpuTensor, Stored, to_f32, with_element};
 use crate::operations::conv3d::{data_gradient_flops, weight_gradient_workspace};
 use crate::recording::Call;
 
@@ -22,7 +22,7 @@ impl Transposed {
 
     /// [`forward`](Self::forward) as it is written down, with `copies` bytes of weights on top of its workspace.
     pub(crate) fn recorded(&self, call: Call, x: &Tensor<5>, weight: &Tensor<5>, copies: usize) -> Tensor<5> {
-        let workspace = copies + conv::data_gradient_workspace(&self.0);
+        let workspace = copies + with_element!(x.dtype(), E => conv::data_gradient_workspace::<E>(&self.0));
         let call = call.reads(x).reads(weight).costs(data_gradient_flops(&self.0), workspace);
         call.record_one(self.0.input_dims(), x.dtype())
     }
@@ -42,7 +42,7 @@ impl Transposed {
         weight: &Tensor<5>,
         copies: usize,
     ) -> Tensor<5> {
-        let workspace = copies + conv::forward_workspace(&self.0);
+        let workspace = copies + with_element!(gradient.dtype(), E => conv::forward_workspace::<E>(&self.0));
         let call = call.reads(gradient).reads(weight).costs(self.0.flops(), workspace);
         call.record_one(self.0.output_dims(), gradient.dtype())
     }
@@ -66,7 +66,7 @@ impl Transposed {
         weight: &Tensor<5>,
         copies: usize,
     ) -> Tensor<5> {
-        let workspace = copies + weight_gradient_workspace(&self.0, weight);
+        let workspace = copies + weight_gradient_workspace(&self.0, x.dtype(), weight);
         let call = call.reads(x).reads(gradient).costs(self.0.flops(), workspace);
         call.record_one(weight.dims(), weight.dtype())
     }

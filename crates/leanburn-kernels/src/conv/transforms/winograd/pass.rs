@@ -70,7 +70,7 @@ impl ScratchLens {
             slots,
             sums: kept(*lanes, tiling) * COMPONENTS * component,
             rows: if *lanes == Lanes::Channels { OUTPUTS * component } else { 0 },
-            room: 2 * tiling.tile[1].next_multiple_of(LANES),
+            room: tiling.tile[1].next_multiple_of(LANES),
             packed: strip.room(),
             taps: gather.axes[0].kernel * gather.axes[2].kernel,
         }
