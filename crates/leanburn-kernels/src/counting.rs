@@ -3,8 +3,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::kept;
+
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// The most that was ever in use.
+static MOST: AtomicUsize = AtomicUsize::new(0);
 
 /// The system's allocator, with a count of the bytes in use and of the most that were. A program opts in:
 ///
@@ -25,6 +29,10 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 /// Every call is the system's own: a block that grows or shrinks may stay where it is, and zeroed memory comes from the
 /// system as zeroed pages, which take nothing until they are written. So a program that counts takes the time and the
 /// resident memory of one that does not.
+///
+/// After [`keep_freed_memory`](crate::keep_freed_memory), blocks of 32 MiB or more that are freed are kept for the next who asks for
+/// as many bytes, whose pages the system need not clear again. With those in use they are never more than the most that was in use
+/// before: then the oldest are given back first. So the resident memory has the same peak.
 ///
 /// # Memory
 ///
@@ -51,39 +59,68 @@ impl CountingAllocator {
     }
 }
 
+/// Counts a block of so many bytes, once there is one.
 fn grow(bytes: usize) {
-    PEAK.fetch_max(LIVE.fetch_add(bytes, Relaxed) + bytes, Relaxed);
+    let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
+    PEAK.fetch_max(live, Relaxed);
+    MOST.fetch_max(live, Relaxed);
 }
 
 fn shrink(bytes: usize) {
     LIVE.fetch_sub(bytes, Relaxed);
 }
 
-// SAFETY: each call goes to the system's allocator as it came, and its answer goes back as it is. Counting allocates nothing.
+/// Gives back kept blocks, so that with so many bytes more there are no more than there ever were.
+fn make_room(bytes: usize) {
+    if kept::bytes() > 0 {
+        let live = LIVE.load(Relaxed) + bytes;
+        kept::keep_at_most(MOST.load(Relaxed).saturating_sub(live));
+    }
+}
+
+/// A block by `allocate`; once more without kept blocks, where the system has none.
+fn allocated(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    make_room(bytes);
+    let mut block = allocate();
+    if block.is_null() && kept::bytes() > 0 {
+        kept::keep_at_most(0);
+        block = allocate();
+    }
+    block
+}
+
+// SAFETY: each call goes to the system's allocator as it came, and its answer goes back as it is; or a block that the system gave for
+// the same layout, and that was freed since, is given once more. Counting and keeping allocate nothing.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
-        let block = unsafe { System.alloc(layout) };
+        let block = kept::take(layout).unwrap_or_else(|| {
+            // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
+            allocated(layout.size(), || unsafe { System.alloc(layout) })
+        });
         grow(if block.is_null() { 0 } else { layout.size() });
         block
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the system's.
-        let block = unsafe { System.alloc_zeroed(layout) };
+        let block = allocated(layout.size(), || unsafe { System.alloc_zeroed(layout) });
         grow(if block.is_null() { 0 } else { layout.size() });
         block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, and the block is the system's.
-        unsafe { System.dealloc(block, layout) };
         shrink(layout.size());
+        // SAFETY: the caller keeps the contract of `dealloc`, and the block is the system's.
+        unsafe {
+            if !kept::keep(block, layout) {
+                System.dealloc(block, layout);
+            }
+        }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `realloc`, and the block is the system's.
-        let moved = unsafe { System.realloc(block, layout, size) };
+        let moved = allocated(size.saturating_sub(layout.size()), || unsafe { System.realloc(block, layout, size) });
         match layout.size() {
             _ if moved.is_null() => {} // the old block is still there
             before if before < size => grow(size - before),

@@ -20,6 +20,7 @@ pub mod dropout;
 mod element;
 pub mod fourier;
 mod heap;
+mod kept;
 mod kernels;
 pub mod layer_norm;
 pub mod max_pool;
