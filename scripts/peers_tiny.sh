@@ -44,6 +44,7 @@ compare() {
   echo "$1: all compute the same ($((SECONDS - began)) s)"
 }
 compare conv3d_sweep.py --with-burn
+compare conv3d_sweep.py --dtype bf16
 compare attention.py
 compare residual_chain.py
 compare autoencoder_step.py --attention --stream two one none

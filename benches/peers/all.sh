@@ -9,6 +9,7 @@ threads=${1:-2}
 cargo build --release --locked -p leanburn --example peers
 cargo build --release --locked -p leanburn-cli
 python3 benches/peers/conv3d_sweep.py --threads "$threads" --write
+python3 benches/peers/conv3d_sweep.py --threads "$threads" --dtype bf16 --write
 python3 benches/peers/attention.py --threads "$threads" --write
 python3 benches/peers/residual_chain.py --threads "$threads" --write
 python3 benches/peers/autoencoder_step.py --threads "$threads" --dtype f32 bf16 --skip-burn --write

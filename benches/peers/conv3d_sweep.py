@@ -1,13 +1,14 @@
 """Compares single convolutions of the kinds 3D models have, forward and all gradients: PyTorch, plain Burn, leanburn.
 
     cargo build --release --example peers
-    python benches/peers/conv3d_sweep.py [--with-burn] [--only '64->64'] [--threads 2] [--steps 5] [--write]
+    python benches/peers/conv3d_sweep.py [--dtype bf16] [--with-burn] [--only '64->64'] [--threads 2] [--steps 5] [--write]
 
 Each program is one process that takes up one convolution after the other; in each of `--steps` rounds they are timed in
 turn, each at least `--seconds`, while the others wait. The medians count.
 """
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -15,14 +16,16 @@ from typing import NamedTuple
 
 from compare import Server, check, finish, ours, parsed, peers_parser, pytorch, table, variants, versions_of
 
-# Sums of up to seven thousand terms in float32, in another order.
-TOLERANCES = dict.fromkeys(["output", "input gradient", "weight gradient", "bias gradient"], 2e-5)
-NOTES = f"""Milliseconds, forward + backward; backward is the gradients of input, weight and bias, from a gradient of ones. *Ratio*: the
-sum of the fastest of PyTorch's columns over ours, so that above 1 leanburn is faster. Each program is one process; they are
-timed in turn, round by round.
+# Sums of up to seven thousand terms in float32, in another order; in bf16 results are rounded to eight bits.
+TOLERANCES = {"f32": 2e-5, "bf16": 8e-3}
+NOTES = """Milliseconds, forward + backward; backward is the gradients of input, weight and bias, from a gradient of ones. *Ratio*: the
+sum of the fastest of PyTorch's columns over ours, so that above 1 leanburn is faster. {more}*Of peak*: the operations of the forward pass and of
+both gradients, counted as direct convolutions, in our time, over what the processor's arithmetic reached in the same run
+({peak:.0f} GFLOP/s: {loop}); transforms save multiplications, so that it may be above 100 %. Each
+program is one process; they are timed in turn, round by round.
 
 Compared before anything was timed, from a gradient that differs everywhere: output and gradients, each by its norm and by
-its product with a fixed direction, to {2e-5:g} of the norm."""
+its product with a fixed direction, to {tolerance:g} of the norm."""
 
 
 class Shape(NamedTuple):
@@ -38,6 +41,11 @@ class Shape(NamedTuple):
     def line(self) -> str:
         numbers = [self.batch_size, *self.channels, *self.size, *self.kernel, *self.stride, *self.padding]
         return "open " + " ".join(map(str, numbers))
+
+    def flops(self) -> int:
+        """Operations of the forward pass and of the gradients of input and weight."""
+        outputs = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(self.size, self.kernel, self.stride, self.padding)]
+        return 3 * 2 * self.batch_size * math.prod(self.channels) * math.prod(self.kernel) * math.prod(outputs)
 
     def cells(self) -> list[str]:
         def axes(numbers: tuple[int, int, int]) -> str:
@@ -112,14 +120,22 @@ SHAPES = [
     shape("32->64", 24, kernel=1, batch_size=2),
 ]
 
-TINY = [shape("2->3", "5x6x7"), shape("4->4", 6, kernel=1), shape("4->6", 7, stride=2), shape("3->4", 6, kernel=4, stride="1x2x2")]
+TINY = [
+    shape("2->3", "5x6x7"),
+    shape("4->4", 6, kernel=1),
+    shape("4->6", 7, stride=2),
+    shape("3->4", 6, kernel=4, stride="1x2x2"),
+    shape("20->34", 7),
+    shape("34->20", 7, stride=2),
+]
 
 
-def compared(servers: dict[str, Server], cases: list[Shape]) -> None:
+def compared(servers: dict[str, Server], cases: list[Shape], tolerance: float) -> None:
     """Rejects programs that compute different things, before any of them is timed."""
+    tolerances = dict.fromkeys(["output", "input gradient", "weight gradient", "bias gradient"], tolerance)
     for case in cases:
         answers = {name: server.ask(case.line()) for name, server in servers.items()}
-        check(answers, TOLERANCES, f" ({' '.join(case.cells())})")
+        check(answers, tolerances, f" ({' '.join(case.cells())})")
     print(f"all {len(servers)} programs computed the same for {len(cases)} shapes", file=sys.stderr)
 
 
@@ -138,11 +154,12 @@ def medians(servers: dict[str, Server], case: Shape, options: argparse.Namespace
 
 def started(options: argparse.Namespace) -> dict[str, Server]:
     """The programs by the names of their columns."""
-    threads = f"--threads={options.threads}"
-    servers = [Server(pytorch("conv3d.py", threads, *variant)) for variant in variants(options) if len(variant) < 2]
+    threads, dtype = f"--threads={options.threads}", f"--dtype={options.dtype}"
+    servers = [Server(pytorch("conv3d.py", threads, dtype, *variant)) for variant in variants(options) if len(variant) < 2]
     named = {f"PyTorch, {server.greeting['mode']}": server for server in servers}
     named |= {"Burn": Server(ours(options, "conv3d", threads, "--burn"))} if options.with_burn else {}
-    named["leanburn"] = Server(ours(options, "conv3d", threads))
+    named |= {"leanburn, f32": Server(ours(options, "conv3d", threads))} if options.dtype != "f32" else {}
+    named["leanburn"] = Server(ours(options, "conv3d", threads, dtype))
     for name, server in named.items():
         if server.greeting["threads"] != options.threads:
             sys.exit(f"{name} runs on {server.greeting['threads']} threads, not {options.threads}")
@@ -151,6 +168,7 @@ def started(options: argparse.Namespace) -> dict[str, Server]:
 
 def main() -> None:
     options = peers_parser(__doc__)
+    options.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="of the volumes; in bf16 beside our float32")
     options.add_argument("--with-burn", action="store_true", help="also Burn's own convolution, which is slow")
     options.add_argument("--seconds", type=float, default=0.2, help="the least that a timing takes")
     options.add_argument("--only", help="only the shapes with this in their description")
@@ -158,24 +176,41 @@ def main() -> None:
     shapes = TINY if options.tiny else SHAPES
     cases = [case for case in shapes if not options.only or options.only in " ".join(case.cells())]
     servers = started(options)
-    compared(servers, cases)
-    rows, ratios = [], []
+    compared(servers, cases, TOLERANCES[options.dtype])
+    peak = servers["leanburn"].greeting["peak_flops"]
+    rows, ratios, shares, gains = [], [], [], []
     for case in cases:
         taken = medians(servers, case, options)
         sums = {name: sum(seconds.values()) for name, seconds in taken.items()}
         ratios.append(min(sums[name] for name in sums if name.startswith("PyTorch")) / sums["leanburn"])
+        shares.append(case.flops() / sums["leanburn"] / peak)
+        gains.append(sums.get("leanburn, f32", 0.0) / sums["leanburn"])
         times = [f"{1e3 * seconds['forward']:.2f} + {1e3 * seconds['backward']:.2f}" for seconds in taken.values()]
-        rows.append([*case.cells(), *times, f"{ratios[-1]:.2f}"])
+        gain = [f"{gains[-1]:.2f}"] if options.dtype != "f32" else []
+        rows.append([*case.cells(), *times, f"{ratios[-1]:.2f}", *gain, f"{100 * shares[-1]:.0f} %"])
         print(" ".join(rows[-1]), file=sys.stderr)
     for server in servers.values():
         server.close()
-    body = table(["channels", "size", "kernel", "stride", *servers, "ratio"], rows, names=4)
-    body += f"\n\n{len(ratios)} shapes: smallest ratio {min(ratios):.2f}, geometric mean {statistics.geometric_mean(ratios):.2f}."
-    setting = f"""Float32; median of {options.steps} rounds,
+
+    def mean(values: list[float], fewest_channels: int) -> str:
+        chosen = [value for value, case in zip(values, cases) if min(case.channels) >= fewest_channels]
+        return f"{statistics.geometric_mean(chosen):.2f}" if chosen else "-"
+
+    gain = ["to our f32"] if options.dtype != "f32" else []
+    body = table(["channels", "size", "kernel", "stride", *servers, "ratio", *gain, "of peak"], rows, names=4)
+    body += f"\n\n{len(ratios)} shapes: smallest ratio {min(ratios):.2f}, geometric mean {statistics.geometric_mean(ratios):.2f}; of the peak "
+    body += f"{mean(shares, 16)} in the geometric mean over those with 16 channels and more."
+    if gain:
+        body += f" To our f32: {mean(gains, 32)} in the geometric mean over those with 32 channels and more."
+    setting = f"""{"Float32" if options.dtype == "f32" else "Volumes in bfloat16"}; median of {options.steps} rounds,
 in each of them the mean of repetitions of at least {options.seconds} s for each program."""
-    title = "Single 3D convolutions, leanburn and PyTorch"
+    title = "Single 3D convolutions, leanburn and PyTorch" + ("" if options.dtype == "f32" else ", in bf16")
     versions = versions_of([server.greeting for server in servers.values()])
-    finish(options, "conv3d_sweep", title, setting, body, NOTES, versions=versions)
+    loop = "multiply-adds in vectors" if options.dtype == "f32" else "products in tiles of AMX where there are any, else multiply-adds in vectors"
+    more = "" if options.dtype == "f32" else "*To our f32*: our time in float32 over that in bf16. "
+    notes = NOTES.format(more=more, peak=peak / 1e9, loop=loop, tolerance=TOLERANCES[options.dtype])
+    theme = "conv3d_sweep" if options.dtype == "f32" else f"conv3d_sweep-{options.dtype}"
+    finish(options, theme, title, setting, body, notes, versions=versions)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ class Case:
         x, bias = values([batch, channels_in, *size], 7), values([channels_out], 13)
         weight = bound * values([channels_out, channels_in, *kernel], 11)
         x, weight = laid_out(x, options), laid_out(weight, options)
-        self.tensors = [tensor.requires_grad_() for tensor in [x, weight, bias]]
+        dtype = torch.bfloat16 if options.dtype == "bf16" else torch.float32
+        self.tensors = [tensor.to(dtype).requires_grad_() for tensor in [x, weight, bias]]
         stride, padding = self.stride, self.padding
         if options.compile:
             torch.compiler.reset()  # each shape is a program of its own; only so many are kept for one function
@@ -38,9 +39,9 @@ class Case:
 
     def checks(self) -> dict:
         y = self.forward()
-        gradient = values(list(y.shape), 17)  # another at every position and channel
+        gradient = values(list(y.shape), 17).to(y.dtype)  # another at every position and channel
         names = ["output", "input gradient", "weight gradient", "bias gradient"]
-        digests = {name: digest(tensor) for name, tensor in zip(names, [y, *self.backward(y, gradient)])}
+        digests = {name: digest(tensor.float()) for name, tensor in zip(names, [y, *self.backward(y, gradient)])}
         return {"shape": list(y.shape), **digests}
 
     def time(self, least_seconds: float) -> dict:
@@ -60,6 +61,7 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     add_variant(parser)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

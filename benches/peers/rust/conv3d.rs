@@ -4,9 +4,9 @@ use std::hint::black_box;
 use std::io::BufRead;
 use std::time::{Duration, Instant};
 
-use burn::tensor::{Device, Tensor, module, ops::ConvOptions};
+use burn::tensor::{DType, Device, Tensor, module, ops::ConvOptions};
 use clap::Args;
-use leanburn::ops::{Convolution, Gradients, backward, backward_from_ones, conv3d};
+use leanburn::ops::{Convolution, Gradients, backward, backward_from_ones, conv3d, peak_bf16_flops, peak_f32_flops};
 use serde_json::{Value, json};
 
 use crate::measure::{program, use_threads, versions};
@@ -17,6 +17,9 @@ pub struct Arguments {
     /// Threads of the CPU.
     #[arg(long)]
     threads: usize,
+    /// Of the volumes: f32, or bf16.
+    #[arg(long, default_value = "f32")]
+    dtype: String,
     /// Burn's own convolution.
     #[arg(long)]
     burn: bool,
@@ -25,14 +28,28 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     use_threads(arguments.threads)?;
     let threads = rayon::current_num_threads();
-    println!("{}", json!({"program": program(arguments.burn), "threads": threads, "versions": versions()}));
+    let dtype = match &arguments.dtype[..] {
+        "f32" => DType::F32,
+        "bf16" => DType::BF16,
+        other => return Err(format!("f32 or bf16, not {other}").into()),
+    };
+    let peak = if dtype == DType::BF16 { peak_bf16_flops() } else { None };
+    println!(
+        "{}",
+        json!({
+            "program": program(arguments.burn),
+            "threads": threads,
+            "versions": versions(),
+            "peak_flops": peak.unwrap_or_else(peak_f32_flops),
+        })
+    );
     let mut case = None;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let answer = match (line.split_once(' '), &case) {
             (Some(("open", numbers)), _) => {
                 case = None; // the last one's tensors go before the next one's come
-                case.insert(Case::new(numbers, arguments.burn)?).checks()
+                case.insert(Case::new(numbers, dtype, arguments.burn)?).checks()
             }
             (Some(("time", seconds)), Some(case)) => case.time(Duration::from_secs_f64(seconds.parse()?)),
             _ => return Err(format!("open or time, not {line}").into()),
@@ -50,7 +67,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(numbers: &str, burn: bool) -> Result<Self, Box<dyn std::error::Error>> {
+    fn new(numbers: &str, dtype: DType, burn: bool) -> Result<Self, Box<dyn std::error::Error>> {
         let numbers = numbers.split(' ').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
         let [batch_size, channels_in, channels_out, rest @ ..] = numbers.as_slice() else {
             return Err("batch size, channels in and channels out are missing".into());
@@ -61,7 +78,7 @@ impl Case {
         let volume = |outer: usize, inner: usize, axes: [usize; 3]| [outer, inner, axes[0], axes[1], axes[2]];
         let weight_shape = volume(*channels_out, *channels_in, kernel);
         Ok(Self {
-            x: tensor(volume(*batch_size, *channels_in, size), 7, 1.0, &device).require_grad(),
+            x: tensor(volume(*batch_size, *channels_in, size), 7, 1.0, &device).cast(dtype).require_grad(),
             convolution: Convolution {
                 weight: tensor(weight_shape, 11, (fan_in as f32).sqrt().recip(), &device).require_grad(),
                 bias: Some(tensor([*channels_out], 13, 1.0, &device).require_grad()),
@@ -87,13 +104,13 @@ impl Case {
     fn checks(&self) -> Value {
         let y = self.forward();
         // a gradient that is another at every position and channel
-        let weights = tensor(y.dims(), 17, 1.0, &y.device());
+        let weights = tensor(y.dims(), 17, 1.0, &y.device()).cast(y.dtype());
         let mut gradients = backward((y.clone() * weights).sum());
         let Convolution { weight, bias, .. } = &self.convolution;
         json!({
             "shape": y.dims(),
-            "output": digest(&y.without_autodiff()),
-            "input gradient": gradients.take(&self.x).as_ref().map(digest),
+            "output": digest(&y.cast(DType::F32).without_autodiff()),
+            "input gradient": gradients.take(&self.x).map(|gradient| digest(&gradient.cast(DType::F32))),
             "weight gradient": gradients.take(weight).as_ref().map(digest),
             "bias gradient": bias.as_ref().and_then(|bias| gradients.take(bias)).as_ref().map(digest),
         })

@@ -68,10 +68,14 @@ impl Steps {
         self.last = [0; 2];
     }
 
-    /// Their numbers, so many at a time; once none, where there are none.
+    /// The numbers of all.
+    pub(crate) fn all(&self) -> Range<usize> {
+        0..self.places.len()
+    }
+
+    /// The numbers of all, so many at a time, about.
     pub(crate) fn pieces(&self, most: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let len = self.places.len();
-        let pieces = len.div_ceil(most).max(1);
+        let (len, pieces) = (self.places.len(), self.places.len().div_ceil(most));
         (0..pieces).map(move |piece| len * piece / pieces..len * (piece + 1) / pieces)
     }
 

@@ -26,6 +26,7 @@ pub mod layer_norm;
 pub mod max_pool;
 pub mod norm;
 mod parallel;
+mod peak;
 pub mod planes;
 pub mod random;
 pub mod resample;
@@ -39,6 +40,7 @@ pub use counting::CountingAllocator;
 pub use element::Stored;
 pub use heap::keep_freed_memory;
 pub use kernels::Element;
+pub use peak::{peak_bf16_flops, peak_f32_flops};
 pub use shape_error::{ShapeError, ShapeProblem};
 pub use size::check_volume;
 

@@ -70,12 +70,27 @@ impl WithSimd for FillPairs<'_, '_> {
                     source.read(simd, [item, channel + 1, depth, row], columns.clone(), high);
                 }
                 for (start, place) in column_phases(window, before, first) {
-                    let target = target[place..].iter_mut();
+                    let target = &mut target[place..];
+                    let [low, high] = [&*low, &*high].map(|values| &values[start.min(values.len())..]);
                     match window.step[1] {
-                        1 => target.zip(low.iter().zip(&*high)).for_each(|(to, (low, high))| *to = pair(*low, *high)),
+                        1 => target
+                            .iter_mut()
+                            .zip(low.iter().zip(high))
+                            .for_each(|(to, (low, high))| *to = pair(*low, *high)),
+                        2 => {
+                            let [(low, last_low), (high, last_high)] = [low.as_chunks::<2>(), high.as_chunks::<2>()];
+                            let (places, last) = target.split_at_mut(low.len());
+                            let values = low.iter().zip(high);
+                            places
+                                .iter_mut()
+                                .zip(values)
+                                .for_each(|(to, ([low, _], [high, _]))| *to = pair(*low, *high));
+                            let values = last_low.iter().zip(last_high);
+                            last.iter_mut().zip(values).for_each(|(to, (low, high))| *to = pair(*low, *high));
+                        }
                         step => {
-                            let values = low[start.min(low.len())..].iter().zip(&high[start.min(high.len())..]);
-                            target.zip(values.step_by(step)).for_each(|(to, (low, high))| *to = pair(*low, *high));
+                            let values = low.iter().zip(high).step_by(step);
+                            target.iter_mut().zip(values).for_each(|(to, (low, high))| *to = pair(*low, *high));
                         }
                     }
                 }
@@ -114,12 +129,17 @@ impl WithSimd for FillChannels<'_, '_> {
                 }
                 source.read(simd, [item, channel, depth, row], columns.clone(), room);
                 for (start, place) in column_phases(window, before, first) {
-                    let target = target[place..].iter_mut();
+                    let (target, values) = (&mut target[place..], &room[start.min(room.len())..]);
+                    let rounded = |(to, value): (&mut bf16, &f32)| *to = <bf16 as Stored>::from_f32(*value);
                     match window.step[1] {
-                        1 => target.zip(&*room).for_each(|(to, value)| *to = <bf16 as Stored>::from_f32(*value)),
-                        step => target
-                            .zip(room[start.min(room.len())..].iter().step_by(step))
-                            .for_each(|(to, value)| *to = <bf16 as Stored>::from_f32(*value)),
+                        1 => target.iter_mut().zip(values).for_each(rounded),
+                        2 => {
+                            let (values, last_value) = values.as_chunks::<2>();
+                            let (places, last) = target.split_at_mut(values.len());
+                            places.iter_mut().zip(values.iter().map(|[value, _]| value)).for_each(rounded);
+                            last.iter_mut().zip(last_value).for_each(rounded);
+                        }
+                        step => target.iter_mut().zip(values.iter().step_by(step)).for_each(rounded),
                     }
                 }
             }

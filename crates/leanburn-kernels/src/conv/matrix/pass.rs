@@ -13,10 +13,6 @@ use crate::conv::packing::planes::{Source, Window};
 use crate::conv::packing::rows::{SharedOutput, TileRows};
 use crate::conv::tiles::tap_sums::LANES;
 
-/// Steps that are added up for all positions before the next: their weights, and the planes they read, stay in the first-level
-/// cache.
-const STEPS: usize = 9;
-
 /// One run of a gather.
 pub(super) struct Pass<'a, 'b> {
     pub arch: Arch,
@@ -169,13 +165,15 @@ impl Pass<'_, '_> {
             steps.clear();
             for (tap, plane) in self.inputs(depth) {
                 let slot = plane % tile.lens.slots * tile.lens.slot;
-                for (row, column) in row_taps.iter().flat_map(|row| column_taps.iter().map(move |column| (row, column)))
-                {
-                    let element = (tap.element * rows.kernel + row.element) * columns.kernel + column.element;
-                    let place = slot + tile.window.offset(row.read, column.read);
-                    for input in 0..inputs {
-                        let weight = (element * inputs + input) * BLOCK_LEN;
-                        steps.push(weight, place + input * (TERMS / 2) * tile.lens.pair_stride);
+                // The same channels at neighbouring places follow each other: they are in the first-level cache.
+                for input in 0..inputs {
+                    let slot = slot + input * (TERMS / 2) * tile.lens.pair_stride;
+                    for row in row_taps {
+                        for column in column_taps {
+                            let element = (tap.element * rows.kernel + row.element) * columns.kernel + column.element;
+                            let place = slot + tile.window.offset(row.read, column.read);
+                            steps.push((element * inputs + input) * BLOCK_LEN, place);
+                        }
                     }
                 }
             }
@@ -188,21 +186,19 @@ impl Pass<'_, '_> {
         let positions = (tile.size[0] - 1) * tile.window.size[1] + tile.size[1];
         let weights = self.weights.block(tile.group, block);
         for (steps, sums) in scratch.steps.iter().zip(scratch.sums.chunks_exact_mut(BLOCK * sums_stride)) {
-            for of in steps.pieces(STEPS) {
-                for position in (0..positions).step_by(POSITIONS) {
-                    let wide = (positions - position).div_ceil(ROWS).min(2);
-                    tiles.multiply(Product {
-                        a: Operand { values: weights, stride: TERMS, tiles: high, next: ROWS * TERMS },
-                        b: Operand { values: &scratch.ring[position..], stride: pair_stride, tiles: wide, next: ROWS },
-                        steps,
-                        of: of.clone(),
-                        sums: &mut sums[position..],
-                        stride: sums_stride,
-                        right: ROWS,
-                        below: ROWS * sums_stride,
-                        add: of.start > 0,
-                    });
-                }
+            for position in (0..positions).step_by(POSITIONS) {
+                let wide = (positions - position).div_ceil(ROWS).min(2);
+                tiles.multiply(Product {
+                    a: Operand { values: weights, stride: TERMS, tiles: high, next: ROWS * TERMS },
+                    b: Operand { values: &scratch.ring[position..], stride: pair_stride, tiles: wide, next: ROWS },
+                    steps,
+                    of: steps.all(),
+                    sums: &mut sums[position..],
+                    stride: sums_stride,
+                    right: ROWS,
+                    below: ROWS * sums_stride,
+                    add: false,
+                });
             }
         }
     }

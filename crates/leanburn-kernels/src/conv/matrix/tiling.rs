@@ -7,8 +7,9 @@ use crate::conv::matrix::weights::BLOCK;
 use crate::conv::packing::planes::Window;
 use crate::size::product;
 
-/// A task's ring of packed planes and its sums take no more bytes than this where that is possible.
-const MOST_SCRATCH: usize = 512 * 1024;
+/// A task's ring of packed planes and its sums take no more bytes than this where that is possible: half of the second-level cache of
+/// the processors that have tiles.
+const MOST_SCRATCH: usize = 1024 * 1024;
 
 /// Rows of a tile, at most.
 const MOST_ROWS: usize = 64;

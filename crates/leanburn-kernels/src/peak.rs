@@ -1,0 +1,105 @@
+//! What a processor's arithmetic reaches where nothing else holds it up, to compare kernels with.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use half::bf16;
+use pulp::{Simd, WithSimd};
+
+use crate::amx::{self, Operand, Product, ROWS, Steps, TERMS, Tiles};
+use crate::simd;
+
+/// Rounds of a measurement, of which the fastest counts.
+const ROUNDS: usize = 5;
+
+/// Multiply-adds of each accumulator in a round.
+const LOOPS: usize = 2_000_000;
+
+/// Accumulators: more than a processor has in flight.
+const ACCUMULATORS: usize = 16;
+
+/// Floating-point operations a second of float32 multiply-adds in vectors, on all threads of the current pool at once; a product and a
+/// sum are two. Takes about half a second.
+pub fn peak_f32_flops() -> f64 {
+    on_all_threads(|| {
+        let lanes = simd::best().dispatch(MultiplyAdds);
+        (2 * LOOPS * ACCUMULATORS * lanes) as f64
+    })
+}
+
+/// The same of bfloat16 products in tiles of AMX, two by two from the first-level cache; none where kernels take no tiles.
+pub fn peak_bf16_flops() -> Option<f64> {
+    amx::available().then(|| on_all_threads(tiles))
+}
+
+/// The sum over the threads of operations a second, each in its fastest round.
+fn on_all_threads(run: impl Fn() -> f64 + Sync) -> f64 {
+    let rates = rayon::broadcast(|_| {
+        let timed = (0..ROUNDS).map(|_| {
+            let begin = Instant::now();
+            run() / begin.elapsed().as_secs_f64()
+        });
+        timed.fold(0.0, f64::max)
+    });
+    rates.iter().sum()
+}
+
+/// Multiply-adds that wait for nothing but themselves; the lanes of a vector.
+struct MultiplyAdds;
+
+impl WithSimd for MultiplyAdds {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> usize {
+        let (a, b) = (simd.splat_f32s(black_box(1.0001)), simd.splat_f32s(black_box(0.9999)));
+        let mut sums = [simd.splat_f32s(0.5); ACCUMULATORS];
+        for _ in 0..LOOPS {
+            for sum in &mut sums {
+                *sum = simd.mul_add_e_f32s(*sum, a, b);
+            }
+        }
+        black_box(sums.map(|sum| simd.reduce_sum_f32s(sum)));
+        S::F32_LANES
+    }
+}
+
+/// Products of the same tiles; their operations.
+fn tiles() -> f64 {
+    const STEPS: usize = 1000;
+    const REPEATS: usize = 500;
+    let (a, b) = (vec![bf16::ONE; 2 * ROWS * TERMS], vec![0; 2 * ROWS * ROWS]);
+    let mut sums = vec![0.0; 4 * ROWS * ROWS];
+    let mut steps = Steps::with_capacity(STEPS);
+    (0..STEPS).for_each(|_| steps.push(0, 0));
+    let tiles = Tiles::new();
+    for _ in 0..REPEATS {
+        tiles.multiply(Product {
+            a: Operand { values: &a, stride: TERMS, tiles: 2, next: ROWS * TERMS },
+            b: Operand { values: &b, stride: ROWS, tiles: 2, next: ROWS * ROWS },
+            steps: &steps,
+            of: 0..STEPS,
+            sums: &mut sums,
+            stride: 2 * ROWS,
+            right: ROWS,
+            below: 2 * ROWS * ROWS,
+            add: true,
+        });
+    }
+    black_box(&sums);
+    (REPEATS * STEPS * 4 * ROWS * ROWS * TERMS * 2) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_numbers() {
+        let vectors = peak_f32_flops();
+        assert!(vectors > 1e8, "{vectors}");
+        if let Some(tiles) = peak_bf16_flops() {
+            assert!(tiles.is_finite() && tiles > 1e9, "{tiles}");
+        }
+    }
+}
