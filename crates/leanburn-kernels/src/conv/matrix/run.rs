@@ -17,7 +17,7 @@ use crate::parallel::{for_each, threads};
 use crate::size::product;
 
 /// Products of float32 that the other engines compute while tiles compute one of theirs, by instruction, about.
-const WORTH: usize = 600;
+const WORTH: usize = 2500;
 
 /// Fewest positions of the output for which packed weights pay.
 const LEAST_POSITIONS: usize = 64;

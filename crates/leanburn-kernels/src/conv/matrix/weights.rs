@@ -38,11 +38,17 @@ impl TileWeights {
             let (group, first) = (at / blocks, at % blocks * BLOCK);
             let weight = &weight[group * group_len..][..group_len];
             for row in 0..BLOCK.min(gather.channels[1] - first) {
-                for input in 0..gather.channels[0] {
-                    let from = (first + row) * gather.strides.output + input * gather.strides.input;
-                    let to = (input / TERMS) * BLOCK_LEN + row * TERMS + input % TERMS;
+                for input in 0..inputs {
+                    let from = (first + row) * gather.strides.output + input * TERMS * gather.strides.input;
+                    let channels = TERMS.min(gather.channels[0] - input * TERMS);
+                    // What these channels have for all elements is in the first-level cache.
                     for element in 0..elements {
-                        target[element * inputs * BLOCK_LEN + to] = <bf16 as Stored>::from_f32(weight[from + element]);
+                        let target = &mut target[(element * inputs + input) * BLOCK_LEN + row * TERMS..][..channels];
+                        let weight = weight[from + element..].iter().step_by(gather.strides.input);
+                        target
+                            .iter_mut()
+                            .zip(weight)
+                            .for_each(|(to, weight)| *to = <bf16 as Stored>::from_f32(*weight));
                     }
                 }
             }

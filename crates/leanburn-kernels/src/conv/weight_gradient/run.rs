@@ -212,6 +212,9 @@ mod tests {
         },
     };
 
+    /// A kernel on given volumes.
+    type Kernel<'r, E> = &'r dyn Fn(Input<'_, E>, Input<'_, E>, &mut [f32]);
+
     /// Every instruction set with either lanes.
     fn every_kernel() -> impl Iterator<Item = (Arch, Lanes)> {
         let lanes = [Lanes::Positions, Lanes::Channels];
@@ -233,7 +236,7 @@ mod tests {
         activations: [Option<Activation>; 2],
         seed: u64,
         tolerance: f64,
-        run: &dyn Fn(Input<'_, E>, Input<'_, E>, &mut [f32]),
+        run: Kernel<'_, E>,
     ) {
         let rows = [shape.channels_in, shape.channels_out].map(|channels| shape.batch_size * channels);
         let lens = [shape.input_len(), shape.output_len()];
