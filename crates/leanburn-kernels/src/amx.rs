@@ -13,7 +13,6 @@ use std::sync::OnceLock;
 use half::bf16;
 
 use crate::Stored;
-use crate::simd::{self, Instructions};
 
 /// Rows of a tile, and columns of a tile of sums.
 pub(crate) const ROWS: usize = 16;
@@ -34,11 +33,6 @@ pub(crate) fn pair(low: f32, high: f32) -> Pair {
 #[inline(always)]
 pub(crate) fn pair_of(low: bf16, high: bf16) -> Pair {
     u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16
-}
-
-/// Whether kernels may take the instructions: they are supported, and were not [forbidden](crate::simd::VARIABLE).
-pub(crate) fn available() -> bool {
-    simd::instructions().unwrap_or(Instructions::Amx) == Instructions::Amx && is_supported()
 }
 
 /// Whether the processor has the instructions, and the operating system lets this process use them.
@@ -139,9 +133,9 @@ impl Tiles {
     ///
     /// # Panics
     ///
-    /// If they are not [`available`].
+    /// If the instructions are not [supported](is_supported).
     pub(crate) fn new() -> Self {
-        assert!(available(), "AMX is not available");
+        assert!(is_supported(), "the processor has no AMX");
         // SAFETY: the instructions are available.
         unsafe { supported::configure() };
         Self { _of_this_thread: std::marker::PhantomData }
@@ -392,7 +386,7 @@ mod tests {
     /// Products of every number of tiles, with sums that are added to and sums that are not, against plain sums.
     #[test]
     fn sums_of_products_are_those_of_plain_loops() {
-        if !available() {
+        if !is_supported() {
             return;
         }
         let (terms, steps_taken) = (3 * TERMS, 3);
@@ -444,7 +438,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a tile leaves its matrix")]
     fn a_tile_outside_of_its_matrix_is_rejected() {
-        if !available() {
+        if !is_supported() {
             panic!("a tile leaves its matrix, where there are tiles");
         }
         let (a, b, mut sums) = ([bf16::ZERO; 16 * TERMS], [0; 256], [0.0; 256]);

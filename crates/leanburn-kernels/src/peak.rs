@@ -6,7 +6,7 @@ use std::time::Instant;
 use half::bf16;
 use pulp::{Simd, WithSimd};
 
-use crate::amx::{self, Operand, Product, ROWS, Steps, TERMS, Tiles};
+use crate::amx::{Operand, Product, ROWS, Steps, TERMS, Tiles};
 use crate::simd;
 
 /// Rounds of a measurement, of which the fastest counts.
@@ -29,7 +29,7 @@ pub fn peak_f32_flops() -> f64 {
 
 /// The same of bfloat16 products in tiles of AMX, two by two from the first-level cache; none where kernels take no tiles.
 pub fn peak_bf16_flops() -> Option<f64> {
-    amx::available().then(|| on_all_threads(tiles))
+    simd::takes_tiles().then(|| on_all_threads(tiles))
 }
 
 /// The sum over the threads of operations a second, each in its fastest round.

@@ -104,6 +104,11 @@ pub fn instructions() -> Result<Instructions, UnknownInstructions> {
     CHOSEN.get_or_init(choose).clone()
 }
 
+/// Whether kernels take tiles of AMX.
+pub(crate) fn takes_tiles() -> bool {
+    instructions().unwrap_or(Instructions::Amx) == Instructions::Amx && amx::is_supported()
+}
+
 /// Whether processors of this kind may have them.
 fn is_of_this_kind(instructions: Instructions) -> bool {
     instructions == Instructions::Plain || (instructions == Instructions::Neon) == cfg!(target_arch = "aarch64")

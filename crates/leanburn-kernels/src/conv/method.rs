@@ -9,7 +9,7 @@ use crate::conv::operands::Input;
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::transforms::depth_transform::DepthTransform;
 use crate::conv::transforms::winograd;
-use crate::{Stored, amx};
+use crate::{Stored, simd};
 
 /// How a gather is computed best.
 struct Method {
@@ -61,7 +61,7 @@ pub(crate) fn workspace_bf16(gather: &Gather, arch: Arch) -> usize {
 }
 
 fn tiles_pay(gather: &Gather) -> bool {
-    amx::available() && matrix::run::pays(gather)
+    simd::takes_tiles() && matrix::run::pays(gather)
 }
 
 /// Bytes that [`run`] takes at most, in the current pool.

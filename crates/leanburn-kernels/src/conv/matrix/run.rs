@@ -97,11 +97,11 @@ mod tests {
     use crate::conv::operands::Output;
     use crate::conv::reference::{Case, ResidualKind, cases, compare_rounded, cube, random, random_elements};
     use crate::conv::shape::ConvShape;
-    use crate::{Activation, amx, simd};
+    use crate::{Activation, simd};
 
     /// Both passes of a case in tiles, whether they pay or not.
     fn check_case(case: &Case) {
-        if !amx::available() {
+        if !simd::takes_tiles() {
             return;
         }
         compare_rounded::<bf16>(case, true, 0.00391, &|shape, input, weight, output| {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_does_not_matter() {
-        if !amx::available() {
+        if !simd::takes_tiles() {
             return;
         }
         let shape = ConvShape { batch_size: 2, ..cube([40, 24], 13, 3, 1, 1) };

@@ -21,7 +21,7 @@ use crate::conv::weight_gradient::plan::WeightPlan;
 use crate::conv::weight_gradient::scratch::Scratch;
 use crate::conv::weight_gradient::task::WeightTask;
 use crate::parallel::{for_each, threads};
-use crate::{Stored, amx, simd, size};
+use crate::{Stored, simd, size};
 
 /// [`weight_gradient`](crate::conv::weight_gradient()) by these instructions.
 pub(crate) fn weight_gradient_on<E: Stored>(
@@ -118,7 +118,7 @@ fn in_tiles(arch: Arch, shape: &ConvShape, input: Input<'_, bf16>, gradient: Inp
 
 /// Whether tiles of AMX are there, and faster than float32.
 fn tiles_pay(shape: &ConvShape) -> bool {
-    amx::available() && matrix::weight_gradient::pays(shape)
+    simd::takes_tiles() && matrix::weight_gradient::pays(shape)
 }
 
 /// Runs the tasks of a plan, each on its columns of the weight, and adds up the parts.
@@ -269,7 +269,7 @@ mod tests {
 
     /// Compares the tiles of AMX, by the relative error of the whole weight: what a prologue makes is rounded.
     fn compare_tiles(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
-        if amx::available() {
+        if simd::takes_tiles() {
             let tolerance = if activations == [None; 2] { 1e-5 } else { 4e-3 };
             compare_with::<bf16>(shape, activations, seed, tolerance, &|input, gradient, target| {
                 in_tiles(simd::best(), shape, input, gradient, target);
