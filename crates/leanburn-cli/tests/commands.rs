@@ -580,7 +580,7 @@ fn the_command_explains_itself() {
     let instructions = |name| Ended::of(place.command(&["devices"]).env("LEANBURN_INSTRUCTIONS", name));
     assert!(instructions("plain").stdout.contains("threads, no vectors"));
     let unknown = instructions("mmx");
-    assert_eq!(unknown.code, Some(1));
+    assert_eq!(unknown.code, Some(2));
     assert!(unknown.stderr.contains("LEANBURN_INSTRUCTIONS: expected plain"), "{unknown:?}");
     assert!(unknown.stderr.contains("found mmx"), "{unknown:?}");
     let help = place.succeed(&["--help"]);

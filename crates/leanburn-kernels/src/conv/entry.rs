@@ -19,11 +19,12 @@ use crate::simd;
 /// # Memory
 ///
 /// A copy of the weight, and for each thread a ring of packed planes of a tile, about 512 KiB (more only where one
-/// row of 16 columns of all channels needs more).
+/// row of 16 columns of all channels needs more). In tiles of AMX the copy is bfloat16, and the rest about 1 MiB for each thread.
 ///
 /// # Numerics
 ///
-/// float32 regardless of the element; each sum in the same order regardless of the number of threads.
+/// float32 regardless of the element; each sum in the same order regardless of the number of threads. In bfloat16, where the
+/// processor has AMX and there are enough channels, weights and what the prologue makes are rounded to bfloat16 first.
 ///
 /// # Panics
 ///
@@ -110,7 +111,8 @@ pub fn data_gradient_allocating<E: Element>(
 ///
 /// Float32 products are added up in registers, over about a thousand positions in the lanes of four vectors or over about
 /// a hundred positions of each channel, these sums in float32 over some thousand positions, and such sums in float32
-/// again; parts in float64: within 1e-6 of the exact sum, relative. A product of an infinite input and a gradient outside
+/// again; parts in float64: within 1e-6 of the exact sum, relative. In tiles of AMX what a prologue makes is rounded to bfloat16, and
+/// positions are added up one after the other, some thousand at a time: within 1e-5 of the sum of what is multiplied. A product of an infinite input and a gradient outside
 /// of the volume may give no number. The result does not depend on the number of threads.
 ///
 /// # Panics
