@@ -9,8 +9,8 @@ shows by `cat` are there for its next command. The ladder of docs/memory-savers.
 if a line differs.
 
 A plan for the CPU depends on the processor: on its caches, which matrix products are blocked by, and on AVX-512. The commands see the
-caches of the documents' processor, whichever this one has (in a mount namespace of their own, on Linux). Where that cannot be, numbers count as
-equal, and the check says so.
+caches of the documents' processor, whichever this one has (in a mount namespace of their own, on Linux), and take no tiles of AMX. Where that
+cannot be, numbers count as equal, and the check says so.
 
 A development build takes ten times as long. With SECONDS, a command that takes a tenth of them, or is not done when they are over, is
 left out and named.
@@ -95,8 +95,9 @@ def check(path, root, command, folder, seconds, end, processor):
             continue
         place = folder if any((folder / word).is_file() for word in words[1:]) else root
         limit = seconds and min(seconds / 10, end - time.monotonic())
+        env = THREADS | ({"LEANBURN_INSTRUCTIONS": "avx512"} if processor else {})
         try:
-            ended = subprocess.run([*(processor or []), command, *words[1:]], cwd=place, env=THREADS, capture_output=True, text=True, timeout=limit)
+            ended = subprocess.run([*(processor or []), command, *words[1:]], cwd=place, env=env, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
             print(f"{path.relative_to(root)}: left out, no time: {line}", flush=True)
             continue
