@@ -2,7 +2,7 @@
 # Runs the tests of the kernels under valgrind: nothing is read or written outside of the slices, or read before it is written.
 #
 # Buffers are not filled before they are written (LEANBURN_UNFILLED), as tests otherwise do. The tests left out go over all bit patterns or
-# random shapes, or measure errors or workspaces; what they reach is reached by the named shapes too. Convolutions are not compared with plain loops,
+# random shapes, or measure errors, rates or workspaces; what they reach is reached by the named shapes too. Convolutions are not compared with plain loops,
 # which would take most of the time: what they write is read. valgrind has no AVX-512: the kernels take AVX2 there by themselves.
 #
 #   scripts/valgrind_kernels.sh [TARGET_DIR]     with the newest tests that are built there, else cargo builds them
@@ -18,7 +18,7 @@ if [ $# -gt 0 ]; then
 else
   binary=$(cargo test --workspace --locked --lib --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*leanburn_kernels.*\))$/\1/p')
 fi
-left_out='what_is_left_out|every_shape|float16_converts|bfloat16_rounds|all_bit_patterns|the_sums_stay_exact|blocks_do_not_change|a_large_mean_costs'
+left_out='what_is_left_out|every_shape|float16_converts|bfloat16_rounds|all_bit_patterns|the_sums_stay_exact|blocks_do_not_change|a_large_mean_costs|rates_are_numbers'
 
 # Two at a time: valgrind runs all threads of a program on one core. Every second test, so that a module is spread over both.
 part() {

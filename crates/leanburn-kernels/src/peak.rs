@@ -96,10 +96,8 @@ mod tests {
 
     #[test]
     fn rates_are_numbers() {
-        let vectors = peak_f32_flops();
-        assert!(vectors > 1e8, "{vectors}");
-        if let Some(tiles) = peak_bf16_flops() {
-            assert!(tiles.is_finite() && tiles > 1e9, "{tiles}");
-        }
+        let rates = [Some(peak_f32_flops()), peak_bf16_flops()];
+        assert!(rates.iter().flatten().all(|rate| rate.is_finite() && *rate > 0.0), "{rates:?}");
+        assert_eq!(rates[1].is_some(), simd::takes_tiles());
     }
 }
