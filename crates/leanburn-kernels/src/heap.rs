@@ -3,7 +3,7 @@
 /// Keeps freed memory in the process instead of giving it back to the system, where glibc is the allocator.
 ///
 /// A training step frees and allocates the same volumes again and again. glibc gives what is freed at the end of its heap
-/// back to the system, which hands it out again page by page, each cleared before: a tenth to a fifth of a step. A program
+/// back to the system, which hands it out again page by page, each cleared before: about a tenth of a step. A program
 /// calls this once, at the start of `main`; it is for programs, not for libraries, to decide. It changes how much memory
 /// stays resident after a peak, never how much is allocated. Blocks of 32 MiB or more glibc never keeps:
 /// [`CountingAllocator`](crate::CountingAllocator) does from then on, where it is the program's.

@@ -14,7 +14,10 @@ use crate::axis_map::AxisMap;
 use crate::bev_pool::{BevCells, bev_pool_backward_on, bev_pool_on};
 use crate::compress::Quantized;
 use crate::compress::quantized::{dequantize_on, quantize_on};
+use crate::conv::data_gradient::data_gradient_by;
+use crate::conv::forward::forward_by;
 use crate::conv::gather::problem::Gather;
+use crate::conv::method::run_bf16;
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::{ConvShape, Input, Prologue};
 use crate::dropout::mask::{DropoutMask, dropout_on};
@@ -118,8 +121,8 @@ static OF_F16: Kernels<f16> = Kernels::new();
 static OF_BF16: Kernels<bf16> = Kernels {
     gather_workspace: crate::conv::method::workspace_bf16,
     conv_weight_gradient_workspace: crate::conv::weight_gradient::run::workspace_bf16,
-    conv: crate::conv::forward::forward_bf16,
-    conv_data_gradient: crate::conv::data_gradient::data_gradient_bf16,
+    conv: |arch, shape, x, weight, y| forward_by(run_bf16, arch, shape, x, weight, y),
+    conv_data_gradient: |arch, shape, x, weight, y| data_gradient_by(run_bf16, arch, shape, x, weight, y),
     conv_weight_gradient: crate::conv::weight_gradient::run::weight_gradient_bf16,
     ..Kernels::new()
 };

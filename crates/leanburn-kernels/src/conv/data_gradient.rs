@@ -1,6 +1,5 @@
 //! The gradient of the input, which is the transposed convolution.
 
-use half::bf16;
 use pulp::Arch;
 
 use crate::Stored;
@@ -22,18 +21,8 @@ pub(crate) fn data_gradient_on<E: Stored>(
     data_gradient_by(method::run, arch, shape, gradient, weight, output);
 }
 
-/// [`data_gradient_on`] of bfloat16, in tiles where there are any.
-pub(crate) fn data_gradient_bf16(
-    arch: Arch,
-    shape: &ConvShape,
-    gradient: Input<'_, bf16>,
-    weight: &[f32],
-    output: SharedOutput<'_, bf16>,
-) {
-    data_gradient_by(method::run_bf16, arch, shape, gradient, weight, output);
-}
-
-fn data_gradient_by<E: Stored>(
+/// [`data_gradient_on`] by one of the [methods](method).
+pub(crate) fn data_gradient_by<E: Stored>(
     run: impl FnOnce(&Gather, Arch, Input<'_, E>, &[f32], SharedOutput<'_, E>),
     arch: Arch,
     shape: &ConvShape,

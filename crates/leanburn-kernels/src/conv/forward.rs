@@ -1,6 +1,5 @@
 //! The forward pass.
 
-use half::bf16;
 use pulp::Arch;
 
 use crate::Stored;
@@ -22,18 +21,8 @@ pub(crate) fn forward_on<E: Stored>(
     forward_by(method::run, arch, shape, input, weight, output);
 }
 
-/// [`forward_on`] of bfloat16, in tiles where there are any.
-pub(crate) fn forward_bf16(
-    arch: Arch,
-    shape: &ConvShape,
-    input: Input<'_, bf16>,
-    weight: &[f32],
-    output: SharedOutput<'_, bf16>,
-) {
-    forward_by(method::run_bf16, arch, shape, input, weight, output);
-}
-
-fn forward_by<E: Stored>(
+/// [`forward_on`] by one of the [methods](method).
+pub(crate) fn forward_by<E: Stored>(
     run: impl FnOnce(&Gather, Arch, Input<'_, E>, &[f32], SharedOutput<'_, E>),
     arch: Arch,
     shape: &ConvShape,

@@ -25,7 +25,7 @@ pub(super) struct Plane<'a, 'b> {
     pub depth: usize,
     /// From one packed channel, or pair of channels, to the next.
     pub stride: usize,
-    /// Room for two rows of the window.
+    /// Room for a row of the window; for two, where pairs are packed.
     pub room: &'a mut [f32],
 }
 

@@ -167,7 +167,7 @@ mod tests {
         assert!([2, 3, 16].into_iter().all(|threads| on(threads) == one));
     }
 
-    /// A convolution takes the same way in slabs of its depth, so that they give what the whole gives.
+    /// What is computed of an item must not depend on how many others there are.
     #[test]
     fn whether_tiles_pay_does_not_depend_on_the_batch() {
         let shape = cube([32, 32], 8, 3, 1, 1);
