@@ -36,12 +36,12 @@ fn convolutions(policy: ResidencyPolicy) -> usize {
 #[test]
 fn each_recomputed_segment_runs_its_convolutions_once_more() {
     let plain = convolutions(ResidencyPolicy::keep());
-    // a residual block that keeps its channels has two convolutions
+    // a residual block that keeps its channels has two convolutions, and the second one makes its output
     let one = ResidencyPolicy::keep().with_rule("encoder.level_0.res_0", Residency::Recompute);
-    assert_eq!(convolutions(one) - plain, 2);
+    assert_eq!(convolutions(one) - plain, 1);
     let two = ResidencyPolicy::keep().with_rule("*.level_0.res_0", Residency::Recompute);
     let all = convolutions(ResidencyPolicy::recompute_all());
-    assert!(convolutions(two) - plain > 2 && all - plain > 10, "{all} of {plain}");
+    assert!(convolutions(two) - plain > 1 && all - plain > 5, "{all} of {plain}");
 }
 
 #[test]
@@ -111,12 +111,12 @@ fn sr3(policy: ResidencyPolicy) -> (usize, usize) {
 #[test]
 fn a_recomputed_super_resolution_model_runs_its_convolutions_once_more() {
     let (kept, gradients) = sr3(ResidencyPolicy::keep());
-    // Those of the noise's embedding are no segment.
-    assert_eq!(sr3(ResidencyPolicy::recompute_all()), (2 * kept - 2, gradients));
+    // Those of the noise's embedding are no segment, and those that make the outputs of five segments are left out.
+    assert_eq!(sr3(ResidencyPolicy::recompute_all()), (2 * kept - 2 - 5, gradients));
     let one = |name| sr3(ResidencyPolicy::keep().with_rule(name, Residency::Recompute));
-    assert_eq!(one("down.level_0.res_0"), (kept + 3, gradients), "two convolutions, and one of the embedding");
-    // Two convolutions and one of the embedding; queries, keys, values and output.
-    assert_eq!(one("middle.res_0"), (kept + 3 + 4, gradients));
+    assert_eq!(one("down.level_0.res_0"), (kept + 2, gradients), "the first convolution, and one of the embedding");
+    // Two convolutions and one of the embedding; queries, keys and values, without the output.
+    assert_eq!(one("middle.res_0"), (kept + 3 + 3, gradients));
     // What enlarges is no convolution by itself; of two joined volumes each has a convolution and a skip of its own.
     assert!(one("up.level_0").0 > kept + 6);
 }
@@ -146,12 +146,12 @@ fn diffusion(policy: ResidencyPolicy) -> (usize, usize) {
 #[test]
 fn a_recomputed_diffusion_model_runs_its_convolutions_once_more() {
     let (kept, gradients) = diffusion(ResidencyPolicy::keep());
-    // Those of the time's embedding are no segment.
-    assert_eq!(diffusion(ResidencyPolicy::recompute_all()), (2 * kept - 2, gradients));
+    // Those of the time's embedding are no segment, and those that make the outputs of five segments are left out.
+    assert_eq!(diffusion(ResidencyPolicy::recompute_all()), (2 * kept - 2 - 5, gradients));
     let one = |name| diffusion(ResidencyPolicy::keep().with_rule(name, Residency::Recompute));
-    assert_eq!(one("down.level_0.res_0"), (kept + 3, gradients), "two convolutions, and one of the embedding");
-    // In and out; queries, keys, values and output, twice; two gated layers.
-    assert_eq!(one("middle.attention_0"), (kept + 2 + 8 + 2, gradients));
+    assert_eq!(one("down.level_0.res_0"), (kept + 2, gradients), "the first convolution, and one of the embedding");
+    // In, without the one out; queries, keys, values and output, twice; two gated layers.
+    assert_eq!(one("middle.attention_0"), (kept + 1 + 8 + 2, gradients));
 }
 
 /// Attentions, and gradients, of one forward and backward of a Swin UNETR.
@@ -216,11 +216,14 @@ fn a_recomputed_map_attends_and_pools_once_more() {
     assert_eq!([attentions, poolings], [2, 1]);
     let [all_attentions, all_poolings, all_convolutions, found] = map(ResidencyPolicy::recompute_all());
     assert_eq!([all_attentions, all_poolings, found], [4, 2, gradients]);
-    // What makes patches of the image, what merges them, and what reads the classes are no segments.
-    assert!((2 * convolutions - 3..2 * convolutions).contains(&all_convolutions), "{convolutions}, {all_convolutions}");
+    // What makes patches of the image, what merges them, and what reads the classes are no segments; of three the last one is left out.
+    assert!(
+        (2 * convolutions - 3 - 3..2 * convolutions - 3).contains(&all_convolutions),
+        "{convolutions}, {all_convolutions}"
+    );
     let one = |name| map(ResidencyPolicy::keep().with_rule(name, Residency::Recompute));
-    // Queries, keys, values and output; two of the network behind them.
-    assert_eq!(one("backbone.stage_1.*"), [3, 1, convolutions + 6, gradients]);
+    // Queries, keys, values and output; one of the two of the network behind them.
+    assert_eq!(one("backbone.stage_1.*"), [3, 1, convolutions + 5, gradients]);
     assert_eq!(one("lift")[..2], [2, 2]);
     // Three of the block; its input has as many channels as its output.
     assert_eq!(one("head.layer_0.block_1"), [2, 1, convolutions + 3, gradients]);

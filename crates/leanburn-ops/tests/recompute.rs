@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::prelude::*;
 use burn::tensor::{DType, Distribution};
-use common::{ResBlock, chain, gradients_of, is_complete, outcome};
+use common::{ResBlock, chain, gradients_of, is_complete, lean_chain, outcome};
 use leanburn_ops::{backward, recompute, struct_of_tensors};
 
 fn device() -> Device {
@@ -31,6 +33,89 @@ fn a_chain_of_residual_blocks_has_the_same_gradients() {
     let plain = run(false);
     assert!(is_complete(&plain));
     assert!(run(true) == plain);
+}
+
+/// Of whose segments the second run leaves the last convolution out.
+#[test]
+fn segments_whose_last_operation_is_left_out_have_the_same_gradients() {
+    let device = device();
+    let blocks = blocks(3, &device);
+    for dtype in [DType::F32, DType::BF16] {
+        let x = volume(&device).cast(dtype).detach().require_grad();
+        let run = |y: Tensor<5>| outcome(&blocks, &x, y.cast(DType::F32).powf_scalar(2.0).mean());
+        let plain = run(lean_chain(&blocks, x.clone(), false));
+        assert!(is_complete(&plain));
+        let whole = |nested: bool| {
+            recompute(&blocks, x.clone(), move |blocks: &Vec<ResBlock>, x| lean_chain(blocks, x, nested))
+        };
+        for lean in [lean_chain(&blocks, x.clone(), true), whole(false), whole(true)] {
+            assert!(run(lean) == plain, "{dtype:?}");
+        }
+    }
+}
+
+/// Whatever else a segment does with the result of its last operation, it is there.
+#[test]
+fn a_result_that_is_read_again_is_there_in_the_second_run() {
+    type Forward = fn(&ResBlock, Tensor<5>) -> (Tensor<5>, Tensor<5>);
+    let device = device();
+    let block = blocks(1, &device).remove(0);
+    let x = volume(&device).require_grad();
+    let by_burn: Forward = |block, x| {
+        let y = block.first_half(x);
+        (y.clone() * y.clone(), y)
+    };
+    let twice: Forward = |block, x| {
+        let y = block.first_half(x);
+        (block.second_half(y.clone(), y.clone()), y)
+    };
+    for forward in [by_burn, twice] {
+        let run = |(first, second): (Tensor<5>, Tensor<5>)| {
+            outcome(&block, &x, first.mean() + second.powf_scalar(2.0).mean())
+        };
+        assert!(run(recompute(&block, x.clone(), forward)) == run(forward(&block, x.clone())));
+        let only_first = |y: Tensor<5>| outcome(&block, &x, y.powf_scalar(2.0).mean());
+        let lean = recompute(&block, x.clone(), move |block: &ResBlock, x| forward(block, x).0);
+        assert!(only_first(lean) == only_first(forward(&block, x.clone()).0));
+        let only_second = |y: Tensor<5>| outcome(&block, &x, y.powf_scalar(2.0).mean());
+        let lean = recompute(&block, x.clone(), move |block: &ResBlock, x| forward(block, x).1);
+        assert!(only_second(lean) == only_second(forward(&block, x.clone()).1));
+    }
+}
+
+/// Runs backward through a segment that ends with a convolution, and that is told which of its runs this is.
+fn changing(forward: fn(&ResBlock, Tensor<5>, usize) -> Tensor<5>) {
+    let device = device();
+    let block = blocks(1, &device).remove(0);
+    let runs = AtomicUsize::new(0);
+    let y = recompute(&block, volume(&device).require_grad(), move |block: &ResBlock, x| {
+        forward(block, x, runs.fetch_add(1, Ordering::Relaxed))
+    });
+    let _ = backward(y.powf_scalar(2.0).mean());
+}
+
+#[test]
+#[should_panic(expected = "a recomputed segment computed other values in backward than in forward")]
+fn other_values_before_the_operation_that_is_left_out_are_noticed() {
+    changing(|block, x, run| block.first_half(x.clone() * (x * run as f32 + 1.0)));
+}
+
+#[test]
+#[should_panic(expected = "a recomputed segment computed other values in backward than in forward")]
+fn something_new_behind_the_operation_that_is_left_out_is_noticed() {
+    changing(|block, x, run| match run {
+        0 => block.first_half(x),
+        _ => block.first_half(x) * 1.0,
+    });
+}
+
+#[test]
+#[should_panic(expected = "a recomputed segment computed other values in backward than in forward")]
+fn an_operation_more_is_noticed() {
+    changing(|block, x, run| match run {
+        0 => block.first_half(x),
+        _ => block.second_half(block.first_half(x.clone()), x),
+    });
 }
 
 #[test]

@@ -11,9 +11,10 @@ use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::Checkpoi
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{Backend, DispatchAutodiffContext, DispatchKindConversion, DispatchTensor};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Device, Tensor};
 
 use crate::autodiff::{AutodiffTensor, Reachable, lower, lower_plain, on_backend_of, raise, raise_plain};
+use crate::recompute::Beginning;
 use crate::storage::{self, Storage, StoredTensor};
 use crate::{probe, recording};
 
@@ -63,34 +64,84 @@ impl<const D: usize> From<Option<Tensor<D>>> for AnyTensor {
     }
 }
 
+/// The result of an operation.
+pub(super) trait Outcome {
+    /// Whether backward does without it, so that the [second run](crate::recompute()) of a segment may leave it out.
+    const CAN_BE_LEFT_OUT: bool;
+
+    /// Computes it.
+    fn compute(self) -> Tensor<5>;
+
+    /// A tensor of its shape that takes no memory.
+    fn stand_in(self) -> Tensor<5>;
+}
+
+/// A result that backward, or forward, cannot do without.
+impl Outcome for Tensor<5> {
+    const CAN_BE_LEFT_OUT: bool = false;
+
+    fn compute(self) -> Tensor<5> {
+        self
+    }
+
+    fn stand_in(self) -> Tensor<5> {
+        self
+    }
+}
+
+/// How a result is computed that is not saved.
+pub(super) struct Unsaved<F> {
+    pub(super) dims: [usize; 5],
+    pub(super) dtype: DType,
+    pub(super) device: Device,
+    pub(super) compute: F,
+}
+
+impl<F: FnOnce() -> Tensor<5>> Outcome for Unsaved<F> {
+    const CAN_BE_LEFT_OUT: bool = true;
+
+    fn compute(self) -> Tensor<5> {
+        (self.compute)()
+    }
+
+    fn stand_in(self) -> Tensor<5> {
+        Tensor::<5>::zeros([1; 5], (&self.device, self.dtype)).expand(self.dims)
+    }
+}
+
 /// Runs `forward` on the inputs without autodiff, and registers the operation where a gradient will be asked for.
 ///
 /// `forward` takes the inputs, and which of them that will be. Autodiff goes back through the last inputs first.
-pub(super) fn apply<O: Operation<N>, const N: usize>(
+pub(super) fn apply<O: Operation<N>, R: Outcome, const N: usize>(
     inputs: [AnyTensor; N],
-    forward: impl FnOnce([AnyTensor; N], [bool; N]) -> (Tensor<5>, O),
+    forward: impl FnOnce([AnyTensor; N], [bool; N]) -> (R, O),
 ) -> Tensor<5> {
     let under_autodiff =
         |input: &AnyTensor| input.0.as_ref().is_some_and(|input| input.autodiff != DispatchAutodiffContext::Disabled);
     let output = match inputs.iter().position(under_autodiff) {
-        None => forward(inputs, [false; N]).0,
+        None => {
+            let (outcome, operation) = forward(inputs, [false; N]);
+            drop(operation);
+            outcome.compute()
+        }
         Some(index) => Tensor::from_dispatch(on_backend_of!(
             inputs[index].0.as_ref().expect("the position of a tensor"),
-            apply_on [O, N] (inputs, forward)
+            apply_on [O, R, N] (inputs, forward)
         )),
     };
     probe::sample();
     output
 }
 
-fn apply_on<B, C, O, const N: usize>(
+fn apply_on<B, C, O, R, const N: usize>(
     inputs: [AnyTensor; N],
-    forward: impl FnOnce([AnyTensor; N], [bool; N]) -> (Tensor<5>, O),
+    forward: impl FnOnce([AnyTensor; N], [bool; N]) -> (R, O),
 ) -> DispatchTensor
 where
     B: Backend,
     C: CheckpointStrategy,
     O: Operation<N>,
+    R: Outcome,
     DispatchTensor: Reachable<B, C>,
 {
     let mut plain = [const { None }; N];
@@ -108,12 +159,18 @@ where
     let guards =
         guards.map(|guard| guard.unwrap_or_else(|| absent.as_ref().expect("made where one is missing").node()));
     drop(absent);
-    let (output, operation) = recording::in_operation(plain, |plain| forward(plain.map(AnyTensor), tracked));
+    let beginning = Beginning::of::<B, O>(&plain, R::CAN_BE_LEFT_OUT);
+    let (output, operation) = recording::in_operation(plain, |plain| {
+        let (outcome, operation) = forward(plain.map(AnyTensor), tracked);
+        let output = if beginning.is_left_out { outcome.stand_in() } else { outcome.compute() };
+        (output, operation)
+    });
     let output = lower_plain::<B>(output.into_dispatch());
     let output = match (Step { operation: PhantomData::<fn() -> O> }).prepare::<C>(guards).compute_bound().stateful() {
         OpsKind::Tracked(prepared) => prepared.finish((Put::of(operation), recording::current_segment()), output),
         OpsKind::UnTracked(prepared) => prepared.finish(output),
     };
+    beginning.ended(output.id(), R::CAN_BE_LEFT_OUT);
     raise::<B, C>(output)
 }
 

@@ -10,6 +10,7 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, DispatchKindConversion, DispatchTensor};
 
+use super::early_stop::LastOperation;
 use crate::autodiff::{AutodiffTensor, Reachable, has_autodiff, lower, lower_plain, raise, raise_plain};
 use crate::storage::{Scope, StoredTensor};
 
@@ -22,8 +23,8 @@ pub(crate) type OwnBackward =
 
 /// How the hub comes from the gradients of the outputs to those of the inputs.
 pub(super) enum Second {
-    /// Runs the segment again with a graph, and backward through that.
-    Replay(Replay),
+    /// Runs the segment again with a graph, but for the result of its last operation, and backward through that.
+    Replay(Replay, Option<LastOperation>),
     /// Without a graph.
     Own(OwnBackward),
 }
@@ -101,7 +102,7 @@ where
 pub(super) struct Meeting<B: Backend> {
     pub(super) saved: Vec<Saved<B>>,
     pub(super) second: Option<Second>,
-    /// Of each output of the first run; none where the second run starts from rounded inputs.
+    /// Of each output of the first run; none where the second run starts from rounded inputs, or the first one left its output out.
     pub(super) samples: Option<Vec<Vec<f32>>>,
     pub(super) output_gradients: Vec<Option<FloatTensor<B>>>,
     pub(super) input_gradients: Vec<Option<FloatTensor<B>>>,

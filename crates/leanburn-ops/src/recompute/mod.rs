@@ -7,12 +7,14 @@
 //! - `runs.rs`: the two runs of a segment, with the same parameters, flags and random numbers.
 //! - `segment.rs`: the steps that stand for it in the graph; `steps.rs` is their backward, `second_run.rs` the leaves of
 //!   the second run, `meeting.rs` what they share, `samples.rs` the check that both runs computed the same.
+//! - `early_stop.rs`: the result that the second run leaves out.
 //!
 //! A segment that is [streamed](crate::stream) has the same steps, and a backward of its own in place of the second run.
 //!
 //! What the operation cannot see is a tensor with a gradient that the closure captures from outside: it rejects outputs that
 //! depend on one. Hand such tensors over as inputs.
 
+mod early_stop;
 mod meeting;
 mod parameters;
 mod runs;
@@ -26,6 +28,7 @@ mod tensors;
 pub use runs::recompute;
 pub use tensors::Tensors;
 
+pub(crate) use early_stop::Beginning;
 pub(crate) use meeting::OwnBackward;
 pub(crate) use runs::keep;
 pub(crate) use segment::{is_tracked, run_with_own_backward, without_graph};

@@ -20,6 +20,7 @@ use burn::backend::autodiff::ops::NodeGuard;
 use burn::backend::{Backend, DispatchTensor, TensorMetadata};
 use burn::tensor::{FloatDType, Tensor};
 
+use super::early_stop::{LastOperation, noting_last, renamed};
 use super::meeting::{Meeting, OwnBackward, Place, Replay, Saved, Second};
 use super::samples::sample;
 use super::step::step;
@@ -45,12 +46,26 @@ where
     let scope = storage::current();
     let (saved, guards): (Vec<_>, Vec<_>) =
         tensors.into_iter().map(|tensor| Saved::<B>::of::<C>(tensor, &scope)).unzip();
-    let outputs = first(saved.iter().map(Saved::for_first_run::<C>).collect());
+    let (outputs, last) = noting_last(|| first(saved.iter().map(Saved::for_first_run::<C>).collect()));
     saved.iter().for_each(Saved::settle);
     // Its second run would wait for the graph that runs backward, for ever.
     let captured = outputs.iter().filter_map(|output| lower::<B, C>(output)).any(|output| output.is_tracked());
     assert!(!captured, "a recomputed segment captures a tensor that has a gradient: hand it over among the inputs");
-    register(saved, guards, outputs, Second::Replay(replay), !scope.storage.is_lossy())
+    // Nothing in the segment has read the only output if an operation has made it.
+    let is_last = |last: &LastOperation| match outputs.as_slice() {
+        [output] => lower::<B, C>(output).is_some_and(|output| output.id() == last.output),
+        _ => false,
+    };
+    let last = last.filter(is_last);
+    let is_left_out = last.as_ref().is_some_and(|last| last.is_left_out);
+    let is_lossy = scope.storage.is_lossy();
+    let made_by = last.as_ref().map(|last| last.output);
+    let last = last.map(|last| if is_lossy { last.of_other_inputs() } else { last });
+    let outputs = register(saved, guards, outputs, Second::Replay(replay, last), !is_lossy && !is_left_out);
+    if let (Some(node), Some(output)) = (made_by, outputs.first().and_then(lower::<B, C>)) {
+        renamed(node, output.id());
+    }
+    outputs
 }
 
 /// Runs a segment of one output on tensors without autodiff, and registers it with a backward of its own; gives the output.

@@ -41,7 +41,16 @@ pub fn chain(blocks: &[ResBlock], x: Tensor<5>, recomputed: bool) -> Tensor<5> {
 impl ResBlock {
     /// The same block from the operations that save their input only.
     pub fn forward_lean(&self, x: Tensor<5>) -> Tensor<5> {
-        let h = self.half(&self.norm_0, &self.conv_0, x.clone(), None);
+        self.second_half(self.first_half(x.clone()), x)
+    }
+
+    /// The first convolution of it.
+    pub fn first_half(&self, x: Tensor<5>) -> Tensor<5> {
+        self.half(&self.norm_0, &self.conv_0, x, None)
+    }
+
+    /// The second one, and the input.
+    pub fn second_half(&self, h: Tensor<5>, x: Tensor<5>) -> Tensor<5> {
         self.half(&self.norm_1, &self.conv_1, h, Some(x))
     }
 

@@ -12,7 +12,7 @@ use super::forward::Forward;
 use super::weight_gradient::WeightGradient;
 use crate::engine::run;
 use crate::operations::norm_act::{Norm, NormActGradient};
-use crate::operations::operation::{AnyTensor, Operation, apply};
+use crate::operations::operation::{AnyTensor, Operation, Outcome, Unsaved, apply};
 
 /// 3D convolution.
 ///
@@ -151,11 +151,15 @@ impl NormActConv {
         residual: Option<Tensor<5>>,
         shape: ConvShape,
         for_weight: bool,
-    ) -> (Tensor<5>, Self) {
-        let forward = Forward { x: &x, entry: &entry, weight: &weight, bias: bias.as_ref(), residual, shape: &shape };
-        let output = run(forward);
+    ) -> (impl Outcome, Self) {
         let saves_input = for_weight || !entry.is_plain();
-        (output, Self { x: saves_input.then_some(x), entry, weight, bias, shape })
+        let saved = Self { x: saves_input.then(|| x.clone()), entry, weight, bias, shape };
+        let (entry, weight, bias, shape) = (saved.entry.clone(), saved.weight.clone(), saved.bias.clone(), shape);
+        let (dims, dtype, device) = (shape.output_dims(), x.dtype(), x.device());
+        let compute = move || {
+            run(Forward { x: &x, entry: &entry, weight: &weight, bias: bias.as_ref(), residual, shape: &shape })
+        };
+        (Unsaved { dims, dtype, device, compute }, saved)
     }
 
     /// The gradients; `observe` is given the input, what is done to it, and the gradient behind that, where there is one.

@@ -8,7 +8,7 @@ use super::transposed::Transposed;
 use crate::engine::run;
 use crate::operations::check::{assert_not_empty, assert_parameter, assert_per_channel, valid};
 use crate::operations::conv3d::BiasGradient;
-use crate::operations::operation::{AnyTensor, Operation, apply};
+use crate::operations::operation::{AnyTensor, Operation, Unsaved, apply};
 
 /// Transposed 3D convolution.
 ///
@@ -40,9 +40,12 @@ pub fn conv_transpose3d(
     assert_not_empty(OPERATION, "input", &x);
     let transposed = Transposed(shape(OPERATION, x.dims(), x.dtype(), (&weight, bias.as_ref()), &options));
     apply([x.into(), weight.into(), bias.into()], |[x, weight, bias], tracked| {
-        let (x, weight, bias) = (x.given(), weight.given(), bias.optional());
-        let output = run(Forward { transposed: &transposed, x: &x, weight: &weight, bias: bias.as_ref() });
-        (output, ConvTranspose { x: tracked[1].then_some(x), weight, bias, transposed })
+        let (x, weight, bias) = (x.given::<5>(), weight.given(), bias.optional());
+        let saved = ConvTranspose { x: tracked[1].then(|| x.clone()), weight, bias, transposed };
+        let ConvTranspose { weight, bias, transposed, .. } = saved.clone();
+        let (dims, dtype, device) = (transposed.0.input_dims(), x.dtype(), x.device());
+        let compute = move || run(Forward { transposed: &transposed, x: &x, weight: &weight, bias: bias.as_ref() });
+        (Unsaved { dims, dtype, device, compute }, saved)
     })
 }
 

@@ -12,7 +12,7 @@ use crate::numerics::cast_to;
 use crate::operations::check::{assert_dims, assert_not_empty, assert_parameter, assert_per_channel, valid};
 use crate::operations::conv3d::{BiasGradient, DataGradient, Entry, Forward, WeightGradient};
 use crate::operations::norm_act::NormActGradient;
-use crate::operations::operation::{AnyTensor, Operation, apply};
+use crate::operations::operation::{AnyTensor, Operation, Outcome, Unsaved, apply};
 
 const OPERATION: &str = "spectral_conv";
 
@@ -175,19 +175,24 @@ impl SpectralConv {
         pointwise: Option<Pointwise>,
         layer: Layer,
         for_values: bool,
-    ) -> (Tensor<5>, Self) {
-        let [transform, waves] = &layer.transforms;
-        let spectra = run(ToSpectra { x: &x, activation, transform });
-        let mixed = run(Mix { part: Part::Output, operands: [&spectra, &flat(&values)], mixing: &layer.mixing });
-        let beside = pointwise.as_ref().zip(layer.pointwise.as_ref()).map(|(Pointwise { weight, bias }, shape)| {
-            let entry = Entry::of(None, activation);
-            run(Forward { x: &x, entry: &entry, weight, bias: bias.as_ref(), residual: None, shape })
-        });
-        let output =
-            run(AddVolume { spectra: mixed, transform: waves, to: beside, dims: layer.dims[1], dtype: x.dtype() });
+    ) -> (impl Outcome, Self) {
+        let to_spectra =
+            move |x: &Tensor<5>, layer: &Layer| run(ToSpectra { x, activation, transform: &layer.transforms[0] });
+        let spectra = for_values.then(|| to_spectra(&x, &layer));
         let saves_input = pointwise.is_some() || activation != Activation::None;
-        let spectra = for_values.then_some(spectra);
-        (output, Self { x: saves_input.then_some(x), activation, spectra, values, pointwise, layer })
+        let saved = Self { x: saves_input.then(|| x.clone()), activation, spectra, values, pointwise, layer };
+        let Self { spectra, values, pointwise, layer, .. } = saved.clone();
+        let (dims, dtype, device) = (layer.dims[1], x.dtype(), x.device());
+        let compute = move || {
+            let spectra = spectra.unwrap_or_else(|| to_spectra(&x, &layer));
+            let mixed = run(Mix { part: Part::Output, operands: [&spectra, &flat(&values)], mixing: &layer.mixing });
+            let beside = pointwise.as_ref().zip(layer.pointwise.as_ref()).map(|(Pointwise { weight, bias }, shape)| {
+                let entry = Entry::of(None, activation);
+                run(Forward { x: &x, entry: &entry, weight, bias: bias.as_ref(), residual: None, shape })
+            });
+            run(AddVolume { spectra: mixed, transform: &layer.transforms[1], to: beside, dims, dtype })
+        };
+        (Unsaved { dims, dtype, device, compute }, saved)
     }
 }
 

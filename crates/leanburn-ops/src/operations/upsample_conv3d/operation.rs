@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use super::folding::UpsampleConv;
 use crate::engine::run;
 use crate::operations::conv3d::{BiasGradient, Convolution};
-use crate::operations::operation::{AnyTensor, Operation, apply};
+use crate::operations::operation::{AnyTensor, Operation, Unsaved, apply};
 
 /// Nearest-neighbour enlargement by whole factors, then a convolution of stride one.
 ///
@@ -33,8 +33,11 @@ pub fn upsample_conv3d(x: Tensor<5>, factors: [usize; 3], convolution: Convoluti
     let Convolution { weight, bias, .. } = convolution;
     apply([x.into(), weight.into(), bias.into()], |[x, weight, bias], tracked| {
         let (x, weight, bias) = (x.given::<5>(), weight.given::<5>(), bias.optional());
-        let output = upsample.forward(&x, &weight, bias.as_ref());
-        (output, UpsampleConvolution { x: tracked[1].then_some(x), weight, bias, upsample })
+        let saved = UpsampleConvolution { x: tracked[1].then(|| x.clone()), weight, bias, upsample };
+        let UpsampleConvolution { weight, bias, upsample, .. } = saved.clone();
+        let (dims, dtype, device) = (upsample.output_dims(), x.dtype(), x.device());
+        let compute = move || upsample.forward(&x, &weight, bias.as_ref());
+        (Unsaved { dims, dtype, device, compute }, saved)
     })
 }
 
