@@ -25,7 +25,8 @@ use crate::storage::{self, Scope};
 /// Saved for backward: the inputs (shared with their producers). During this segment's backward also all that plain
 /// autodiff would have saved of it. The outputs are held only if the next operation saves them.
 ///
-/// One more forward of the segment is the price; a segment inside `n` recomputed others runs `n + 1` more times.
+/// One more forward of the segment is the price, without the operation that makes its only output where that is a convolution or a
+/// [spectral layer](crate::spectral_conv); a segment inside `n` recomputed others runs `n + 1` more times.
 ///
 /// # Numerics
 ///
@@ -35,8 +36,9 @@ use crate::storage::{self, Scope};
 /// # Panics
 ///
 /// If an output depends on a tensor with a gradient that `forward` captures: all such tensors must be among the inputs or in
-/// the module. In backward, on the CPU, if the second run computes something else than the first: `forward` depends on something
-/// that has changed, or draws from Burn's generator while another thread draws from it too.
+/// the module. In backward, if the second run computes something else than the first (which is noticed on the CPU; on GPUs only where
+/// it ends with another operation): `forward` depends on something that has changed, or draws from Burn's generator while another thread
+/// draws from it too.
 ///
 /// # Example
 ///
