@@ -32,13 +32,14 @@ impl CodecTask {
 }
 
 /// Ways to stream, the fastest first.
-const WAYS: [(StreamKeep, usize); 6] = [
+const WAYS: [(StreamKeep, usize); 7] = [
     (StreamKeep::Two, 8),
     (StreamKeep::One, 8),
     (StreamKeep::None, 8),
     (StreamKeep::None, 4),
     (StreamKeep::Joined, 4),
     (StreamKeep::Joined, 2),
+    (StreamKeep::Joined, 1),
 ];
 
 impl Codec {

@@ -1,8 +1,8 @@
 //! Where a saved tensor lives between forward and backward: one seam for segments that are kept and for those that are recomputed.
 //!
 //! A [`StoredTensor`] takes a tensor in forward and gives it back in backward. What happens in between is the [`Storage`] of the
-//! segment: nothing, fewer bytes (`compact.rs`), or another place (`offload.rs`, with one thread that reads and writes,
-//! `background.rs`). A recomputed segment stores its inputs, an operation of a kept segment the volumes that it saves
+//! segment: nothing, fewer bytes (`compact.rs`), or another place (`offload.rs`, with the file, `spill.rs`, and one thread that reads and
+//! writes, `background.rs`). A recomputed segment stores its inputs, an operation of a kept segment the volumes that it saves
 //! ([`Operation::exchange`](crate::operations)).
 //!
 //! Everything happens at places that do not depend on the speed of a disk, so that a plan counts what the heap holds: a tensor that is
@@ -14,6 +14,7 @@ mod compact;
 mod error;
 mod offload;
 mod scope;
+mod spill;
 mod stored;
 
 use burn::tensor::Device;

@@ -1,7 +1,6 @@
 //! Saved tensors in another place: on the CPU in an unlinked file, on a GPU in the memory of the host. Tensors are flat.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,13 +10,14 @@ use leanburn_common::Bytes;
 
 use super::background::Pending;
 use super::error::StorageError;
+use super::spill::Spill;
 use crate::engine::{CpuTensor, Engine, with_element};
 use crate::recording::{Call, Recorder, stands_for_cpu};
 
 /// A tensor that is being written.
 pub(super) enum Writing {
     /// It is held until it is in the file.
-    File { tensor: Tensor<1>, written: Pending<io::Result<File>>, what: Described },
+    File { tensor: Tensor<1>, written: Pending<io::Result<Spill>>, what: Described },
     /// Nothing is done before the end.
     Later { tensor: Tensor<1> },
 }
@@ -90,8 +90,8 @@ impl Writing {
 
 /// A tensor that is elsewhere.
 pub(super) enum Offloaded {
-    /// In an unlinked file, which is gone with its handle, also where the process is killed.
-    File(File, Described),
+    /// In a file.
+    File(Spill, Described),
     /// On its way back.
     Reading(Pending<io::Result<CpuTensor>>, Described),
     /// In the memory of the host.
@@ -139,16 +139,12 @@ pub fn check_offload_folder(folder: &Path) -> io::Result<()> {
     tempfile::tempfile_in(folder).map(drop)
 }
 
-/// The file and what is in it.
-fn write(folder: &Path, values: &CpuTensor) -> io::Result<File> {
-    let mut file = tempfile::tempfile_in(folder)?;
-    with_element!(values.dtype(), E => file.write_all(cast_slice(values.values::<E>())))?;
-    Ok(file)
+fn write(folder: &Path, values: &CpuTensor) -> io::Result<Spill> {
+    with_element!(values.dtype(), E => Spill::write(folder, cast_slice(values.values::<E>())))
 }
 
-fn read(mut file: File, mut tensor: CpuTensor) -> io::Result<CpuTensor> {
-    file.rewind()?;
-    with_element!(tensor.dtype(), E => file.read_exact(cast_slice_mut(tensor.values_mut::<E>())))?;
+fn read(file: Spill, mut tensor: CpuTensor) -> io::Result<CpuTensor> {
+    with_element!(tensor.dtype(), E => file.read(cast_slice_mut(tensor.values_mut::<E>())))?;
     Ok(tensor)
 }
 
