@@ -237,7 +237,7 @@ impl Codec {
     /// As [`reconstruct`](Self::reconstruct).
     pub(crate) fn distribution(&self, data: &[f32], shape: [usize; 4]) -> Result<Option<[Volume; 2]>> {
         let (data, shape) = pad(data, shape, self.shape.multiples);
-        let volumes = self.precision.cast(tensor(&data, shape, &self.device));
+        let volumes = self.precision.cast(tensor(data, shape, &self.device));
         let Some((mean, deviation)) = self.model.distribution(volumes) else { return Ok(None) };
         let [_, channels, depth, height, width] = mean.dims();
         let volume = |tensor| Volume::new(values(tensor), [channels, depth, height, width], grid([1.0; 3]));
@@ -276,18 +276,18 @@ impl Codec {
         mut patch_done: impl FnMut(usize),
     ) -> Result<Vec<f32>> {
         let Some(window) = window.map(|window| window.coarser(self.shape.multiples)) else {
-            return Ok(values(self.run(volume.data(), volume.shape(), model)));
+            return Ok(values(self.run(volume.data().to_vec(), volume.shape(), model)));
         };
         let patches = window.count([0, 1, 2].map(|axis| volume.extent()[axis] / input[axis]));
         let one = |patch: &[f32], shape: [usize; 4]| {
-            let output = values(self.run(patch, shape, &model));
+            let output = values(self.run(patch.to_vec(), shape, &model));
             patch_done(patches);
             output
         };
         Ok(window.run_scaled(volume, channels, input, output, one)?)
     }
 
-    fn run(&self, data: &[f32], shape: [usize; 4], model: impl FnOnce(Tensor<5>) -> Tensor<5>) -> Tensor<5> {
+    fn run(&self, data: Vec<f32>, shape: [usize; 4], model: impl FnOnce(Tensor<5>) -> Tensor<5>) -> Tensor<5> {
         model(self.precision.cast(tensor(data, shape, &self.device)))
     }
 }

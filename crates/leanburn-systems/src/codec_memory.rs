@@ -31,16 +31,12 @@ impl CodecTask {
     }
 }
 
-/// Ways to stream, the fastest first.
-const WAYS: [(StreamKeep, usize); 7] = [
-    (StreamKeep::Two, 8),
-    (StreamKeep::One, 8),
-    (StreamKeep::None, 8),
-    (StreamKeep::None, 4),
-    (StreamKeep::Joined, 4),
-    (StreamKeep::Joined, 2),
-    (StreamKeep::Joined, 1),
-];
+/// Ways to stream everything that can be, the fastest first.
+const WAYS: [(StreamKeep, usize); 5] =
+    [(StreamKeep::Two, 8), (StreamKeep::One, 8), (StreamKeep::None, 8), (StreamKeep::None, 4), (StreamKeep::Joined, 4)];
+
+/// Planes of a slab where joined levels take too much in those of [`WAYS`].
+const THIN: [usize; 2] = [2, 1];
 
 impl Codec {
     /// The codec that does `task` with a volume, or a latent, of this extent within a budget: as it is if that fits, else with everything
@@ -54,10 +50,16 @@ impl Codec {
         if smallest <= budget {
             return Ok(self.with_model(self.model().with_policy(self.model().policy())));
         }
-        for (keep, slab_planes) in WAYS {
-            let settings = StreamSettings::default().with_keep(keep).with_slab_planes(slab_planes);
-            let streamed = self.with_model(self.model().with_policy(streamed(self.model(), settings)));
-            let needed = streamed.needed(task, extent)?;
+        let whole_ways = WAYS.map(|(keep, slab_planes)| Way { keep, slab_planes, apart: Vec::new() });
+        for way in whole_ways {
+            let (streamed, needed) = self.streamed(&way, task, extent)?;
+            if needed <= budget {
+                return Ok(streamed);
+            }
+            smallest = smallest.min(needed);
+        }
+        for slab_planes in THIN {
+            let (streamed, needed) = self.joined(slab_planes, task, extent)?;
             if needed <= budget {
                 return Ok(streamed);
             }
@@ -70,6 +72,36 @@ impl Codec {
             found: budget.to_string(),
             remedy: "go through the volume in patches, such as --patch 64,64,64, or give a larger budget".into(),
         })
+    }
+
+    /// Streamed in one way, and what that needs.
+    fn streamed(&self, way: &Way, task: CodecTask, extent: [usize; 3]) -> Result<(Self, Bytes)> {
+        let streamed = self.with_model(self.model().with_policy(way.policy(self.model())));
+        let needed = streamed.needed(task, extent)?;
+        Ok((streamed, needed))
+    }
+
+    /// Streamed with levels joined, without those that take less by themselves. (A plane of a coarse level is several of a finer one behind
+    /// it: it may be cheaper to store the volume between them.)
+    fn joined(&self, slab_planes: usize, task: CodecTask, extent: [usize; 3]) -> Result<(Self, Bytes)> {
+        let mut way = Way { keep: StreamKeep::Joined, slab_planes, apart: Vec::new() };
+        let mut best = self.streamed(&way, task, extent)?;
+        for name in streamable(self.model()).filter(|name| self.is_outermost(name)) {
+            way.apart.push(name);
+            let one = self.streamed(&way, task, extent)?;
+            if one.1 < best.1 {
+                best = one;
+            } else {
+                way.apart.pop();
+            }
+        }
+        Ok(best)
+    }
+
+    /// Whether no other segment is around it.
+    fn is_outermost(&self, name: &str) -> bool {
+        let around = |other: &str| name.strip_prefix(other).is_some_and(|rest| rest.starts_with('.'));
+        !self.model().unstreamable().iter().any(|(other, _)| around(other))
     }
 
     /// The most that the process holds of a volume, or a latent, of this extent while `task` is done, as planned, with a margin: the model,
@@ -101,15 +133,34 @@ impl Codec {
             remedy: "leave the budget out".into(),
         })?;
         let step = planner.memory_model().needed(&recording.timeline(planner.memory_model()));
-        // the volume and a padded copy of it, the result and a cropped copy, in float32
-        let lying = [input, output].map(|dims| 2 * 4 * dims.iter().product::<usize>() as u64);
-        Ok(step + planner.other_bytes() + Bytes(lying.iter().sum()))
+        let [input, output] = [input, output].map(|dims| Bytes(4 * dims.iter().product::<usize>() as u64));
+        // The volume lies beside the step, which takes a padded copy over; to encode, the padded volume too. Behind the step there are the
+        // result and a cropped copy of it.
+        let beside = if task == CodecTask::Encode { input + input } else { input };
+        Ok(planner.other_bytes() + (step + beside).max(input + output + output))
     }
 }
 
-/// Everything that can be streamed.
-fn streamed(model: &dyn LatentModel, settings: StreamSettings) -> ResidencyPolicy {
-    let names = model.unstreamable().into_iter().filter(|(_, obstacle)| obstacle.is_none()).map(|(name, _)| name);
-    let stream = |policy: ResidencyPolicy, name| policy.with_rule(name, Residency::Stream(settings));
-    names.fold(ResidencyPolicy::keep(), stream)
+/// How everything that can be streamed is.
+struct Way {
+    keep: StreamKeep,
+    slab_planes: usize,
+    /// Segments that are not joined with their neighbours.
+    apart: Vec<String>,
+}
+
+impl Way {
+    fn policy(&self, model: &dyn LatentModel) -> ResidencyPolicy {
+        let settings = StreamSettings::default().with_keep(self.keep).with_slab_planes(self.slab_planes);
+        let stream = |policy: ResidencyPolicy, name: String| {
+            let keep = if self.apart.contains(&name) { StreamKeep::None } else { self.keep };
+            policy.with_rule(name, Residency::Stream(settings.with_keep(keep)))
+        };
+        streamable(model).fold(ResidencyPolicy::keep(), stream)
+    }
+}
+
+/// Names of everything that can be streamed.
+fn streamable(model: &dyn LatentModel) -> impl Iterator<Item = String> {
+    model.unstreamable().into_iter().filter(|(_, obstacle)| obstacle.is_none()).map(|(name, _)| name)
 }

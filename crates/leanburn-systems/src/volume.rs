@@ -4,9 +4,9 @@ use burn::tensor::{Device, Tensor, TensorData};
 use leanburn_data::Affine;
 
 /// Values `[channels, depth, height, width]` as a batch of one.
-pub fn tensor(data: &[f32], shape: [usize; 4], device: &Device) -> Tensor<5> {
+pub fn tensor(data: Vec<f32>, shape: [usize; 4], device: &Device) -> Tensor<5> {
     let [channels, depth, height, width] = shape;
-    Tensor::from_data(TensorData::new(data.to_vec(), [1, channels, depth, height, width]), device)
+    Tensor::from_data(TensorData::new(data, [1, channels, depth, height, width]), device)
 }
 
 /// What `model` makes of values of any extent: padded to multiples of what it takes, and cropped again.
@@ -14,10 +14,10 @@ pub fn through(
     data: &[f32],
     shape: [usize; 4],
     multiples: [usize; 3],
-    model: impl FnOnce(&[f32], [usize; 4]) -> Tensor<5>,
+    model: impl FnOnce(Vec<f32>, [usize; 4]) -> Tensor<5>,
 ) -> Vec<f32> {
     let (padded, padded_shape) = pad(data, shape, multiples);
-    let output = model(&padded, padded_shape);
+    let output = model(padded, padded_shape);
     let [_, channels, depth, height, width] = output.dims();
     crop(&values(output), [channels, depth, height, width], [shape[1], shape[2], shape[3]])
 }

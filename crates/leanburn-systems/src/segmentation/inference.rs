@@ -49,7 +49,7 @@ pub fn predict_logits(
     device: &Device,
     mut model: impl FnMut(Tensor<5>) -> Tensor<5>,
 ) -> Result<Volume> {
-    let mut one = |patch: &[f32], shape: [usize; 4]| model(tensor(patch, shape, device));
+    let mut one = |patch: Vec<f32>, shape: [usize; 4]| model(tensor(patch, shape, device));
     let logits = window.run(volume, num_classes, |patch, shape| through(patch, shape, multiples, &mut one))?;
     Ok(volume.with_data(logits, num_classes)?)
 }

@@ -44,7 +44,7 @@ pub(crate) fn validate_volumes(
     let mut means = Means::default();
     for index in 0..dataset.val_len() {
         let sample = dataset.val_sample(index).map_err(TrainError::from)?;
-        let volume = tensor(&sample.data, sample.shape, device);
+        let volume = tensor(sample.data.clone(), sample.shape, device);
         let reconstruction = reconstruct(volume.clone());
         let difference = (reconstruction.clone() - volume.clone()).abs().mean();
         means.add(L1, f64::from(difference.into_scalar::<f32>()));
@@ -82,7 +82,7 @@ pub(crate) fn exhibit(
     let (volume, _) = dataset.exhibit()?;
     let size = dataset.config().patch_size.unwrap_or(volume.extent());
     let window = SlidingWindow::new(size, 0.25).expect("the configuration has been validated");
-    let one = |patch: &[f32], shape: [usize; 4]| reconstruct(tensor(patch, shape, device));
+    let one = |patch: Vec<f32>, shape: [usize; 4]| reconstruct(tensor(patch, shape, device));
     let mut reconstruction =
         window.run(&volume, volume.channels(), |patch, shape| through(patch, shape, multiples, one))?;
     let extent = volume.extent();
