@@ -59,7 +59,7 @@ impl<B: Module + InStages + Sync + 'static> Chain<B> {
         residency: &ResidencyPolicy,
         forward: fn(&B, Tensor<5>) -> Tensor<5>,
     ) -> Tensor<5> {
-        match self.forward(x, Planes::Own, residency, forward) {
+        match residency.overlapping(|| self.forward(x, Planes::Own, residency, forward)) {
             (x, Planes::All) => x,
             (x, Planes::Own) => gather_planes(x),
         }
@@ -72,7 +72,7 @@ impl<B: Module + InStages + Sync + 'static> Chain<B> {
         residency: &ResidencyPolicy,
         forward: fn(&B, Tensor<5>) -> Tensor<5>,
     ) -> Tensor<5> {
-        match self.forward(x, Planes::All, residency, forward) {
+        match residency.overlapping(|| self.forward(x, Planes::All, residency, forward)) {
             (x, Planes::All) => own_planes(x),
             (x, Planes::Own) => x,
         }

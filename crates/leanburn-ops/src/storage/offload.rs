@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use bytemuck::{cast_slice, cast_slice_mut};
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use leanburn_common::Bytes;
 
 use super::background::Pending;
 use super::error::StorageError;
 use super::spill::Spill;
-use crate::engine::{CpuTensor, Engine, with_element};
+use crate::engine::{CpuTensor, Engine, Stored, with_element};
 use crate::recording::{Call, Recorder, stands_for_cpu};
 
 /// A tensor that is being written.
@@ -107,8 +107,12 @@ impl Offloaded {
     pub(super) fn read_ahead(self) -> Self {
         match self {
             Self::File(file, what) => {
-                let tensor = with_element!(what.dtype, E => CpuTensor::zeros::<E, 1>([what.count]));
-                Self::Reading(Pending::run(move || read(file, tensor)), what)
+                let count = what.count;
+                let read = with_element!(what.dtype, E => {
+                    let room = Vec::<E>::with_capacity(count);
+                    Pending::run(move || read(file, room, count))
+                });
+                Self::Reading(read, what)
             }
             Self::Recorded { device, count, dtype } if stands_for_cpu() => Self::Ahead(fetched(&device, count, dtype)),
             other => other,
@@ -143,9 +147,10 @@ fn write(folder: &Path, values: &CpuTensor) -> io::Result<Spill> {
     with_element!(values.dtype(), E => Spill::write(folder, cast_slice(values.values::<E>())))
 }
 
-fn read(file: Spill, mut tensor: CpuTensor) -> io::Result<CpuTensor> {
-    with_element!(tensor.dtype(), E => file.read(cast_slice_mut(tensor.values_mut::<E>())))?;
-    Ok(tensor)
+fn read<E: Stored + Pod>(file: Spill, mut room: Vec<E>, count: usize) -> io::Result<CpuTensor> {
+    room.resize(count, E::zeroed());
+    file.read(cast_slice_mut(&mut room))?;
+    Ok(CpuTensor::from_vec(room, [count]))
 }
 
 fn fetched(device: &Device, count: usize, dtype: DType) -> Tensor<1> {

@@ -10,11 +10,11 @@ use std::path::Path;
 /// What addresses, lengths and places in the file are multiples of: at least the block of any disk.
 const ALIGNMENT: usize = 4096;
 
-/// Bytes that are written or read at once.
-const PIECE: usize = 256 * 1024;
+/// Bytes that are written or read at once. After each the thread waits for a core, where all of them compute.
+const PIECE: usize = 1024 * 1024;
 
 /// Bytes of the smallest tensor that goes around the cache.
-const LEAST: usize = 1024 * 1024;
+const LEAST: usize = 4 * PIECE;
 
 /// A file without a name: it is gone with its handle, also where the process is killed.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! A tensor between forward and backward, wherever it lives.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::mem::take;
 use std::sync::{Arc, Mutex, Weak};
@@ -45,6 +45,8 @@ enum Begun {
 thread_local! {
     /// The tensor of a kept segment that is being put away.
     static LAST: RefCell<Option<StoredTensor>> = const { RefCell::new(None) };
+    /// How many [`overlapping`] are under way.
+    static OVERLAPPING: Cell<usize> = const { Cell::new(0) };
     /// What is elsewhere, in the order in which it was put there: backward goes the other way.
     static OFFLOADED: RefCell<Vec<Weak<Mutex<State>>>> = const { RefCell::new(Vec::new()) };
 }
@@ -186,11 +188,36 @@ pub(crate) fn within<T>(scope: Scope, run: impl FnOnce() -> T) -> T {
     impl Drop for Restore {
         fn drop(&mut self) {
             replace(take(&mut self.0));
-            StoredTensor::forget_last(); // none but after a panic
+            if std::thread::panicking() {
+                StoredTensor::forget_last();
+            }
         }
     }
     let _restore = Restore(replace(scope));
     let result = run();
-    StoredTensor::settle_last();
+    if OVERLAPPING.get() == 0 {
+        StoredTensor::settle_last();
+    }
+    result
+}
+
+/// Runs segments one after the other: what the last operation of one has put away is written while the next one runs.
+pub(crate) fn overlapping<T>(run: impl FnOnce() -> T) -> T {
+    struct Restore;
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            OVERLAPPING.set(OVERLAPPING.get() - 1);
+            if OVERLAPPING.get() == 0 && std::thread::panicking() {
+                StoredTensor::forget_last();
+            }
+        }
+    }
+    OVERLAPPING.set(OVERLAPPING.get() + 1);
+    let restore = Restore;
+    let result = run();
+    drop(restore);
+    if OVERLAPPING.get() == 0 {
+        StoredTensor::settle_last();
+    }
     result
 }
