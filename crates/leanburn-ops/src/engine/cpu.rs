@@ -1,8 +1,8 @@
 //! Tensors in the memory of the CPU, as the slices that the kernels take.
 
-use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
+use burn::backend::{BackendTensor, DispatchKindConversion, DispatchTensor, Flex};
 use burn::tensor::{DType, Element as BurnElement, Tensor, TensorData};
 use bytemuck::Pod;
 use leanburn_kernels::{Element, Stored as _};
@@ -104,6 +104,20 @@ impl CpuTensor {
     pub(crate) fn into_tensor<const D: usize>(self) -> Tensor<D> {
         Tensor::from_dispatch(raise_plain::<Flex>(self.0))
     }
+}
+
+/// Where the first value of a tensor is, if it is a contiguous one of the kernels in the memory of the CPU, without autodiff.
+pub(crate) fn address(tensor: &DispatchTensor) -> Option<usize> {
+    let Ok(BackendTensor::Float(tensor)) =
+        <DispatchTensor as DispatchKindConversion<Flex>>::try_into_backend(tensor.clone())
+    else {
+        return None;
+    };
+    let is_ours = matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16) && tensor.is_contiguous();
+    is_ours.then(|| {
+        let tensor = CpuTensor(tensor);
+        with_element!(tensor.dtype(), E => tensor.values::<E>().as_ptr().addr())
+    })
 }
 
 /// The values of a small tensor (a weight, a scale) in float32.

@@ -7,4 +7,4 @@ mod computation;
 mod cpu;
 
 pub(crate) use computation::{Computation, Engine, run};
-pub(crate) use cpu::{CpuTensor, Stored, float32_bytes, to_f32, with_element};
+pub(crate) use cpu::{CpuTensor, Stored, address, float32_bytes, to_f32, with_element};

@@ -28,7 +28,7 @@ pub use workarounds::{constant_beside, require_grad, valid, value_or, without_au
 pub(crate) use call::Call;
 pub(crate) use operation::{in_operation, operation_consumed};
 pub(crate) use pass::in_first_run;
-pub(crate) use recorder::Recorder;
+pub(crate) use recorder::{Recorder, number};
 pub(crate) use repeat::repeated;
 pub(crate) use role::held_until_here;
 pub(crate) use segment::{current_segment, in_segment, mark_streamable};

@@ -1,6 +1,6 @@
 //! The device that records, and how a marker gets into what it writes down.
 
-use burn::backend::ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
+use burn::backend::ir::{CustomOpIr, OperationIr, ScalarIr, TensorId, TensorIr};
 use burn::backend::{BackendTensor, Capture, DispatchDevice, DispatchTensor};
 use burn::tensor::{DType, Device, Shape};
 use burn_capture::CaptureChannel;
@@ -59,6 +59,11 @@ impl Recorder {
     pub(super) fn write(&self, operation: CustomOpIr) -> impl Iterator<Item = DispatchTensor> {
         self.0.register(OperationIr::Custom(operation)).into_iter().map(raise_plain::<Capture>)
     }
+}
+
+/// The number of a recorded tensor.
+pub(crate) fn number(tensor: &DispatchTensor) -> TensorId {
+    recorded(tensor.clone()).id
 }
 
 /// A recorded tensor, with autodiff or without, as operations are written down with it.

@@ -5,21 +5,31 @@ use std::fmt;
 use std::mem::take;
 use std::sync::{Arc, Mutex, Weak};
 
+use burn::backend::ir::TensorId;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::{Dispatch, DispatchTensor, TensorMetadata};
-use burn::tensor::{DType, Shape, Tensor};
+use burn::tensor::{DType, Device, Shape, Tensor};
 
 use super::Storage;
 use super::compact::{Codes, narrow, widen};
 use super::offload::{Offloaded, Writing};
 use super::scope::{Scope, current, replace};
+use crate::engine::address;
+use crate::recording::{is_recording, number, stands_for_cpu};
 
 /// Bytes of a tensor that is not worth the trouble.
 const SMALL: usize = 16 << 10;
 
-/// A tensor without autodiff that has been put away, to be taken back once.
+/// A tensor without autodiff that has been put away, to be taken back once by each who has put it away.
 #[derive(Clone)]
-pub(crate) struct StoredTensor(Arc<Mutex<State>>);
+pub(crate) struct StoredTensor(Arc<Mutex<Stored>>);
+
+#[derive(Default)]
+struct Stored {
+    state: State,
+    /// How many more than one will take it back: operations that save the same tensor share it.
+    more: usize,
+}
 
 #[derive(Default)]
 enum State {
@@ -43,12 +53,12 @@ enum Begun {
 }
 
 thread_local! {
-    /// The tensor of a kept segment that is being put away.
-    static LAST: RefCell<Option<StoredTensor>> = const { RefCell::new(None) };
+    /// The tensor of a kept segment that is being put away, and what it is known by.
+    static LAST: RefCell<Option<(StoredTensor, Option<Identity>)>> = const { RefCell::new(None) };
     /// How many [`overlapping`] are under way.
     static OVERLAPPING: Cell<usize> = const { Cell::new(0) };
     /// What is elsewhere, in the order in which it was put there: backward goes the other way.
-    static OFFLOADED: RefCell<Vec<Weak<Mutex<State>>>> = const { RefCell::new(Vec::new()) };
+    static OFFLOADED: RefCell<Vec<Weak<Mutex<Stored>>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl StoredTensor {
@@ -71,16 +81,24 @@ impl StoredTensor {
             }
             _ => State::There(tensor),
         };
-        Self(Arc::new(Mutex::new(state)))
+        Self(Arc::new(Mutex::new(Stored { state, more: 0 })))
     }
 
-    /// Puts the tensor of an operation away, in the current scope; one that is written is settled with the next, or with the scope.
+    /// Puts the tensor of an operation away, in the current scope; one that is written is settled with the next, or with the scope. The
+    /// tensor that was put away last is not written a second time.
     pub(crate) fn put(tensor: DispatchTensor) -> Self {
-        Self::settle_last();
         let scope = current();
+        let identity = Identity::of(&tensor).filter(|_| scope.storage == Storage::Offload);
+        let last =
+            LAST.with_borrow(|last| last.as_ref().filter(|(_, last)| identity.is_some() && *last == identity).cloned());
+        if let Some((stored, _)) = last {
+            stored.lock().more += 1;
+            return stored;
+        }
+        Self::settle_last();
         let stored = Self::begin(tensor, &scope);
         match scope.storage {
-            Storage::Offload => LAST.set(Some(stored.clone())),
+            Storage::Offload => LAST.set(Some((stored.clone(), identity))),
             _ => stored.settle(),
         }
         stored
@@ -88,7 +106,7 @@ impl StoredTensor {
 
     /// Settles the tensor that was [put](Self::put) away last.
     fn settle_last() {
-        if let Some(stored) = LAST.take() {
+        if let Some((stored, _)) = LAST.take() {
             stored.settle();
         }
     }
@@ -100,7 +118,7 @@ impl StoredTensor {
 
     /// The tensor, before it is settled.
     pub(crate) fn tensor(&self) -> DispatchTensor {
-        let (flat, shape) = match &*self.state() {
+        let (flat, shape) = match &self.lock().state {
             State::There(tensor) => return tensor.clone(),
             State::Begun(Begun::Narrow(flat) | Begun::Quantize(flat), shape) => (flat.clone(), shape.clone()),
             State::Begun(Begun::Write(writing), shape) => (writing.tensor().clone(), shape.clone()),
@@ -111,7 +129,7 @@ impl StoredTensor {
 
     /// Puts it away for good: from here on the tensor is not held.
     pub(crate) fn settle(&self) {
-        let state = take(&mut *self.state());
+        let state = take(&mut self.lock().state);
         let state = match state {
             State::Begun(Begun::Narrow(flat), shape) => State::Narrow(narrow(flat), shape),
             State::Begun(Begun::Quantize(flat), shape) => {
@@ -128,12 +146,22 @@ impl StoredTensor {
             }
             state => state,
         };
-        *self.state() = state;
+        self.lock().state = state;
     }
 
     /// Takes it back; what was put elsewhere before it is on its way from now on.
     pub(crate) fn take(self) -> DispatchTensor {
-        let state = take(&mut *self.state());
+        let tensor = self.fetch();
+        let mut stored = self.lock();
+        if stored.more > 0 {
+            stored.more -= 1;
+            stored.state = State::There(tensor.clone());
+        }
+        tensor
+    }
+
+    fn fetch(&self) -> DispatchTensor {
+        let state = take(&mut self.lock().state);
         let (flat, shape) = match state {
             State::There(tensor) => return tensor,
             State::Narrow(flat, shape) => (widen(flat), shape),
@@ -143,12 +171,14 @@ impl StoredTensor {
                 read_next_ahead();
                 (offloaded.fetch(), shape)
             }
-            State::Begun(..) | State::Taken => unreachable!("taken back once, after it is settled"),
+            State::Begun(..) | State::Taken => {
+                unreachable!("taken back as often as it was put away, after it is settled")
+            }
         };
         shaped(flat, shape)
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Stored> {
         self.0.lock().expect("nothing panics while it is held")
     }
 }
@@ -156,8 +186,8 @@ impl StoredTensor {
 /// Begins to read what was put elsewhere last and is still there.
 fn read_next_ahead() {
     let next = OFFLOADED.with_borrow_mut(|offloaded| {
-        let is_there = |stored: &Weak<Mutex<State>>| {
-            stored.upgrade().is_some_and(|stored| matches!(*StoredTensor(stored).state(), State::Offloaded(..)))
+        let is_there = |stored: &Weak<Mutex<Stored>>| {
+            stored.upgrade().is_some_and(|stored| matches!(StoredTensor(stored).lock().state, State::Offloaded(..)))
         };
         while offloaded.last().is_some_and(|stored| !is_there(stored)) {
             offloaded.pop();
@@ -165,10 +195,26 @@ fn read_next_ahead() {
         offloaded.last().and_then(Weak::upgrade)
     });
     if let Some(stored) = next.map(StoredTensor) {
-        let state = take(&mut *stored.state());
+        let state = take(&mut stored.lock().state);
         let State::Offloaded(offloaded, shape) = state else { unreachable!("it is elsewhere") };
         let ahead = State::Offloaded(offloaded.read_ahead(), shape);
-        *stored.state() = ahead;
+        stored.lock().state = ahead;
+    }
+}
+
+/// What a tensor is known by as long as it is held: where its values are, or its number in a recording that stands for the CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Identity {
+    Values { address: usize, shape: Shape },
+    Recorded(TensorId),
+}
+
+impl Identity {
+    fn of(tensor: &DispatchTensor) -> Option<Self> {
+        if is_recording(&Device::new(tensor.device())) {
+            return stands_for_cpu().then(|| Self::Recorded(number(tensor)));
+        }
+        address(tensor).map(|address| Self::Values { address, shape: tensor.shape() })
     }
 }
 
