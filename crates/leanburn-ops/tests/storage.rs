@@ -275,3 +275,23 @@ fn a_graph_that_is_dropped_leaves_no_file() {
         assert!(files_in(folder.path()).is_empty(), "{:?}", policy.default);
     }
 }
+
+/// Two operations that save the same tensor one behind the other, in two segments: one file, and the gradients of memory.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_tensor_that_two_operations_save_is_written_once() {
+    let _alone = alone();
+    let (folder, device) = (tempfile::tempdir().unwrap(), device());
+    let (blocks, x) = model(&device);
+    let x = x.require_grad();
+    let run = |policy: &ResidencyPolicy, files: usize| {
+        let loss = policy.overlapping(|| {
+            let first = policy.run("first", &blocks[0], x.clone(), ResBlock::first_half);
+            policy.run("second", &blocks[1], x.clone(), ResBlock::first_half).mul(first).mean()
+        });
+        assert_eq!(files_in(folder.path()).len(), files);
+        outcome(&blocks, &x, loss)
+    };
+    let offload = ResidencyPolicy::keep().with_storage("*", Storage::Offload).with_offload_folder(folder.path());
+    assert!(run(&offload, 1) == run(&ResidencyPolicy::keep(), 0));
+}
