@@ -57,7 +57,7 @@ pub use products::{WrongProducts, check_products};
 pub use recompute::{Tensors, recompute};
 pub use residency::{Residency, ResidencyPolicy, ResidencyRule, StorageRule, with_rules_validated};
 pub use share::{EXCHANGE_PLANES, PlannedRanks, VolumeRanks, volume_ranks, with_volume_ranks, with_whole_volumes};
-pub use storage::{Storage, StorageError, check_offload_folder, or_storage_error};
+pub use storage::{Storage, StorageError, check_offload_folder, or_storage_error, with_overlapped_writes};
 pub use stream::{StageEntry, Stages, StreamKeep, StreamSettings, Unstreamable, Volume, Volumes, stream};
 
 /// What macros of this crate name where they are used.

@@ -267,16 +267,6 @@ impl ResidencyPolicy {
         storage::within(self.scope_of(name), || keep(module, inputs, forward))
     }
 
-    /// Runs the segments of a model inside of `forward`: what the last operation of one has put [elsewhere](Storage) is written while the next
-    /// one runs, and not before. Results and gradients are the same.
-    ///
-    /// # Memory
-    ///
-    /// Between two segments one volume more than without.
-    pub fn overlapping<T>(&self, forward: impl FnOnce() -> T) -> T {
-        storage::overlapping(forward)
-    }
-
     /// Runs `forward` as the segment called `name`, kept or recomputed as the policy says.
     ///
     /// Both residencies give the same result bit for bit, random layers included where [`random::seed`](crate::random::seed) has been

@@ -13,7 +13,7 @@ use burn::tensor::{Distribution, TensorData};
 use common::{Outcome, ResBlock, is_complete, outcome};
 use leanburn_ops::{
     CountingAllocator, MaxPool3d, ResidencyPolicy, Storage, StorageError, activate, backward, max_pool3d,
-    or_storage_error, random,
+    or_storage_error, random, with_overlapped_writes,
 };
 
 #[global_allocator]
@@ -285,7 +285,7 @@ fn a_tensor_that_two_operations_save_is_written_once() {
     let (blocks, x) = model(&device);
     let x = x.require_grad();
     let run = |policy: &ResidencyPolicy, files: usize| {
-        let loss = policy.overlapping(|| {
+        let loss = with_overlapped_writes(|| {
             let first = policy.run("first", &blocks[0], x.clone(), ResBlock::first_half);
             policy.run("second", &blocks[1], x.clone(), ResBlock::first_half).mul(first).mean()
         });

@@ -50,16 +50,10 @@ impl Codec {
         if smallest <= budget {
             return Ok(self.with_model(self.model().with_policy(self.model().policy())));
         }
-        let whole_ways = WAYS.map(|(keep, slab_planes)| Way { keep, slab_planes, apart: Vec::new() });
-        for way in whole_ways {
-            let (streamed, needed) = self.streamed(&way, task, extent)?;
-            if needed <= budget {
-                return Ok(streamed);
-            }
-            smallest = smallest.min(needed);
-        }
-        for slab_planes in THIN {
-            let (streamed, needed) = self.joined(slab_planes, task, extent)?;
+        let way = |(keep, slab_planes)| self.streamed(&Way { keep, slab_planes, apart: Vec::new() }, task, extent);
+        let thin = |slab_planes| self.joined(slab_planes, task, extent);
+        for streamed in WAYS.into_iter().map(way).chain(THIN.into_iter().map(thin)) {
+            let (streamed, needed) = streamed?;
             if needed <= budget {
                 return Ok(streamed);
             }

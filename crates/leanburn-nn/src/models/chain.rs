@@ -2,7 +2,10 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use leanburn_ops::{Residency, ResidencyPolicy, Stages, Unstreamable, gather_planes, own_planes, with_whole_volumes};
+use leanburn_ops::{
+    Residency, ResidencyPolicy, Stages, Unstreamable, gather_planes, own_planes, with_overlapped_writes,
+    with_whole_volumes,
+};
 
 use crate::blocks::InStages;
 
@@ -59,7 +62,7 @@ impl<B: Module + InStages + Sync + 'static> Chain<B> {
         residency: &ResidencyPolicy,
         forward: fn(&B, Tensor<5>) -> Tensor<5>,
     ) -> Tensor<5> {
-        match residency.overlapping(|| self.forward(x, Planes::Own, residency, forward)) {
+        match with_overlapped_writes(|| self.forward(x, Planes::Own, residency, forward)) {
             (x, Planes::All) => x,
             (x, Planes::Own) => gather_planes(x),
         }
@@ -72,7 +75,7 @@ impl<B: Module + InStages + Sync + 'static> Chain<B> {
         residency: &ResidencyPolicy,
         forward: fn(&B, Tensor<5>) -> Tensor<5>,
     ) -> Tensor<5> {
-        match residency.overlapping(|| self.forward(x, Planes::All, residency, forward)) {
+        match with_overlapped_writes(|| self.forward(x, Planes::All, residency, forward)) {
             (x, Planes::All) => own_planes(x),
             (x, Planes::Own) => x,
         }

@@ -170,7 +170,7 @@ where
         OpsKind::Tracked(prepared) => prepared.finish((Put::of(operation), recording::current_segment()), output),
         OpsKind::UnTracked(prepared) => prepared.finish(output),
     };
-    beginning.ended(output.id(), R::CAN_BE_LEFT_OUT);
+    beginning.ended(output.id());
     raise::<B, C>(output)
 }
 

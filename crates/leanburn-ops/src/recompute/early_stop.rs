@@ -108,6 +108,7 @@ pub(crate) struct Beginning {
     kind: &'static str,
     /// Samples of what it is given, where somebody wants to know.
     given: Vec<Vec<f32>>,
+    can_be_left_out: bool,
     /// Whether its result is left out.
     pub(crate) is_left_out: bool,
 }
@@ -139,12 +140,12 @@ impl Beginning {
             && with(|operations| {
                 operations.unneeded.as_ref().is_some_and(|last| last.given.as_ref().is_none_or(agrees))
             });
-        Self { place, kind, given, is_left_out }
+        Self { place, kind, given, can_be_left_out, is_left_out }
     }
 
     /// Its result, or the stand-in, is this node.
-    pub(crate) fn ended(self, output: NodeId, can_be_left_out: bool) {
-        let Self { place, kind, given, is_left_out } = self;
+    pub(crate) fn ended(self, output: NodeId) {
+        let Self { place, kind, given, can_be_left_out, is_left_out } = self;
         with(|operations| {
             if let Some(last) = operations.unneeded.as_mut().filter(|_| is_left_out) {
                 (last.output, last.is_left_out) = (output, true);

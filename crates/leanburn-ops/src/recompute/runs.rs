@@ -33,6 +33,8 @@ use crate::storage::{self, Scope};
 /// Outputs and gradients are those of the plain path bit for bit on a deterministic backend, in any dtype, as long as
 /// no tensor that enters the segment collects three or more gradients (addition is commutative, not associative).
 ///
+/// Where that operation is left out, what reads its values in the second run, inside of `forward`, finds zeros.
+///
 /// # Panics
 ///
 /// If an output depends on a tensor with a gradient that `forward` captures: all such tensors must be among the inputs or in

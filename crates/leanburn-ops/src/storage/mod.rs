@@ -26,7 +26,8 @@ use crate::recording::{is_recording, stands_for_cpu};
 pub use error::{StorageError, or_storage_error};
 pub use offload::check_offload_folder;
 pub(crate) use scope::{Scope, current};
-pub(crate) use stored::{StoredTensor, overlapping, within};
+pub use stored::with_overlapped_writes;
+pub(crate) use stored::{StoredTensor, within};
 
 /// Where what a segment saves lives between forward and backward.
 ///

@@ -55,8 +55,8 @@ enum Begun {
 thread_local! {
     /// The tensor of a kept segment that is being put away, and what it is known by.
     static LAST: RefCell<Option<(StoredTensor, Option<Identity>)>> = const { RefCell::new(None) };
-    /// How many [`overlapping`] are under way.
-    static OVERLAPPING: Cell<usize> = const { Cell::new(0) };
+    /// How many runs are inside of each other whose tensors are put away.
+    static RUNS: Cell<usize> = const { Cell::new(0) };
     /// What is elsewhere, in the order in which it was put there: backward goes the other way.
     static OFFLOADED: RefCell<Vec<Weak<Mutex<Stored>>>> = const { RefCell::new(Vec::new()) };
 }
@@ -228,41 +228,38 @@ impl fmt::Debug for StoredTensor {
     }
 }
 
-/// Runs something whose saved tensors have this storage; all of them are where they belong when it is over.
+/// Runs something whose saved tensors have this storage; all of them are where they belong when the outermost of such runs is over.
 pub(crate) fn within<T>(scope: Scope, run: impl FnOnce() -> T) -> T {
     struct Restore(Scope);
     impl Drop for Restore {
         fn drop(&mut self) {
             replace(take(&mut self.0));
-            if std::thread::panicking() {
-                StoredTensor::forget_last();
-            }
         }
     }
     let _restore = Restore(replace(scope));
-    let result = run();
-    if OVERLAPPING.get() == 0 {
-        StoredTensor::settle_last();
-    }
-    result
+    with_overlapped_writes(run)
 }
 
-/// Runs segments one after the other: what the last operation of one has put away is written while the next one runs.
-pub(crate) fn overlapping<T>(run: impl FnOnce() -> T) -> T {
-    struct Restore;
-    impl Drop for Restore {
+/// Runs segments one after the other, such as those of a model: what the last operation of one has put [elsewhere](Storage) is being written
+/// while the next one runs. By itself each segment waits for it at its end. Results and gradients are the same.
+///
+/// # Memory
+///
+/// From one segment to the next, the volume that is being written.
+pub fn with_overlapped_writes<T>(segments: impl FnOnce() -> T) -> T {
+    struct Leave;
+    impl Drop for Leave {
         fn drop(&mut self) {
-            OVERLAPPING.set(OVERLAPPING.get() - 1);
-            if OVERLAPPING.get() == 0 && std::thread::panicking() {
-                StoredTensor::forget_last();
+            RUNS.set(RUNS.get() - 1);
+            if RUNS.get() == 0 {
+                StoredTensor::forget_last(); // none but after a panic
             }
         }
     }
-    OVERLAPPING.set(OVERLAPPING.get() + 1);
-    let restore = Restore;
-    let result = run();
-    drop(restore);
-    if OVERLAPPING.get() == 0 {
+    RUNS.set(RUNS.get() + 1);
+    let _leave = Leave;
+    let result = segments();
+    if RUNS.get() == 1 {
         StoredTensor::settle_last();
     }
     result
