@@ -60,6 +60,16 @@ impl Bytes {
         Self((self.0 as f64 * fraction) as u64)
     }
 
+    /// The size that its own text says, if that is not less, else the next: what is asked for at least is enough when it is typed back.
+    pub const fn rounded_up(self) -> Self {
+        if self.0 < 1 << 10 {
+            return self;
+        }
+        let unit = 1 << (self.0.ilog2() / 10 * 10);
+        let tenths = (self.0 as u128 * 10).div_ceil(unit);
+        Self((tenths * unit / 10) as u64)
+    }
+
     /// The difference, or nothing where `other` is larger.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -140,6 +150,17 @@ mod tests {
         assert_eq!(format!("{:>9}|", Bytes::gib(2)), "  2.0 GiB|");
         assert_eq!(serde_json::to_string(&Bytes::kib(1)).unwrap(), "1024");
         assert_eq!(serde_json::from_str::<Bytes>("1024").unwrap(), Bytes::kib(1));
+    }
+
+    #[test]
+    fn what_is_rounded_up_is_enough_when_it_is_typed_back() {
+        for size in [0, 1, 1023, 1024, 1025, 8_915_000, 8_912_896, 1_073_741_823, (3 << 40) + 7].map(Bytes) {
+            let up = size.rounded_up();
+            let typed: Bytes = up.to_string().parse().unwrap();
+            assert!(size <= up && up <= typed && up.as_mib() <= 1.1 * size.as_mib(), "{size:?}: {up:?}, {typed:?}");
+        }
+        assert_eq!(Bytes(8_915_000).rounded_up().to_string(), "8.6 MiB"); // 8.502, which prints as 8.5
+        assert_eq!(Bytes::mib(1536).rounded_up(), Bytes::mib(1536));
     }
 
     #[test]

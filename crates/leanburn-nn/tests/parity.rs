@@ -17,6 +17,7 @@ use common::{
     CANCELLED, Fixture, Outcome, adversarial_scores, codebook_moved, fixture_path, read_integers, relative_error,
     remove_cancelled, run_fixture, state, trained_parameters, values, worst,
 };
+use leanburn_nn::blocks::NormConfig;
 use leanburn_nn::losses::{DiceCeLoss, DiceLoss, cross_entropy_loss};
 use leanburn_nn::models::{EdsrConfig, FnoBlock, FnoConfig, SwinUnetrConfig, UNet2dConfig, Vae3dConfig};
 use leanburn_nn::weights;
@@ -212,7 +213,14 @@ fn swin_unetr() {
             assert!(error < tolerance, "{what}, {name}: {error:e}");
         }
     };
-    check("up block", up_block(), 1e-4);
+    for (name, norm) in [
+        ("unetr_up_block", NormConfig::Instance),
+        ("unetr_up_block_none", NormConfig::None),
+        ("unetr_up_block_batch", NormConfig::Batch),
+        ("unetr_up_block_group", NormConfig::Group(3)),
+    ] {
+        check(name, up_block(name, norm), 1e-4);
+    }
     for name in ["swin_unetr", "swin_unetr_v2"] {
         let fixture = SwinFixture::read(name);
         check(name, fixture.compared(&fixture.run_transformer(), true), 1e-4);

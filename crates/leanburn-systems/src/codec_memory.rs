@@ -62,7 +62,7 @@ impl Codec {
         let [depth, height, width] = extent;
         Err(SystemError::Input {
             subject: "budget".into(),
-            expected: format!("at least {smallest} for {depth} x {height} x {width}, streamed"),
+            expected: format!("at least {} for {depth} x {height} x {width}, streamed", smallest.rounded_up()),
             found: budget.to_string(),
             remedy: "go through the volume in patches, such as --patch 64,64,64, or give a larger budget".into(),
         })

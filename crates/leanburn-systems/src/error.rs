@@ -87,7 +87,7 @@ pub enum SystemError {
         remedy: String,
     },
     /// Even the smallest plan needs more than the budget.
-    #[error("{budget} is less than the {smallest} of the smallest plan with {allowed} changes")]
+    #[error("{budget} is less than the {} of the smallest plan with {allowed} changes", smallest.rounded_up())]
     DoesNotFit {
         /// What there is.
         budget: Bytes,

@@ -288,12 +288,12 @@ impl Fit {
             );
         }
         print_line(format_args!(
-            "does not fit: {} is less than the {} of the smallest plan with {allowed} changes",
-            bytes, smallest
+            "does not fit: {bytes} is less than the {} of the smallest plan with {allowed} changes",
+            smallest.rounded_up()
         ))?;
         for (class, peak, changes) in lower {
             let changes: Vec<String> = changes.into_iter().map(|(name, value)| format!("{name} = {value}")).collect();
-            print_line(format_args!("  --allow {class} goes down to {peak}: {}", changes.join(", ")))?;
+            print_line(format_args!("  --allow {class} goes down to {}: {}", peak.rounded_up(), changes.join(", ")))?;
         }
         Ok(())
     }

@@ -27,6 +27,14 @@ pub enum NormConfig {
 }
 
 impl NormConfig {
+    /// Number of parameters of the norm of a number of channels.
+    pub(crate) fn num_parameters(self, num_channels: usize) -> usize {
+        match self {
+            Self::Batch | Self::Group(_) => 2 * num_channels,
+            Self::Instance | Self::None => 0,
+        }
+    }
+
     /// Makes the norm of a number of channels; `batch_scale` is the distribution of a batch norm's scale.
     pub(crate) fn init(self, num_channels: usize, batch_scale: Initializer, device: &Device) -> Option<Norm> {
         match self {

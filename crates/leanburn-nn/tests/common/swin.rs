@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use burn::prelude::*;
 use burn::tensor::TensorData;
+use leanburn_nn::blocks::NormConfig;
 use leanburn_nn::models::{
     Merging, SwinTransformer2d, SwinTransformer2dConfig, SwinUnetr, SwinUnetrConfig, UnetrUpBlock,
 };
@@ -100,11 +101,11 @@ pub fn pairs(outcome: &Outcome, expected: &Tensors, prefix: &str) -> Pairs {
 }
 
 /// One step of a `UnetrUpBlock`, beside MONAI's.
-pub fn up_block() -> Pairs {
-    let (about, device) = (about("unetr_up_block"), Device::flex().autodiff());
+pub fn up_block(name: &str, norm: NormConfig) -> Pairs {
+    let (about, device) = (about(name), Device::flex().autodiff());
     let shapes: Vec<Vec<usize>> = serde_json::from_value(about["shapes"].clone()).unwrap();
     let parameters: Parameters = serde_json::from_value(about["parameters"].clone()).unwrap();
-    let model = with_weights(UnetrUpBlock::new([shapes[0][1], shapes[1][1]], &device), &parameters);
+    let model = with_weights(UnetrUpBlock::new([shapes[0][1], shapes[1][1]], norm, &device), &parameters);
     let [below, skip] = [0, 1].map(|at: usize| tensor::<5>(1000 + at as u64, &shapes[at], &device).require_grad());
     let output = model.forward(below.clone(), skip.clone());
     let of_inputs = linear(&output, 1002).backward();
@@ -114,7 +115,7 @@ pub fn up_block() -> Pairs {
     }
     let outputs = Values::from([("output".to_string(), values(output))]);
     let outcome = Outcome { outputs, loss: 0.0, gradients, state: Values::new() };
-    pairs(&outcome, &read_tensors("unetr_up_block"), "")
+    pairs(&outcome, &read_tensors(name), "")
 }
 
 /// Arguments, names and shapes of a fixture, and what MONAI computes.

@@ -3,6 +3,7 @@
 use leanburn_nn::models::{Merging, SwinUnetrConfig};
 use serde::Serialize;
 
+use super::unet::UnetNorm;
 use crate::shared::with_methods;
 use crate::yaml::{MANY, PerAxis, Section};
 
@@ -20,6 +21,8 @@ pub struct SwinUnetrSection {
     pub window_size: [usize; 3],
     /// Channels inside of a block's two linear layers, as a multiple of its own. Default: 4.
     pub mlp_ratio: usize,
+    /// The norm of the residual blocks of convolutions. Default: instance, which takes the intensity of a patch out of it.
+    pub norm_name: UnetNorm,
     /// Whether what a stage gives to the decoder is normalised. Default: true.
     pub normalize: bool,
     /// How patches are merged: `merging` or `mergingv2`. Default: merging.
@@ -41,7 +44,8 @@ impl Default for SwinUnetrSection {
             use_v2,
             ..
         } = SwinUnetrConfig::new(1, 2);
-        Self { feature_size, depths, num_heads, window_size, mlp_ratio, normalize, downsample, use_v2 }
+        let norm_name = UnetNorm::Instance;
+        Self { feature_size, depths, num_heads, window_size, mlp_ratio, norm_name, normalize, downsample, use_v2 }
     }
 }
 
@@ -51,6 +55,7 @@ with_methods! { SwinUnetrSection {
     with_num_heads => num_heads: [usize; 4],
     with_window_size => window_size: [usize; 3],
     with_mlp_ratio => mlp_ratio: usize,
+    with_norm_name => norm_name: UnetNorm,
     with_normalize => normalize: bool,
     with_downsample => downsample: Merging,
     with_use_v2 => use_v2: bool,
@@ -66,6 +71,7 @@ impl SwinUnetrSection {
             num_heads: section.number("num_heads", default.num_heads, 1..=MANY),
             window_size,
             mlp_ratio: section.number("mlp_ratio", default.mlp_ratio, 1..=MANY),
+            norm_name: section.choice("norm_name", default.norm_name),
             normalize: section.get("normalize", default.normalize),
             downsample: section.choice("downsample", default.downsample),
             use_v2: section.get("use_v2", default.use_v2),
@@ -80,6 +86,7 @@ impl SwinUnetrSection {
             .with_num_heads(self.num_heads)
             .with_window_size(self.window_size)
             .with_mlp_ratio(self.mlp_ratio)
+            .with_norm(self.norm_name.config())
             .with_normalize(self.normalize)
             .with_downsample(self.downsample)
             .with_use_v2(self.use_v2)

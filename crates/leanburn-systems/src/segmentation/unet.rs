@@ -21,7 +21,7 @@ pub enum UnetActivation {
     Silu,
 }
 
-/// The norm between a convolution and its activation.
+/// The norm behind a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnetNorm {
@@ -31,6 +31,16 @@ pub enum UnetNorm {
     Batch,
     /// No norm.
     None,
+}
+
+impl UnetNorm {
+    pub(super) fn config(self) -> NormConfig {
+        match self {
+            Self::Instance => NormConfig::Instance,
+            Self::Batch => NormConfig::Batch,
+            Self::None => NormConfig::None,
+        }
+    }
 }
 
 /// A residual U-Net: MONAI's `UNet` in three dimensions.
@@ -105,17 +115,12 @@ impl UnetSection {
             UnetActivation::LeakyRelu => ActivationConfig::LeakyRelu(0.01),
             UnetActivation::Silu => ActivationConfig::Silu,
         };
-        let norm = match self.norm {
-            UnetNorm::Instance => NormConfig::Instance,
-            UnetNorm::Batch => NormConfig::Batch,
-            UnetNorm::None => NormConfig::None,
-        };
         UNet3dConfig::new(in_channels, num_classes, self.channels.clone(), self.strides.clone())
             .with_num_res_units(self.num_res_units)
             .with_kernel_size(self.kernel_size)
             .with_up_kernel_size(self.up_kernel_size)
             .with_activation(activation)
-            .with_norm(norm)
+            .with_norm(self.norm.config())
             .with_dropout(self.dropout)
     }
 }

@@ -72,7 +72,11 @@ pub enum FitError<E: std::error::Error> {
 
 /// A budget that is smaller than what the smallest plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{budget} is less than the {smallest} of the smallest plan with {allowed} changes; {}", remedy(*allowed))]
+#[error(
+    "{budget} is less than the {} of the smallest plan with {allowed} changes; {}",
+    smallest.rounded_up(),
+    remedy(*allowed)
+)]
 #[non_exhaustive]
 pub struct DoesNotFit {
     /// What there is.

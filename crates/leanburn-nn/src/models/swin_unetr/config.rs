@@ -4,7 +4,7 @@ use burn::config::Config;
 use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{PatchMerging, SwinBlockConfig, WindowAttentionConfig};
+use crate::blocks::{NormConfig, PatchMerging, SwinBlockConfig, WindowAttentionConfig};
 use crate::models::decoder_level::DecoderLevel;
 use crate::models::shape_error::ShapeError;
 use crate::validation::Rules;
@@ -71,6 +71,11 @@ pub struct SwinUnetrConfig {
     /// Channels inside of a block's two linear layers, as a multiple of its own.
     #[config(default = 4)]
     pub mlp_ratio: usize,
+    /// The norm of the residual blocks of convolutions; those before a stage (`use_v2`) have instance norms always.
+    ///
+    /// An instance norm takes the intensity of a patch out of it: where intensities separate classes and patches are small, use none.
+    #[config(default = "NormConfig::Instance")]
+    pub norm: NormConfig,
     /// Whether what a stage gives to the decoder is normalised.
     #[config(default = true)]
     pub normalize: bool,
@@ -109,6 +114,9 @@ impl SwinUnetrConfig {
             );
         }
         validation.window("window_size", self.window_size);
+        if let NormConfig::Group(groups) = self.norm {
+            validation.groups("norm", groups, "feature_size", &[self.feature_size]);
+        }
         validation.errors()
     }
 
@@ -116,8 +124,13 @@ impl SwinUnetrConfig {
     pub fn num_parameters(&self) -> usize {
         let size = self.feature_size;
         let residual = |[channels_in, channels_out]: [usize; 2]| {
-            let change = if channels_in == channels_out { 0 } else { channels_in * channels_out };
+            let is_changed = channels_in != channels_out;
+            let change = if is_changed { channels_in * channels_out } else { 0 };
             27 * (channels_in + channels_out) * channels_out + change
+        };
+        let normed = |channels: [usize; 2]| {
+            let norms = if channels[0] == channels[1] { 2 } else { 3 };
+            residual(channels) + norms * self.norm.num_parameters(channels[1])
         };
         let stage = |stage: usize| {
             let channels = size << stage;
@@ -126,13 +139,13 @@ impl SwinUnetrConfig {
             self.depths[stage] * self.block(stage, 0).num_parameters() + merging + entry
         };
         let up = |[channels_in, channels_out]: [usize; 2]| {
-            8 * channels_in * channels_out + residual([2 * channels_out, channels_out])
+            8 * channels_in * channels_out + normed([2 * channels_out, channels_out])
         };
-        let encoders = encoders(self).map(residual).iter().sum::<usize>();
+        let encoders = encoders(self).map(normed).iter().sum::<usize>();
         let decoders = decoders(self).map(up).iter().sum::<usize>();
         let patches = (8 * self.in_channels + 1) * size;
         let out = (size + 1) * self.out_channels;
-        patches + (0..STAGES).map(stage).sum::<usize>() + encoders + residual([16 * size; 2]) + decoders + out
+        patches + (0..STAGES).map(stage).sum::<usize>() + encoders + normed([16 * size; 2]) + decoders + out
     }
 
     /// The block of a number in a stage: those of odd numbers have shifted windows.
@@ -195,6 +208,8 @@ mod tests {
         assert_eq!(fields(valid().with_num_heads([3, 6, 12, 18])), ["num_heads"]);
         assert_eq!(fields(valid().with_window_size([7, 0, 7])), ["window_size"]);
         assert_eq!(fields(valid().with_mlp_ratio(0)), ["mlp_ratio"]);
+        assert!(fields(valid().with_norm(NormConfig::Group(8))).is_empty());
+        assert_eq!(fields(valid().with_norm(NormConfig::Group(7))), ["norm"]);
     }
 
     #[test]

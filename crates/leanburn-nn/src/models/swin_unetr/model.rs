@@ -42,12 +42,12 @@ impl SwinUnetrConfig {
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> SwinUnetr {
         panic_if_invalid("SwinUnetr", &self.validate());
-        let size = self.feature_size;
+        let (size, norm) = (self.feature_size, self.norm);
         SwinUnetr {
             swin_vit: SwinEncoder::new(self, device),
-            encoders: encoders(self).into_iter().map(|channels| UnetrResBlock::new(channels, device)).collect(),
-            bottom: UnetrResBlock::new([16 * size; 2], device),
-            decoders: decoders(self).into_iter().map(|channels| UnetrUpBlock::new(channels, device)).collect(),
+            encoders: encoders(self).into_iter().map(|channels| UnetrResBlock::new(channels, norm, device)).collect(),
+            bottom: UnetrResBlock::new([16 * size; 2], norm, device),
+            decoders: decoders(self).into_iter().map(|channels| UnetrUpBlock::new(channels, norm, device)).collect(),
             out: Conv3dConfig::new([size, self.out_channels], 1).init(device),
             config: self.clone(),
             residency: ResidencyPolicy::default(),
@@ -158,6 +158,7 @@ fn decoder_name(level: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::NormConfig;
 
     #[test]
     fn segments_are_named_in_order_of_execution() {
@@ -168,6 +169,14 @@ mod tests {
         assert_eq!(segments[13..16], ["encoder.level_0", "encoder.level_1", "encoder.level_2"]);
         assert_eq!(segments[16..19], ["encoder.level_3", "bottom", "decoder.level_4"]);
         assert_eq!(segments.last().unwrap(), "decoder.level_0");
+    }
+
+    #[test]
+    fn parameters_are_counted_without_making_them() {
+        for norm in [NormConfig::Instance, NormConfig::None, NormConfig::Batch, NormConfig::Group(4)] {
+            let config = SwinUnetrConfig::new(2, 3).with_feature_size(12).with_use_v2(true).with_norm(norm);
+            assert_eq!(config.init(&Device::flex()).num_params(), config.num_parameters(), "{norm:?}");
+        }
     }
 
     #[test]

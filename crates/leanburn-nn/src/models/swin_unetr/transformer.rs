@@ -6,7 +6,7 @@ use leanburn_ops::{ResidencyPolicy, layer_norm3d};
 
 use super::config::{PATCH, STAGES, SwinUnetrConfig};
 use super::unetr::UnetrResBlock;
-use crate::blocks::{Conv3d, Conv3dConfig, PatchMerging, SwinBlock};
+use crate::blocks::{Conv3d, Conv3dConfig, NormConfig, PatchMerging, SwinBlock};
 
 /// Added to the variance where what a stage gives is normalised.
 const EPSILON: f64 = 1e-5;
@@ -33,7 +33,7 @@ impl SwinEncoder {
         let stage = |stage: usize| {
             let channels = config.feature_size << stage;
             SwinEncoderStage {
-                entry: config.use_v2.then(|| UnetrResBlock::new([channels; 2], device)),
+                entry: config.use_v2.then(|| UnetrResBlock::new([channels; 2], NormConfig::Instance, device)),
                 blocks: (0..config.depths[stage]).map(|block| config.block(stage, block).init(device)).collect(),
                 downsample: PatchMerging::new(channels, [PATCH; 3], config.downsample.places(), device),
             }

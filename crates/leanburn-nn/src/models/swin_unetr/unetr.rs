@@ -1,43 +1,51 @@
 //! The convolutional blocks of UNETR.
 
 use burn::module::Module;
+use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
 use leanburn_ops::{Activation, Convolution, activate, conv3d, group_norm_act, norm_act_conv3d, recompute};
 
 use super::config::PATCH;
-use crate::blocks::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig, InstanceNorm};
+use crate::blocks::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig, Norm, NormConfig};
 use crate::segmented::apart;
 
 /// Slope of the activations below zero.
 const ACTIVATION: Activation = Activation::LeakyRelu(0.01);
 
-/// Two convolutions with instance norms, added to the input: MONAI's `UnetResBlock`.
+/// Two convolutions with norms, added to the input: MONAI's `UnetResBlock`.
 ///
 /// `activation(norm(conv2(activation(norm(conv1(x))))) + residual(x))`, where the residual is the input, or `norm(conv3(x))` if the
 /// channels change.
 ///
 /// # Memory
 ///
-/// Saved for backward: the input, what the first two convolutions give, and the output; `norm(conv3(x))` is computed again.
+/// Saved for backward: the input, what the first two convolutions give, and the output; `norm(conv3(x))` is computed again. A norm over the
+/// batch is no part of an operation: what the first one gives is held too.
 #[derive(Module, Debug)]
 pub struct UnetrResBlock {
     conv1: Conv3d,
     conv2: Conv3d,
     conv3: Option<Conv3d>,
-    norm: InstanceNorm,
+    norm1: Option<Norm>,
+    norm2: Option<Norm>,
+    norm3: Option<Norm>,
 }
 
 impl UnetrResBlock {
     /// The block from so many channels to so many.
-    pub fn new(channels: [usize; 2], device: &Device) -> Self {
+    pub fn new(channels: [usize; 2], norm: NormConfig, device: &Device) -> Self {
         let [channels_in, channels_out] = channels;
+        let is_changed = channels_in != channels_out;
+        let norm = || norm.init(channels_out, Initializer::Ones, device);
         let conv =
             |channels, size| Conv3dConfig::new(channels, size).with_padding(size / 2).with_bias(false).init(device);
         Self {
             conv1: conv(channels, 3),
             conv2: conv([channels_out; 2], 3),
-            conv3: (channels_in != channels_out).then(|| conv(channels, 1)),
-            norm: InstanceNorm::new(1e-5),
+            conv3: is_changed.then(|| conv(channels, 1)),
+            norm1: norm(),
+            norm2: norm(),
+            norm3: is_changed.then(norm).flatten(),
         }
     }
 
@@ -56,15 +64,39 @@ impl UnetrResBlock {
         let residual = match &self.conv3 {
             Some(conv) => {
                 // A convolution of one voxel is cheaper to compute again than its result is to hold.
-                let norm = self.norm.clone();
-                recompute(conv, parts.to_vec(), move |conv, parts: Vec<Tensor<5>>| norm.forward(of_parts(conv, &parts)))
+                let layers = (conv.clone(), self.norm3.clone());
+                recompute(&layers, parts.to_vec(), |(conv, norm), parts: Vec<Tensor<5>>| {
+                    normed(norm.as_ref(), of_parts(conv, &parts))
+                })
             }
             None => parts[0].clone(),
         };
         let h = of_parts(&self.conv1, parts);
-        let norm = self.norm.norm(h.dims()[1]);
-        let h = norm_act_conv3d(h, Some(norm.clone()), ACTIVATION, self.conv2.convolution(), None);
-        activate(group_norm_act(h, norm, Activation::None) + residual, ACTIVATION)
+        let (h, norm) = fold(self.norm1.as_ref(), h);
+        let conv2 = self.conv2.convolution();
+        activate(
+            match &self.norm2 {
+                None => norm_act_conv3d(h, norm, ACTIVATION, conv2, Some(residual)),
+                second => normed(second.as_ref(), norm_act_conv3d(h, norm, ACTIVATION, conv2, None)) + residual,
+            },
+            ACTIVATION,
+        )
+    }
+}
+
+/// The volume, and the norm that an operation takes with it; or the normalised volume.
+fn fold(norm: Option<&Norm>, x: Tensor<5>) -> (Tensor<5>, Option<leanburn_ops::Norm>) {
+    match norm {
+        Some(norm) => norm.fold(x),
+        None => (x, None),
+    }
+}
+
+/// The normalised volume.
+fn normed(norm: Option<&Norm>, x: Tensor<5>) -> Tensor<5> {
+    match fold(norm, x) {
+        (x, Some(norm)) => group_norm_act(x, norm, Activation::None),
+        (x, None) => x,
     }
 }
 
@@ -100,11 +132,11 @@ pub struct UnetrUpBlock {
 
 impl UnetrUpBlock {
     /// The block from so many channels to so many, which the skip connection has too.
-    pub fn new(channels: [usize; 2], device: &Device) -> Self {
+    pub fn new(channels: [usize; 2], norm: NormConfig, device: &Device) -> Self {
         let channels_out = channels[1];
         Self {
             transp_conv: ConvTranspose3dConfig::new(channels, PATCH, PATCH).with_bias(false).init(device),
-            conv_block: UnetrResBlock::new([2 * channels_out, channels_out], device),
+            conv_block: UnetrResBlock::new([2 * channels_out, channels_out], norm, device),
         }
     }
 
