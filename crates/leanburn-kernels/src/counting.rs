@@ -30,7 +30,7 @@ static MOST: AtomicUsize = AtomicUsize::new(0);
 /// system as zeroed pages, which take nothing until they are written. So a program that counts takes the time and the
 /// resident memory of one that does not.
 ///
-/// After [`keep_freed_memory`](crate::keep_freed_memory), blocks of 32 MiB or more that are freed are kept for the next who asks for
+/// After [`keep_freed_memory`](crate::keep_freed_memory), blocks of 8 MiB or more that are freed are kept for the next who asks for
 /// as many bytes, whose pages the system need not clear again. With those in use they are never more than the most that was in use
 /// before: then the oldest are given back first. So the resident memory has the same peak.
 ///

@@ -6,11 +6,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Blocks of so many bytes are large: glibc maps them one by one, and gives each back to the system when it is freed.
-pub(crate) const LARGE: usize = 32 << 20;
+/// Blocks of so many bytes are large: mapped one by one, so that they leave no gaps between smaller ones.
+pub(crate) const LARGE: usize = 8 << 20;
 
 /// Blocks that are kept, at most.
-const MOST: usize = 128;
+const MOST: usize = 512;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
