@@ -229,6 +229,11 @@ def versions_of(results: list[dict]) -> dict[str, str]:
     return {part: version for result in results for part, version in result["versions"].items()}
 
 
+def without_binary(words):
+    """The words of a command line without where the Rust programs are on this machine."""
+    return [word for at, word in enumerate(words) if not word.startswith("--binary") and words[at - 1 : at] != ["--binary"]]
+
+
 def finish(
     options: argparse.Namespace,
     theme: str,
@@ -252,7 +257,7 @@ def finish(
     if "dev" in versions.values():
         sys.exit(f"not written: the Rust programs are a debug build; first: {BUILD}")
     today = datetime.date.today()
-    command = shlex.join(["python", os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])
+    command = shlex.join(["python", os.path.relpath(sys.argv[0], ROOT), *without_binary(sys.argv[1:])])
     listed = "; ".join(f"{part} {version}" for part, version in versions.items())
     text = f"""# {title}
 
