@@ -19,14 +19,15 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--shape", type=int, nargs=3, default=[64, 64, 32], help="voxels of the latent along depth, height, width")
     options.add_argument("--latent-channels", type=int, default=4)
     options.add_argument("--channels", type=int, nargs="+", default=[32, 64, 64], help="of each level, finest first")
-    options.add_argument("--head-channels", type=int, default=64, help="of an attention head; attention is at all levels but the first")
+    options.add_argument("--head-channels", type=int, default=64, help="of an attention head")
+    options.add_argument("--attention-from", type=int, default=1, metavar="LEVEL", help="the finest level with attention; 0 is the finest of all")
     tiny = {"shape": [8, 8, 8], "channels": [4, 8], "head_channels": 4, "latent_channels": 2, "dtype": ["f32", "bf16"]}
     return parsed(options, tiny)
 
 
 def commands(options: argparse.Namespace, dtype: str) -> list[list[str]]:
     both = [*shared(options, dtype), f"--latent-channels={options.latent_channels}", f"--head-channels={options.head_channels}"]
-    both += ["--shape", *options.shape, "--channels", *options.channels]
+    both += [f"--attention-from={options.attention_from}", "--shape", *options.shape, "--channels", *options.channels]
     lines = [pytorch("diffusion_step.py", *both, *broken(options, "peer"), *variant) for variant in variants(options)]
     lean = ours(options, "diffusion-step", *both, *broken(options, "ours"))
     lean = [lean, [*lean, "--recompute"]]
@@ -37,8 +38,8 @@ def main() -> None:
     options = arguments()
     results = agreed(options, [command for dtype in options.dtype for command in commands(options, dtype)], TOLERANCES)
     latent, parameters = "x".join(map(str, [options.latent_channels, *options.shape])), results[0]["checks"]["parameters"]
-    setting = f"""Latent {latent}, batch of 1, channels {options.channels}, one residual block a level, attention at all levels but the
-first with {options.head_channels} channels a head, {parameters:,} parameters, mean squared error."""
+    setting = f"""Latent {latent}, batch of 1, channels {options.channels}, one residual block a level, attention from level
+{options.attention_from} on (0 is the finest) with {options.head_channels} channels a head, {parameters:,} parameters, mean squared error."""
     show(
         options,
         results,

@@ -18,6 +18,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--latent-channels", type=int, required=True)
     parser.add_argument("--channels", type=int, nargs="+", required=True, help="of each level, finest first")
     parser.add_argument("--head-channels", type=int, required=True, help="of an attention head")
+    parser.add_argument("--attention-from", type=int, required=True, help="the finest level with attention")
     add_variant(parser)
     return parsed(parser)
 
@@ -31,7 +32,7 @@ def unet(options: argparse.Namespace) -> DiffusionModelUNet:
         out_channels=options.latent_channels,
         channels=options.channels,
         num_res_blocks=[1] * levels,
-        attention_levels=[level > 0 for level in range(levels)],
+        attention_levels=[level >= options.attention_from for level in range(levels)],
         norm_num_groups=max(groups for groups in range(1, 33) if all(channels % groups == 0 for channels in options.channels)),
         num_head_channels=options.head_channels,
     )

@@ -22,6 +22,9 @@ pub struct Arguments {
     /// Channels of an attention head.
     #[arg(long)]
     head_channels: usize,
+    /// The finest level with attention; 0 is the finest of all.
+    #[arg(long)]
+    attention_from: usize,
     #[command(flatten)]
     training: Training,
 }
@@ -48,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
 
 fn config(arguments: &Arguments) -> DiffusionUNet3dConfig {
     let (levels, latent) = (arguments.channels.len(), arguments.latent_channels);
-    let attention = (0..levels).map(|level| level > 0).collect();
+    let attention = (0..levels).map(|level| level >= arguments.attention_from).collect();
     DiffusionUNet3dConfig::new(latent, latent, arguments.channels.clone(), vec![1; levels], attention)
         .with_norm_num_groups(norm_num_groups(&arguments.channels))
         .with_num_head_channels(vec![arguments.head_channels])

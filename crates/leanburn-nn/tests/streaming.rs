@@ -7,8 +7,8 @@ use burn::tensor::{Distribution, TensorData};
 use leanburn_nn::blocks::VectorQuantizerConfig;
 use leanburn_nn::losses::l2_loss;
 use leanburn_nn::models::{
-    AutoencoderKl, AutoencoderKlConfig, NormConfig, PatchDiscriminatorConfig, UNet3d, UNet3dConfig, Vae3dConfig,
-    VqVae3dConfig,
+    AutoencoderKl, AutoencoderKlConfig, NormConfig, PatchDiscriminatorConfig, SwinUnetrConfig, UNet3d, UNet3dConfig,
+    Vae3dConfig, VqVae3dConfig,
 };
 use leanburn_ops::recording::{Marker, as_on_cpu};
 use leanburn_ops::{
@@ -230,6 +230,24 @@ fn norms_over_the_batch_are_streamed_and_move_their_running_estimates_once() {
             assert_close(&moved, &estimates, &format!("{what}: running estimates, and what they give"));
         }
     }
+}
+
+/// The norm in an up block's skip is run again by itself.
+#[test]
+fn a_recomputed_swin_unetr_moves_its_running_estimates_once() {
+    let device = seeded(4);
+    let x = random::normal([2, 1, 32, 32, 32], &device) + 0.5;
+    let config = SwinUnetrConfig::new(1, 2).with_feature_size(12).with_norm(NormConfig::Batch);
+    let run = |policy| {
+        random::seed(&device, 8);
+        let model = config.init(&device).with_residency(policy);
+        let before = running(&model);
+        let outcome = with_gradients(&model, model.forward(x.clone()).square().mean());
+        let moved = running(&model);
+        assert!(moved.len() > 4 && moved.iter().zip(&before).all(|(moved, before)| moved != before));
+        (outcome, moved)
+    };
+    assert!(run(ResidencyPolicy::recompute_all()) == run(ResidencyPolicy::keep()));
 }
 
 #[test]

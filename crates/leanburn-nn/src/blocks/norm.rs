@@ -66,7 +66,7 @@ impl Norm {
     ///
     /// - input and output: `[batch_size, num_channels, depth, height, width]`
     pub fn forward(&self, x: Tensor<5>, activation: Activation) -> Tensor<5> {
-        let (x, norm) = self.fold(x);
+        let (x, norm) = Self::fold(Some(self), x);
         match norm {
             Some(norm) => group_norm_act(x, norm, activation.into()),
             None => activate(x, activation.into()),
@@ -85,14 +85,23 @@ impl Norm {
     /// The volume, and the norm for an operation that it can be folded into; or the normalised volume.
     ///
     /// A norm over the batch is no part of an operation.
-    pub(crate) fn fold(&self, x: Tensor<5>) -> (Tensor<5>, Option<leanburn_ops::Norm>) {
-        match self {
-            Self::Batch(norm) => (norm.forward(x), None),
-            Self::Instance(norm) => {
+    pub(crate) fn fold(norm: Option<&Self>, x: Tensor<5>) -> (Tensor<5>, Option<leanburn_ops::Norm>) {
+        match norm {
+            None => (x, None),
+            Some(Self::Batch(norm)) => (norm.forward(x), None),
+            Some(Self::Instance(norm)) => {
                 let channels = x.dims()[1];
                 (x, Some(norm.norm(channels)))
             }
-            Self::Group(norm) => (x, Some(norm.norm())),
+            Some(Self::Group(norm)) => (x, Some(norm.norm())),
+        }
+    }
+
+    /// The normalised volume.
+    pub(crate) fn normed(norm: Option<&Self>, x: Tensor<5>) -> Tensor<5> {
+        match Self::fold(norm, x) {
+            (x, Some(norm)) => group_norm_act(x, norm, leanburn_ops::Activation::None),
+            (x, None) => x,
         }
     }
 }

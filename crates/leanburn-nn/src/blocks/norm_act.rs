@@ -164,16 +164,10 @@ impl NormAct {
 
     /// The volume, and the norm for the operation that it is folded into; or the volume behind norm and dropout.
     fn fold(&self, x: Tensor<5>) -> (Tensor<5>, Option<leanburn_ops::Norm>) {
-        let (x, norm) = match &self.norm {
-            Some(norm) => norm.fold(x),
-            None => (x, None),
-        };
-        let Some(dropout) = &self.dropout else { return (x, norm) };
-        let x = match norm {
-            Some(norm) => group_norm_act(x, norm, leanburn_ops::Activation::None),
-            None => x,
-        };
-        (dropout.forward(x), None)
+        match &self.dropout {
+            None => Norm::fold(self.norm.as_ref(), x),
+            Some(dropout) => (dropout.forward(Norm::normed(self.norm.as_ref(), x)), None),
+        }
     }
 }
 

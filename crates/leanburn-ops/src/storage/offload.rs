@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use bytemuck::{Pod, cast_slice, cast_slice_mut};
+use bytemuck::Pod;
 use leanburn_common::Bytes;
 
 use super::background::Pending;
@@ -144,13 +144,11 @@ pub fn check_offload_folder(folder: &Path) -> io::Result<()> {
 }
 
 fn write(folder: &Path, values: &CpuTensor) -> io::Result<Spill> {
-    with_element!(values.dtype(), E => Spill::write(folder, cast_slice(values.values::<E>())))
+    with_element!(values.dtype(), E => Spill::write(folder, values.values::<E>()))
 }
 
-fn read<E: Stored + Pod>(file: Spill, mut room: Vec<E>, count: usize) -> io::Result<CpuTensor> {
-    room.resize(count, E::zeroed());
-    file.read(cast_slice_mut(&mut room))?;
-    Ok(CpuTensor::from_vec(room, [count]))
+fn read<E: Stored + Pod>(file: Spill, room: Vec<E>, count: usize) -> io::Result<CpuTensor> {
+    Ok(CpuTensor::from_vec(file.read(room, count)?, [count]))
 }
 
 fn fetched(device: &Device, count: usize, dtype: DType) -> Tensor<1> {

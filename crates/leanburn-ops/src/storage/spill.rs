@@ -1,16 +1,19 @@
-//! An unlinked file that holds the bytes of a tensor, around the system's cache of files where that is possible.
+//! An unlinked file that holds the values of a tensor, around the system's cache of files where that is possible.
 //!
 //! Through the cache each byte is copied into pages that the system has to find and to clear first, on the cores that compute; and where
-//! memory is limited, these pages count. Large tensors go past it (`O_DIRECT`), in pieces by way of one small aligned buffer.
+//! memory is limited, these pages count. Large tensors go past it (`O_DIRECT`): they are written from where they lie, and read by way of
+//! a small buffer, from which memory is filled that nobody has to clear first.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::Path;
 
-/// What addresses, lengths and places in the file are multiples of: at least the block of any disk.
-const ALIGNMENT: usize = 4096;
+use bytemuck::{Pod, cast_slice};
 
-/// Bytes that are written or read at once. After each the thread waits for a core, where all of them compute.
+/// What addresses, lengths and places in the file are multiples of: at least the block of any disk.
+const PAGE: usize = 4096;
+
+/// Bytes that are read at once.
 const PIECE: usize = 1024 * 1024;
 
 /// Bytes of the smallest tensor that goes around the cache.
@@ -20,32 +23,41 @@ const LEAST: usize = 4 * PIECE;
 #[derive(Debug)]
 pub(super) struct Spill {
     file: File,
-    is_direct: bool,
+    /// Where in the file the values begin: as far into a page as they were in memory.
+    start: usize,
 }
 
 impl Spill {
-    /// Writes bytes into a new file in `folder`.
-    pub(super) fn write(folder: &Path, bytes: &[u8]) -> io::Result<Self> {
+    /// Writes values into a new file in `folder`.
+    pub(super) fn write<E: Pod>(folder: &Path, values: &[E]) -> io::Result<Self> {
+        let bytes: &[u8] = cast_slice(values);
+        let start = bytes.as_ptr() as usize % PAGE;
         if bytes.len() >= LEAST
             && let Some(file) = direct(folder)
         {
-            match write_direct(&file, bytes) {
+            match write_direct(&file, bytes, start) {
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {} // the file system has it open and does not do it
-                written => return written.map(|()| Self { file, is_direct: true }),
+                written => return written.map(|()| Self { file, start }),
             }
         }
         let mut file = tempfile::tempfile_in(folder)?;
         file.write_all(bytes)?;
-        Ok(Self { file, is_direct: false })
+        file.set_len(bytes.len().next_multiple_of(PAGE) as u64)?; // read in pages, as the other
+        Ok(Self { file, start: 0 })
     }
 
-    /// Reads as many bytes as were written.
-    pub(super) fn read(mut self, bytes: &mut [u8]) -> io::Result<()> {
+    /// Reads as many values as were written.
+    pub(super) fn read<E: Pod>(mut self, mut room: Vec<E>, count: usize) -> io::Result<Vec<E>> {
         self.file.rewind()?;
-        match self.is_direct {
-            true => read_direct(&self.file, bytes),
-            false => self.file.read_exact(bytes),
+        let end = self.start + count * size_of::<E>();
+        let mut piece = Piece::new();
+        room.reserve_exact(count);
+        for at in (0..end).step_by(PIECE) {
+            let bytes = &mut piece.bytes()[..PIECE.min((end - at).next_multiple_of(PAGE))];
+            self.file.read_exact(bytes)?;
+            room.extend_from_slice(cast_slice(&bytes[self.start.saturating_sub(at)..PIECE.min(end - at)]));
         }
+        Ok(room)
     }
 }
 
@@ -68,56 +80,70 @@ struct Piece(Vec<u8>);
 
 impl Piece {
     fn new() -> Self {
-        Self(vec![0; PIECE + ALIGNMENT])
+        Self(vec![0; PIECE + PAGE])
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        let start = self.0.as_ptr().align_offset(ALIGNMENT);
+        let start = self.0.as_ptr().align_offset(PAGE);
         &mut self.0[start..][..PIECE]
     }
 }
 
-fn write_direct(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+/// Writes pages: those that are the tensor's alone from where they are, the first and the last by way of a piece.
+fn write_direct(file: &File, bytes: &[u8], start: usize) -> io::Result<()> {
     let mut piece = Piece::new();
-    for bytes in bytes.chunks(PIECE) {
-        let piece = &mut piece.bytes()[..bytes.len().next_multiple_of(ALIGNMENT)];
-        piece[..bytes.len()].copy_from_slice(bytes);
-        file.write_all(piece)?;
-    }
-    Ok(())
-}
-
-fn read_direct(mut file: &File, bytes: &mut [u8]) -> io::Result<()> {
-    let mut piece = Piece::new();
-    for bytes in bytes.chunks_mut(PIECE) {
-        let piece = &mut piece.bytes()[..bytes.len().next_multiple_of(ALIGNMENT)];
-        file.read_exact(piece)?;
-        bytes.copy_from_slice(&piece[..bytes.len()]);
-    }
-    Ok(())
+    let write = |bytes: &[u8]| (&*file).write_all(bytes);
+    let mut write_page = |bytes: &[u8], at: usize| {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let page = &mut piece.bytes()[..PAGE];
+        page[at..][..bytes.len()].copy_from_slice(bytes);
+        write(page)
+    };
+    let (first, others) = bytes.split_at((PAGE - start) % PAGE);
+    let (pages, last) = others.split_at(others.len() / PAGE * PAGE);
+    write_page(first, start)?;
+    write(pages)?;
+    write_page(last, 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Values whose first is so many bytes behind the start of a page.
+    fn values(room: &mut Vec<f32>, start: usize, count: usize) -> &[f32] {
+        let first = |room: &Vec<f32>| room.as_ptr().align_offset(PAGE) + start / size_of::<f32>();
+        *room = vec![0.0; count + 2 * PAGE / size_of::<f32>()];
+        let first = first(room);
+        room[first..][..count].iter_mut().enumerate().for_each(|(at, value)| *value = (at * 31 % 251) as f32);
+        &room[first..][..count]
+    }
+
     #[test]
     fn what_is_read_is_what_was_written() {
-        let folder = std::env::temp_dir();
-        for len in [0, 1, PIECE, LEAST - 1, LEAST, LEAST + 1, LEAST + PIECE + ALIGNMENT - 1, LEAST + 3 * PIECE + 5] {
-            let bytes: Vec<u8> = (0..len).map(|at| (at * 31 % 251) as u8).collect();
-            let spill = Spill::write(&folder, &bytes).unwrap();
-            assert!(!spill.is_direct || len >= LEAST, "{len}");
-            let mut found = vec![0; len];
-            spill.read(&mut found).unwrap();
-            assert!(found == bytes, "{len}");
+        let (folder, least, piece, page) = (std::env::temp_dir(), LEAST / 4, PIECE / 4, PAGE / 4);
+        let mut room = vec![];
+        for count in [0, 1, piece, least - 1, least, least + 1, least + piece + page - 1, least + 3 * piece + 5] {
+            for start in [0, 4, 16, PAGE - 4] {
+                let values = values(&mut room, start, count);
+                let spill = Spill::write(&folder, values).unwrap();
+                assert!(
+                    spill.start == 0 || spill.start == start && count >= least,
+                    "{count}, {start}: {}",
+                    spill.start
+                );
+                let found: Vec<f32> = spill.read(Vec::with_capacity(count), count).unwrap();
+                assert!(found == values, "{count}, {start}");
+            }
         }
     }
 
     #[test]
     fn a_file_that_is_too_short_is_an_error() {
-        let spill = Spill::write(&std::env::temp_dir(), &vec![1; LEAST]).unwrap();
+        let spill = Spill::write(&std::env::temp_dir(), &vec![1u8; LEAST]).unwrap();
         spill.file.set_len(LEAST as u64 / 2).unwrap();
-        assert_eq!(spill.read(&mut vec![0; LEAST]).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(spill.read(Vec::<u8>::new(), LEAST).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     }
 }

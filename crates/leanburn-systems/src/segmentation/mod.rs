@@ -2,6 +2,7 @@
 
 mod inference;
 mod network;
+mod norm;
 mod objective;
 mod section;
 mod supervised;
@@ -12,9 +13,10 @@ mod workload;
 
 pub use inference::{Segmenter, predict_logits};
 pub use network::{Network, NetworkConfig};
+pub use norm::NormName;
 pub use objective::SegmentationObjectiveSection;
 pub use section::{SegmentationNetwork, SegmentationSection};
 pub use supervised::SupervisedNetwork;
 pub use swin_unetr::SwinUnetrSection;
-pub use unet::{UnetActivation, UnetNorm, UnetSection};
+pub use unet::{UnetActivation, UnetSection};
 pub use workload::SegmentationWorkload;

@@ -3,7 +3,7 @@
 use leanburn_nn::models::{Merging, SwinUnetrConfig};
 use serde::Serialize;
 
-use super::unet::UnetNorm;
+use super::norm::NormName;
 use crate::shared::with_methods;
 use crate::yaml::{MANY, PerAxis, Section};
 
@@ -22,7 +22,7 @@ pub struct SwinUnetrSection {
     /// Channels inside of a block's two linear layers, as a multiple of its own. Default: 4.
     pub mlp_ratio: usize,
     /// The norm of the residual blocks of convolutions. Default: instance, which takes the intensity of a patch out of it.
-    pub norm_name: UnetNorm,
+    pub norm_name: NormName,
     /// Whether what a stage gives to the decoder is normalised. Default: true.
     pub normalize: bool,
     /// How patches are merged: `merging` or `mergingv2`. Default: merging.
@@ -44,7 +44,7 @@ impl Default for SwinUnetrSection {
             use_v2,
             ..
         } = SwinUnetrConfig::new(1, 2);
-        let norm_name = UnetNorm::Instance;
+        let norm_name = NormName::Instance;
         Self { feature_size, depths, num_heads, window_size, mlp_ratio, norm_name, normalize, downsample, use_v2 }
     }
 }
@@ -55,7 +55,7 @@ with_methods! { SwinUnetrSection {
     with_num_heads => num_heads: [usize; 4],
     with_window_size => window_size: [usize; 3],
     with_mlp_ratio => mlp_ratio: usize,
-    with_norm_name => norm_name: UnetNorm,
+    with_norm_name => norm_name: NormName,
     with_normalize => normalize: bool,
     with_downsample => downsample: Merging,
     with_use_v2 => use_v2: bool,

@@ -1,9 +1,10 @@
 //! A residual U-Net: keys of the `segmentation` section where its `model` is `unet`.
 
-use leanburn_nn::blocks::{ActivationConfig, NormConfig};
+use leanburn_nn::blocks::ActivationConfig;
 use leanburn_nn::models::UNet3dConfig;
 use serde::{Deserialize, Serialize};
 
+use super::norm::NormName;
 use crate::shared::with_methods;
 use crate::yaml::{MANY, PerAxis, Section};
 
@@ -19,28 +20,6 @@ pub enum UnetActivation {
     LeakyRelu,
     /// `x * sigmoid(x)`.
     Silu,
-}
-
-/// The norm behind a convolution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UnetNorm {
-    /// Of each channel of each item.
-    Instance,
-    /// Over the batch.
-    Batch,
-    /// No norm.
-    None,
-}
-
-impl UnetNorm {
-    pub(super) fn config(self) -> NormConfig {
-        match self {
-            Self::Instance => NormConfig::Instance,
-            Self::Batch => NormConfig::Batch,
-            Self::None => NormConfig::None,
-        }
-    }
 }
 
 /// A residual U-Net: MONAI's `UNet` in three dimensions.
@@ -61,7 +40,7 @@ pub struct UnetSection {
     /// The activation. Default: prelu.
     pub act: UnetActivation,
     /// The norm. Default: instance.
-    pub norm: UnetNorm,
+    pub norm: NormName,
     /// Probability with which an element is dropped between norm and activation. Default: 0.
     pub dropout: f64,
 }
@@ -72,7 +51,7 @@ with_methods! { UnetSection {
     with_kernel_size => kernel_size: usize,
     with_up_kernel_size => up_kernel_size: usize,
     with_act => act: UnetActivation,
-    with_norm => norm: UnetNorm,
+    with_norm => norm: NormName,
     with_dropout => dropout: f64,
 } }
 
@@ -86,7 +65,7 @@ impl UnetSection {
             kernel_size: 3,
             up_kernel_size: 3,
             act: UnetActivation::Prelu,
-            norm: UnetNorm::Instance,
+            norm: NormName::Instance,
             dropout: 0.0,
         }
     }

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Activation, Convolution, activate, conv3d, group_norm_act, norm_act_conv3d, recompute};
+use leanburn_ops::{Activation, Convolution, activate, conv3d, norm_act_conv3d, recompute};
 
 use super::config::PATCH;
 use crate::blocks::{Conv3d, Conv3dConfig, ConvTranspose3d, ConvTranspose3dConfig, Norm, NormConfig};
@@ -66,37 +66,21 @@ impl UnetrResBlock {
                 // A convolution of one voxel is cheaper to compute again than its result is to hold.
                 let layers = (conv.clone(), self.norm3.clone());
                 recompute(&layers, parts.to_vec(), |(conv, norm), parts: Vec<Tensor<5>>| {
-                    normed(norm.as_ref(), of_parts(conv, &parts))
+                    Norm::normed(norm.as_ref(), of_parts(conv, &parts))
                 })
             }
             None => parts[0].clone(),
         };
         let h = of_parts(&self.conv1, parts);
-        let (h, norm) = fold(self.norm1.as_ref(), h);
+        let (h, norm) = Norm::fold(self.norm1.as_ref(), h);
         let conv2 = self.conv2.convolution();
         activate(
             match &self.norm2 {
                 None => norm_act_conv3d(h, norm, ACTIVATION, conv2, Some(residual)),
-                second => normed(second.as_ref(), norm_act_conv3d(h, norm, ACTIVATION, conv2, None)) + residual,
+                second => Norm::normed(second.as_ref(), norm_act_conv3d(h, norm, ACTIVATION, conv2, None)) + residual,
             },
             ACTIVATION,
         )
-    }
-}
-
-/// The volume, and the norm that an operation takes with it; or the normalised volume.
-fn fold(norm: Option<&Norm>, x: Tensor<5>) -> (Tensor<5>, Option<leanburn_ops::Norm>) {
-    match norm {
-        Some(norm) => norm.fold(x),
-        None => (x, None),
-    }
-}
-
-/// The normalised volume.
-fn normed(norm: Option<&Norm>, x: Tensor<5>) -> Tensor<5> {
-    match fold(norm, x) {
-        (x, Some(norm)) => group_norm_act(x, norm, Activation::None),
-        (x, None) => x,
     }
 }
 
