@@ -12,26 +12,38 @@ const LARGE: usize = 4 << 20;
 /// `filled-buffers`. Not where `LEANBURN_UNFILLED` is set: valgrind sees for itself what is not written.
 const FILLED: bool = cfg!(any(test, feature = "filled-buffers"));
 
-/// A vector of `len` elements that `fill` writes.
+/// An empty vector with room for `len` elements.
 ///
-/// The memory is not cleared before, and on Linux it is asked for in large pages: clearing small ones on first touch
-/// would take longer than many a kernel. In tests it is filled with ones ([`FILLED`]), which are no number in any element, so
-/// that a test sees what a kernel leaves out.
+/// On Linux the memory is asked for in large pages: clearing small ones on first touch would take longer than many a kernel.
 ///
 /// # Panics
 ///
 /// Panics if the system has no memory for it, with a message that says so: who trains can go on with less.
-///
-/// # Safety
-///
-/// `fill` must write every element.
-pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [MaybeUninit<E>])) -> Vec<E> {
+pub fn room_for<E: Stored>(len: usize) -> Vec<E> {
     let mut values: Vec<E> = Vec::new();
     if values.try_reserve_exact(len).is_err() {
         out_of_memory(len.saturating_mul(size_of::<E>()));
     }
     let room = &mut values.spare_capacity_mut()[..len];
     advise_large_pages(room.as_mut_ptr().cast(), size_of_val(room));
+    values
+}
+
+/// A vector of `len` elements that `fill` writes.
+///
+/// The memory is not cleared before. In tests it is filled with ones ([`FILLED`]), which are no number in any element, so
+/// that a test sees what a kernel leaves out.
+///
+/// # Panics
+///
+/// As [`room_for`].
+///
+/// # Safety
+///
+/// `fill` must write every element.
+pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [MaybeUninit<E>])) -> Vec<E> {
+    let mut values = room_for(len);
+    let room = &mut values.spare_capacity_mut()[..len];
     if FILLED && std::env::var_os("LEANBURN_UNFILLED").is_none() {
         // SAFETY: the memory is the vector's own, and elements are plain numbers of any bit pattern.
         unsafe { room.as_mut_ptr().write_bytes(0xff, len) };

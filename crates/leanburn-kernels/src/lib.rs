@@ -36,6 +36,7 @@ pub mod simd;
 mod size;
 
 pub use activation::Activation;
+pub use buffer::room_for;
 pub use counting::CountingAllocator;
 pub use element::Stored;
 pub use heap::keep_freed_memory;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use bytemuck::Pod;
 use leanburn_common::Bytes;
+use leanburn_kernels::room_for;
 
 use super::background::Pending;
 use super::error::StorageError;
@@ -109,7 +110,7 @@ impl Offloaded {
             Self::File(file, what) => {
                 let count = what.count;
                 let read = with_element!(what.dtype, E => {
-                    let room = Vec::<E>::with_capacity(count);
+                    let room = room_for::<E>(count);
                     Pending::run(move || read(file, room, count))
                 });
                 Self::Reading(read, what)
