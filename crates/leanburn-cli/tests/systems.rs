@@ -81,7 +81,7 @@ fn systems() -> Vec<(&'static str, String, &'static [&'static str])> {
                  num_inference_steps: 2, num_samples: 2, val_windows: 1}}}}\n\
                  sequence: {{advection: {{steps: 10, shape: [8, 12]}}, use_channels: [0], sample_factor: 2}}\n"
             ),
-            &["psnr", "ssim", "relative_l2", "psnr_one", "psnr_bicubic", "top_octave_error"],
+            &["psnr", "ssim", "relative_l2", "psnr_one", "psnr_bicubic", "top_octave_ratio"],
         ),
     ]
 }

@@ -16,7 +16,7 @@ pub use intersection::IntersectionCounts;
 pub use ms_ssim::{MsSsim, mean_pairwise};
 pub use segmentation::{DiceCounts, dice, mean_dice};
 pub use similarity::{peak_signal_to_noise_ratio, structural_similarity};
-pub use spectrum::{energy_spectrum, top_octave_error, top_octave_ratio};
+pub use spectrum::{TopOctave, energy_spectrum, top_octave_energy};
 pub use thresholds::{TwoThresholds, best_two_thresholds};
 pub use voxels::{ChamferDistance, chamfer_distance, intersection_over_union, squared_distances};
 pub use wasserstein::{local_patches, sliced_wasserstein, unit_directions};

@@ -35,28 +35,56 @@ pub fn energy_spectrum<const D: usize>(field: &[f32], size: [usize; D]) -> Resul
     Ok(spectrum)
 }
 
-/// The energy of a prediction's shortest waves, those of the last octave (wavenumbers above half of the highest), as a share of the
-/// truth's: 1 is perfect, 0 is none of it. Infinite where the truth has none and the prediction has.
+/// The energy of a field's shortest waves, those of the last octave (wavenumbers above half of the highest).
 ///
 /// # Errors
-/// If a field has not the values of the size.
-pub fn top_octave_ratio<const D: usize>(prediction: &[f32], truth: &[f32], size: [usize; D]) -> Result<f64, DataError> {
-    let energy = |field: &[f32]| {
-        let spectrum = energy_spectrum(field, size)?;
-        Ok::<f64, DataError>(spectrum[spectrum.len().div_ceil(2)..].iter().sum())
-    };
-    let (found, expected) = (energy(prediction)?, energy(truth)?);
-    Ok(if found == expected { 1.0 } else { found / expected })
+/// If the field has not the values of its size.
+pub fn top_octave_energy<const D: usize>(field: &[f32], size: [usize; D]) -> Result<f64, DataError> {
+    let spectrum = energy_spectrum(field, size)?;
+    Ok(spectrum[spectrum.len().div_ceil(2)..].iter().sum())
 }
 
-/// By how much the energies of a prediction's and the truth's shortest waves differ, of the larger, by their
-/// [ratio](top_octave_ratio): 0 is perfect, 1 is none of it or far too much.
+/// Energies of [shortest waves](top_octave_energy) in predictions beside those in their truths.
 ///
-/// # Errors
-/// If a field has not the values of the size.
-pub fn top_octave_error<const D: usize>(prediction: &[f32], truth: &[f32], size: [usize; D]) -> Result<f64, DataError> {
-    let ratio = top_octave_ratio(prediction, truth, size)?;
-    Ok(1.0 - ratio.min(1.0 / ratio))
+/// # Example
+/// ```
+/// use leanburn_data::metrics::TopOctave;
+/// let mut waves = TopOctave::default();
+/// waves.add(2.0, 1.0);
+/// waves.add(1.0, 2.0);
+/// assert!(waves.ratio() == 1.0 && waves.error() == 0.5);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TopOctave {
+    pairs: Vec<[f64; 2]>,
+}
+
+impl TopOctave {
+    /// Adds the energy of a prediction, or the mean of several ones, and that of the truth.
+    pub fn add(&mut self, prediction: f64, truth: f64) {
+        self.pairs.push([prediction, truth]);
+    }
+
+    /// The energy of all predictions as a share of the energy of all truths, which is the ratio of their mean spectra: 1 is perfect, 0 is
+    /// none of it. Infinite where the truths have none and a prediction has.
+    pub fn ratio(&self) -> f64 {
+        let [found, expected] = [0, 1].map(|index| self.pairs.iter().map(|pair| pair[index]).sum::<f64>());
+        share(found, expected)
+    }
+
+    /// By how much the energies of a prediction and its truth differ, of the larger; the mean over all: 0 is perfect, 1 is none of it or far
+    /// too much.
+    pub fn error(&self) -> f64 {
+        let error = |[found, expected]: &[f64; 2]| {
+            let ratio = share(*found, *expected);
+            1.0 - ratio.min(1.0 / ratio)
+        };
+        self.pairs.iter().map(error).sum::<f64>() / self.pairs.len().max(1) as f64
+    }
+}
+
+fn share(found: f64, expected: f64) -> f64 {
+    if found == expected { 1.0 } else { found / expected }
 }
 
 #[cfg(test)]
@@ -102,11 +130,20 @@ mod tests {
         let (short, long) = (wave(0.0, 6.0, size), wave(0.0, 2.0, size));
         let sum =
             |share: f32| -> Vec<f32> { short.iter().zip(&long).map(|(one, other)| share * one + other).collect() };
-        let error = |share| top_octave_error(&sum(share), &sum(1.0), size).unwrap();
-        let ratio = |share| top_octave_ratio(&sum(share), &sum(1.0), size).unwrap();
+        let energy = |share| top_octave_energy(&sum(share), size).unwrap();
+        let beside = |share| {
+            let mut waves = TopOctave::default();
+            waves.add(energy(share), energy(1.0));
+            waves
+        };
+        let (error, ratio) = (|share| beside(share).error(), |share| beside(share).ratio());
         assert!((ratio(0.9) - 0.81).abs() < 1e-5 && (ratio(2.0) - 4.0).abs() < 1e-4 && ratio(1.0) == 1.0);
         assert!((error(0.9) - 0.19).abs() < 1e-5 && (error(0.0) - 1.0).abs() < 1e-5);
         assert!((error(2.0) - 0.75).abs() < 1e-5 && error(1.0) == 0.0);
+        let mut both = beside(0.5);
+        both.add(energy(2.0), energy(1.0));
+        assert!((both.ratio() - 4.25 / 2.0).abs() < 1e-4 && (both.error() - 0.75).abs() < 1e-4);
+        assert!(TopOctave::default().ratio() == 1.0 && TopOctave::default().error() == 0.0);
     }
 
     /// Lines, planes and volumes with the energy `k^-2` at each wavenumber, of waves that share it.

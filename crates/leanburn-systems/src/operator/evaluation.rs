@@ -1,7 +1,7 @@
 //! How good the predictions of an operator are.
 
 use leanburn_data::Window;
-use leanburn_data::metrics::{relative_error, skill, top_octave_ratio};
+use leanburn_data::metrics::{TopOctave, relative_error, skill, top_octave_energy};
 
 use crate::error::Result;
 use crate::evaluation::Metrics;
@@ -30,8 +30,8 @@ pub(super) struct Scores {
     relative: Vec<[f64; 2]>,
     /// Those of each window's fields, by how far ahead they are.
     leads: Vec<Vec<f64>>,
-    /// The last fields' energy in the top octave, as shares of the truth's.
-    octaves: Vec<f64>,
+    /// The last fields' energies in the top octave.
+    octave: TopOctave,
     predictions: Vec<f32>,
     truth: Vec<f32>,
     persistence: Vec<f32>,
@@ -48,27 +48,27 @@ impl Scores {
             self.leads.resize_with(self.leads.len().max(lead + 1), Vec::new);
             self.leads[lead].push(relative_error(prediction, truth)?);
         }
-        self.octaves.push(top_octave_ratio(&prediction[field..], &truth[field..], size)?);
+        let energy = |fields: &[f32]| top_octave_energy(&fields[field..], size);
+        self.octave.add(energy(prediction)?, energy(truth)?);
         self.predictions.extend_from_slice(prediction);
         self.persistence.extend_from_slice(persistence);
         self.truth.extend_from_slice(truth);
         Ok(())
     }
 
-    /// Means over the windows; the skill is of all of them together. Empty without windows.
+    /// Means over the windows; the skill and the ratio of energies are of all of them together. Empty without windows.
     pub(super) fn metrics(&self) -> Result<Metrics> {
         if self.truth.is_empty() {
             return Ok(Vec::new());
         }
-        let octave_errors = self.octaves.iter().map(|ratio| 1.0 - ratio.min(1.0 / ratio)).collect::<Vec<_>>();
         let skill = skill(&self.predictions, &self.truth, &self.persistence)?;
         let of_pairs = |index: usize| mean(&self.relative.iter().map(|pair| pair[index]).collect::<Vec<_>>());
         let mut metrics = vec![
             ("relative_l2", of_pairs(0)),
             ("skill", skill),
             (PERSISTENCE, of_pairs(1)),
-            ("top_octave_ratio", mean(&self.octaves)),
-            ("top_octave_error", mean(&octave_errors)),
+            ("top_octave_ratio", self.octave.ratio()),
+            ("top_octave_error", self.octave.error()),
         ];
         if self.leads.len() > 1 {
             metrics.extend(LEADS.into_iter().zip(self.leads.iter().map(|errors| mean(errors))));

@@ -1,7 +1,9 @@
 //! How close fine fields are to the truth, beside bicubic interpolation.
 
 use burn::tensor::Device;
-use leanburn_data::metrics::{peak_signal_to_noise_ratio, relative_error, structural_similarity, top_octave_error};
+use leanburn_data::metrics::{
+    TopOctave, peak_signal_to_noise_ratio, relative_error, structural_similarity, top_octave_energy,
+};
 use leanburn_data::{DataError, SequenceDataset};
 use leanburn_ops::random::derive;
 use leanburn_train::MainModel;
@@ -23,8 +25,9 @@ const NAMES: [[&str; 3]; 3] = [
     ["psnr_one", "ssim_one", "relative_l2_one"],
 ];
 
-/// That of the energy of the shortest waves of one sample; that of a mean is too small, as samples differ in them.
-const OCTAVE: &str = "top_octave_error";
+/// Names of the energy of the shortest waves of samples, as a share of the truth's in all windows together, and of how far it is off in each
+/// window; that of a mean of samples is too small, as they differ in them.
+const OCTAVE: [&str; 2] = ["top_octave_ratio", "top_octave_error"];
 
 /// Means over the windows that a validation takes, in the units of the normalized fields.
 pub(super) fn evaluate(
@@ -35,14 +38,16 @@ pub(super) fn evaluate(
 ) -> Result<Metrics> {
     let count = data.val_len().min(section.training.objective.val_windows);
     let trained = workload.model().trained();
-    let (mut sums, mut octave, mut samples) = ([[0.0; 3]; 3], 0.0, 0);
+    let (mut sums, mut octave, mut samples) = ([[0.0; 3]; 3], TopOctave::default(), 0);
     for number in 0..count {
         let window = data.val_window(number * data.val_len() / count)?;
         let [.., height, width] = window.target_shape;
         let seed = derive(EVALUATION, &[number as u64]);
         let fields = section.fine_fields((workload, &trained), &window, seed, device);
         let bicubic = data.persistence(&window)?;
-        octave += top_octave_error(&fields[0], &window.target, [height, width])?;
+        let energy = |field: &[f32]| top_octave_energy(field, [height, width]);
+        let energies = fields.iter().map(|field| energy(field)).collect::<std::result::Result<Vec<_>, _>>()?;
+        octave.add(energies.iter().sum::<f64>() / energies.len() as f64, energy(&window.target)?);
         for (sums, field) in sums.iter_mut().zip([&mean(&fields), &bicubic, &fields[0]]) {
             let found = closeness(field, &window.target, [1, height, width])?;
             sums.iter_mut().zip(found).for_each(|(sum, value)| *sum += value);
@@ -55,7 +60,8 @@ pub(super) fn evaluate(
     // One sample is its own mean.
     let shown = if samples > 1 { 3 } else { 2 };
     let named = NAMES.into_iter().take(shown).flatten().zip(sums.into_iter().flatten());
-    Ok(named.chain([(OCTAVE, octave)]).map(|(name, sum)| (name, sum / count as f64)).collect())
+    let means = named.map(|(name, sum)| (name, sum / count as f64));
+    Ok(means.chain(OCTAVE.into_iter().zip([octave.ratio(), octave.error()])).collect())
 }
 
 /// Ratio, similarity and error.

@@ -60,6 +60,13 @@ impl System for SuperResolutionSection {
             train: &[],
             validation: &["ssim", "ssim_one", "ssim_bicubic"],
         },
+        Curves {
+            title: "Energy of the shortest waves",
+            y_label: "a sample's by the truth's, and how far that is off",
+            log_y: false,
+            train: &[],
+            validation: &["top_octave_ratio", "top_octave_error"],
+        },
     ];
     const ERRORS: &'static [&'static str] =
         &["relative_l2", "relative_l2_one", "relative_l2_bicubic", "top_octave_error"];

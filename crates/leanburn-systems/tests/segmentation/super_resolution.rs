@@ -69,7 +69,7 @@ fn a_network_of_fields_learns_and_goes_on_where_it_stopped() {
         let losses = values(&straight.records, Phase::Train, loss);
         let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
         assert!(mean(&losses[12..]) < 0.9 * mean(&losses[..4]), "{name}: {losses:?}");
-        for metric in ["psnr", "ssim", "relative_l2", "top_octave_error"] {
+        for metric in ["psnr", "ssim", "relative_l2", "top_octave_ratio", "top_octave_error"] {
             assert_eq!(values(&straight.records, Phase::Validation, metric).len(), 3, "{name}: {metric}");
         }
         let of_one = values(&straight.records, Phase::Validation, "psnr_one");
