@@ -50,12 +50,13 @@ impl Spill {
     pub(super) fn read<E: Pod>(mut self, mut room: Vec<E>, count: usize) -> io::Result<Vec<E>> {
         self.file.rewind()?;
         let end = self.start + count * size_of::<E>();
-        let mut piece = Piece::new();
+        let mut piece = Piece::new(PIECE.min(end));
         room.reserve_exact(count);
         for at in (0..end).step_by(PIECE) {
-            let bytes = &mut piece.bytes()[..PIECE.min((end - at).next_multiple_of(PAGE))];
-            self.file.read_exact(bytes)?;
-            room.extend_from_slice(cast_slice(&bytes[self.start.saturating_sub(at)..PIECE.min(end - at)]));
+            let len = PIECE.min(end - at);
+            let pages = &mut piece.bytes()[..len.next_multiple_of(PAGE)];
+            self.file.read_exact(pages)?;
+            room.extend_from_slice(cast_slice(&pages[self.start.saturating_sub(at)..len]));
         }
         Ok(room)
     }
@@ -75,29 +76,30 @@ fn direct(_folder: &Path) -> Option<File> {
     None
 }
 
-/// A piece in memory that may be read and written directly.
+/// Pages in memory that may be read and written directly.
 struct Piece(Vec<u8>);
 
 impl Piece {
-    fn new() -> Self {
-        Self(vec![0; PIECE + PAGE])
+    /// As many as hold so many bytes.
+    fn new(len: usize) -> Self {
+        Self(vec![0; len.next_multiple_of(PAGE) + PAGE])
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        let start = self.0.as_ptr().align_offset(PAGE);
-        &mut self.0[start..][..PIECE]
+        let (start, len) = (self.0.as_ptr().align_offset(PAGE), self.0.len() - PAGE);
+        &mut self.0[start..][..len]
     }
 }
 
 /// Writes pages: those that are the tensor's alone from where they are, the first and the last by way of a piece.
 fn write_direct(file: &File, bytes: &[u8], start: usize) -> io::Result<()> {
-    let mut piece = Piece::new();
+    let mut piece = Piece::new(PAGE);
     let write = |bytes: &[u8]| (&*file).write_all(bytes);
     let mut write_page = |bytes: &[u8], at: usize| {
         if bytes.is_empty() {
             return Ok(());
         }
-        let page = &mut piece.bytes()[..PAGE];
+        let page = piece.bytes();
         page[at..][..bytes.len()].copy_from_slice(bytes);
         write(page)
     };
