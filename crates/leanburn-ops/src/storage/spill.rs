@@ -116,9 +116,8 @@ mod tests {
 
     /// Values whose first is so many bytes behind the start of a page.
     fn values(room: &mut Vec<f32>, start: usize, count: usize) -> &[f32] {
-        let first = |room: &Vec<f32>| room.as_ptr().align_offset(PAGE) + start / size_of::<f32>();
         *room = vec![0.0; count + 2 * PAGE / size_of::<f32>()];
-        let first = first(room);
+        let first = room.as_ptr().align_offset(PAGE) + start / size_of::<f32>();
         room[first..][..count].iter_mut().enumerate().for_each(|(at, value)| *value = (at * 31 % 251) as f32);
         &room[first..][..count]
     }
