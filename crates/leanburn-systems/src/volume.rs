@@ -22,8 +22,8 @@ pub fn through(
     crop(&values(output), [channels, depth, height, width], [shape[1], shape[2], shape[3]])
 }
 
-/// The values of a volume in memory.
-pub fn values(tensor: Tensor<5>) -> Vec<f32> {
+/// The values of a tensor, in memory.
+pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().try_to_vec().expect("the values were just made f32")
 }
 

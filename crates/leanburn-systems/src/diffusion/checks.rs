@@ -67,6 +67,14 @@ impl DiffusionSection {
             "l1",
             format!("remove it; `diffusion.consistency.loss_norm` is {}", consistency.loss_norm.name()),
         );
+        validation.check_together(
+            self.training.objective.linear_baseline == 0,
+            &["diffusion.consistency"],
+            "diffusion.training.linear_baseline",
+            "0, as a consistency model is not asked for noise",
+            self.training.objective.linear_baseline,
+            "remove it",
+        );
     }
 
     /// By how much the levels divide latents, if there are not absurdly many.

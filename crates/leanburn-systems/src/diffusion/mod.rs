@@ -6,7 +6,8 @@
 //!
 //! - `section.rs`, `objective.rs`, `scheduler.rs`, `checks.rs`: the section of a configuration; `noise.rs`: what the scheduler comes to.
 //! - `stage.rs`: the autoencoder; `encoding.rs`, `latent.rs`, `latents.rs`, `latent_files.rs`, `batch.rs`: the latents, encoded once.
-//! - `workload.rs`: training; `evaluation.rs`: the loss at each noise level; `quality.rs`: how near samples are to real latents.
+//! - `workload.rs`: training; `evaluation.rs`: the loss at each noise level; `linear.rs`: the best linear predictor beside it; `quality.rs`: how near
+//!   samples are to real latents.
 //! - `consistency_section.rs`, `consistency.rs`: consistency models; `teacher.rs`: what they are distilled from.
 //! - `sampling.rs`, `guidance.rs`: new latents, and volumes of them; `system.rs`: all of it together.
 
@@ -20,6 +21,7 @@ mod guidance;
 mod latent;
 mod latent_files;
 mod latents;
+mod linear;
 mod noise;
 mod objective;
 mod quality;

@@ -32,6 +32,15 @@ pub(super) struct Noisy {
     pub target: Tensor<5>,
 }
 
+/// How much of a latent, and how much of its noise, there is at one level of noise.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parts {
+    /// In what a network is given.
+    pub input: [f64; 2],
+    /// In what it should give.
+    pub target: [f64; 2],
+}
+
 impl Noise {
     /// That of a valid scheduler, for a consistency model if it is one.
     pub fn of(scheduler: &SchedulerSection, consistency: Option<&ConsistencySection>) -> Self {
@@ -90,6 +99,17 @@ impl Noise {
                 Noisy { input: noisy * scale, times: denoiser.time(level), target }
             }
         }
+    }
+
+    /// The parts of latents and noise at a time or noise level: what `add` gives is linear in both.
+    pub fn parts(&self, level: f64, device: &Device) -> Parts {
+        let number = |value: f64| Tensor::<5>::full([1; 5], value, device);
+        let of = |latent: f64, noise: f64| {
+            let Noisy { input, target, .. } = self.add(number(latent), number(noise), Tensor::full([1], level, device));
+            [input, target].map(|part| f64::from(part.into_scalar::<f32>()))
+        };
+        let (latent, noise) = (of(1.0, 0.0), of(0.0, 1.0));
+        Parts { input: [latent[0], noise[0]], target: [latent[1], noise[1]] }
     }
 
     /// What a sampler is told of a noisy latent at a time or noise level; `network` is given latents and what it was told in training.

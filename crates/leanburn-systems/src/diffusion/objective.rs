@@ -16,13 +16,21 @@ pub struct DiffusionObjectiveSection {
     pub num_inference_steps: usize,
     /// Samples that each evaluation makes, in `num_inference_steps`, to compare them with real latents. Default: 0, no comparison.
     pub evaluation_samples: usize,
+    /// Training latents that evaluations fit the best linear predictor to, whose loss the network's is compared with. Default: 0, none.
+    pub linear_baseline: usize,
     /// How often a latent is trained on without its class, for a model with classes: what guidance away from no class needs. Default: 0.1.
     pub condition_dropout: f64,
 }
 
 impl Default for DiffusionObjectiveSection {
     fn default() -> Self {
-        Self { loss: Difference::L2, num_inference_steps: 50, evaluation_samples: 0, condition_dropout: 0.1 }
+        Self {
+            loss: Difference::L2,
+            num_inference_steps: 50,
+            evaluation_samples: 0,
+            linear_baseline: 0,
+            condition_dropout: 0.1,
+        }
     }
 }
 
@@ -30,6 +38,7 @@ with_methods! { DiffusionObjectiveSection {
     with_loss => loss: Difference,
     with_num_inference_steps => num_inference_steps: usize,
     with_evaluation_samples => evaluation_samples: usize,
+    with_linear_baseline => linear_baseline: usize,
     with_condition_dropout => condition_dropout: f64,
 } }
 
@@ -41,10 +50,14 @@ impl DiffusionObjectiveSection {
             loss: section.choice("loss", default.loss),
             num_inference_steps: section.number("num_inference_steps", default.num_inference_steps, 1..=MANY),
             evaluation_samples: section.number("evaluation_samples", default.evaluation_samples, 0..=MANY),
+            linear_baseline: section.number("linear_baseline", default.linear_baseline, 0..=MOST_FITTED),
             condition_dropout: section.number("condition_dropout", default.condition_dropout, 0..=1),
         }
     }
 }
+
+/// The most latents that a linear predictor is fitted to: its time grows with the third power of their number.
+const MOST_FITTED: usize = 4096;
 
 /// Decay of the average of weights where nothing is said.
 const EMA_DECAY: f64 = 0.995;

@@ -14,7 +14,7 @@ use leanburn_train::{Learner, MainModel};
 
 use super::consistency::Consistency;
 use super::consistency_section::ConsistencySection;
-use super::evaluation::{DISTANCES, LEVEL_NAMES, LIKENESS, LOSS, evaluate, of_quality};
+use super::evaluation::{DISTANCES, LEVEL_NAMES, LIKENESS, LINEAR, LOSS, evaluate, of_quality};
 use super::latents::LatentDataset;
 use super::noise::Noise;
 use super::quality::quality;
@@ -68,7 +68,7 @@ impl System for DiffusionSection {
             y_label: "loss",
             log_y: true,
             train: &[("training", "denoising"), ("training, at two levels of noise", "consistency")],
-            validation: &[LOSS],
+            validation: &[LOSS, LINEAR],
         },
         Curves {
             title: "Denoising by noise, from little (1) to much (4)",
@@ -200,7 +200,7 @@ impl System for DiffusionSection {
 
     /// The loss at four levels of noise, and its mean; where samples are asked for, how near they are to real latents.
     fn evaluate(&self, workload: &Self::Workload, data: &Arc<LatentDataset>, device: &Device) -> Result<Metrics> {
-        let mut metrics = evaluate(workload, data, device)?;
+        let mut metrics = evaluate(workload, data, self.training.objective.linear_baseline, device)?;
         let count = self.training.objective.evaluation_samples as u64;
         if count > 0 {
             let samples: Vec<Vec<f32>> =

@@ -64,6 +64,14 @@ impl DiffusionWorkload {
         &self.noise
     }
 
+    /// The loss between what the network gives and what it should; none of a consistency model.
+    pub(super) fn denoising(&self) -> Option<Difference> {
+        match self.objective {
+            Objective::Denoising(difference) => Some(difference),
+            Objective::Consistency(_) => None,
+        }
+    }
+
     pub(super) fn precision(&self) -> Precision {
         self.precision
     }
@@ -100,11 +108,15 @@ impl DiffusionWorkload {
         difference: Difference,
     ) -> Tensor<1> {
         let Noisy { input, times, target } = noisy;
-        let prediction = predict(unet, self.precision, (input, times, classes));
-        match difference {
-            Difference::L1 => l1_loss(prediction, target),
-            Difference::L2 => l2_loss(prediction, target),
-        }
+        mean_difference(difference, predict(unet, self.precision, (input, times, classes)), target)
+    }
+}
+
+/// The loss of what a network gives, or says linearly.
+pub(super) fn mean_difference(difference: Difference, prediction: Tensor<5>, target: Tensor<5>) -> Tensor<1> {
+    match difference {
+        Difference::L1 => l1_loss(prediction, target),
+        Difference::L2 => l2_loss(prediction, target),
     }
 }
 

@@ -75,6 +75,7 @@ fn a_model_of_latents_learns_and_goes_on_where_it_stopped() {
     let mut config = second_stage(&first);
     let SystemSection::Diffusion(mut section) = config.system else { panic!() };
     section.training.objective.evaluation_samples = 2;
+    section.training.objective.linear_baseline = 5;
     config.system = section.into();
     let session = |name: &str| Session::new(config.clone()).unwrap().in_folder(folder.path().join(name));
     let straight = session("straight").run().unwrap();
@@ -90,6 +91,9 @@ fn a_model_of_latents_learns_and_goes_on_where_it_stopped() {
     let levels =
         [1, 2, 3, 4].map(|level| values(&straight.records, Phase::Validation, &format!("loss_noise_{level}"))[2]);
     assert!((mean(&levels) - validation[2]).abs() < 1e-9 && levels[0] != levels[3], "{levels:?}");
+    // the latents of an autoencoder of one step are nearly noise: a line through five of nine says little, and says it each time
+    let linear = values(&straight.records, Phase::Validation, "loss_linear");
+    assert!(linear.len() == 3 && linear[0] == linear[2] && (0.1..1.0).contains(&linear[0]), "{linear:?}");
     assert!(straight.folder.picture(16).is_file());
     // latents of three volumes, three each, and of the one that is held out, mean and deviation: as planned without reading them
     let held = |config: &Config| config.data_size("test").unwrap().held;
