@@ -152,8 +152,7 @@ mod tests {
     use leanburn_ops::random::{Distribution, drawn};
 
     use super::*;
-    use crate::diffusion::noise::Noise;
-    use crate::diffusion::{DdpmSection, EdmSection, RflowSection, SchedulerSection};
+    use crate::diffusion::noise::{Noise, tests::schedulers};
 
     /// Along eight axes that are none of the places'.
     const VARIANCES: [f64; 8] = [9.0, 4.0, 1.0, 1.0, 0.25, 0.04, 0.01, 0.01];
@@ -212,14 +211,6 @@ mod tests {
             known * (of_latent - of_noise * latent / noise).powi(2)
         };
         [found, VARIANCES.into_iter().map(left).sum::<f64>() / 8.0]
-    }
-
-    fn schedulers() -> [SchedulerSection; 3] {
-        [
-            SchedulerSection::Ddpm(DdpmSection::default()),
-            SchedulerSection::Rflow(RflowSection::default()),
-            SchedulerSection::Edm(EdmSection::default()),
-        ]
     }
 
     #[test]

@@ -177,13 +177,14 @@ fn per_item(values: Tensor<1>) -> Tensor<5> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use burn::tensor::Device;
 
     use super::*;
     use crate::diffusion::{DdpmSection, EdmSection, RflowSection};
 
-    fn schedulers() -> [SchedulerSection; 3] {
+    /// One of each kind.
+    pub(in super::super) fn schedulers() -> [SchedulerSection; 3] {
         [
             SchedulerSection::Ddpm(DdpmSection::default()),
             SchedulerSection::Rflow(RflowSection::default()),
