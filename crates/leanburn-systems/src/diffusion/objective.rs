@@ -57,7 +57,7 @@ impl DiffusionObjectiveSection {
 }
 
 /// The most latents that a linear predictor is fitted to: its time grows with the third power of their number.
-const MOST_FITTED: usize = 4096;
+const MOST_FITTED: i32 = 4096;
 
 /// Decay of the average of weights where nothing is said.
 const EMA_DECAY: f64 = 0.995;
