@@ -15,8 +15,9 @@ use crate::evaluation::Metrics;
 /// The mean over the levels of noise.
 pub(super) const LOSS: &str = "loss";
 
-/// That of the best linear predictor.
+/// Those of the best linear predictor.
 pub(super) const LINEAR: &str = "loss_linear";
+const LINEAR_LEVELS: [&str; 4] = ["loss_linear_1", "loss_linear_2", "loss_linear_3", "loss_linear_4"];
 
 /// The levels, from little noise to much: what they are called, and the share of all times that are less noisy.
 pub(super) const LEVELS: [(&str, f64); 4] =
@@ -53,9 +54,12 @@ pub(super) fn evaluate(
     let unet = workload.model().trained();
     let losses =
         at_levels(data, device, |level, latents, noise| workload.loss_at(&unet, latents, noise, share(level)))?;
-    let levels = LEVEL_NAMES.iter().copied().zip(losses);
     let linear = linear_losses(workload, data, fitted_to, device)?;
-    Ok([(LOSS, mean(losses))].into_iter().chain(levels).chain(linear.map(|losses| (LINEAR, mean(losses)))).collect())
+    let named = |mean_of: &'static str, names: &[&'static str], losses: [f64; 4]| -> Metrics {
+        [(mean_of, mean(losses))].into_iter().chain(names.iter().copied().zip(losses)).collect()
+    };
+    let linear = linear.map_or(Metrics::new(), |losses| named(LINEAR, &LINEAR_LEVELS, losses));
+    Ok([named(LOSS, LEVEL_NAMES, losses), linear].concat())
 }
 
 /// The loss of the best linear predictor at each level of noise, on the same noisy latents; none where it is not asked for.
