@@ -179,7 +179,7 @@ mod tests {
 
     /// A deviation along an axis, at a place: by a Hadamard matrix.
     fn along(axis: usize, place: usize) -> f64 {
-        let sign = if (place & axis).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+        let sign = if (place & axis).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
         sign * (VARIANCES[axis] / 8.0).sqrt()
     }
 
