@@ -468,6 +468,16 @@ fn a_diffusion_model_is_trained_on_latents_of_the_volumes_that_are_named() {
             "diffusion.training.num_inference_steps",
             "use 50",
         ),
+        (
+            "num_channels: [8], training: {linear_baseline: 1}",
+            "diffusion.training.linear_baseline",
+            "one latent has no covariance",
+        ),
+        (
+            "num_channels: [8], scheduler: {name: edm}, consistency: {}, training: {linear_baseline: 8}",
+            "diffusion.training.linear_baseline",
+            "remove it",
+        ),
     ] {
         let errors = with(diffusion).expect_err(diffusion);
         let found: Vec<_> = errors.errors().iter().map(|error| (error.key.as_str(), error.help.as_str())).collect();

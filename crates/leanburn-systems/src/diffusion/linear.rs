@@ -31,7 +31,9 @@ pub(super) struct LinearPredictor {
 pub(super) struct LinearPredictorAt<'a> {
     predictor: &'a LinearPredictor,
     parts: Parts,
-    /// `rest` of noisy latents divided by the weight of their rows, and the factor of the products with it; none where rows have no weight.
+    /// `rest` of noisy latents.
+    rest: f64,
+    /// The factor of the products with `rest` divided by the weight of their rows; none where rows have no weight.
     factor: Option<Cholesky>,
 }
 
@@ -63,19 +65,18 @@ impl LinearPredictor {
         let [of_latent, of_noise] = parts.input;
         let (weight, rest) = (of_latent.powi(2) * self.weight, of_latent.powi(2) * self.rest + of_noise.powi(2));
         let factor = (weight > 0.0).then(|| Cholesky::of(&self.products, rest / weight, self.rows.dims()[0]));
-        LinearPredictorAt { predictor: self, parts, factor }
+        LinearPredictorAt { predictor: self, parts, rest, factor }
     }
 }
 
 impl LinearPredictorAt<'_> {
     /// What the network should say of a noisy latent, `[1, channels, depth, height, width]`, by its best linear prediction.
     pub fn predict(&self, noisy: Tensor<5>) -> Tensor<5> {
-        let Self { predictor: LinearPredictor { mean, rows, rest, .. }, parts, factor } = self;
+        let Self { predictor: LinearPredictor { mean, rows, .. }, parts, rest, factor } = self;
         let ([latent, noise], [of_latent, of_noise]) = (parts.input, parts.target);
         let (shape, device) = (noisy.dims(), noisy.device());
         let about = noisy.reshape([1, -1]) - mean.clone() * latent;
         // the inverse of the noisy latents' covariance times what they are about the mean, by the rows' products (Woodbury)
-        let rest = latent.powi(2) * rest + noise.powi(2);
         let inside = match factor {
             Some(factor) => {
                 let solved = factor.solve(f64s(about.clone().matmul(rows.clone().transpose())));
@@ -86,7 +87,7 @@ impl LinearPredictorAt<'_> {
             }
             None => about.clone(),
         };
-        let whitened = inside / rest;
+        let whitened = inside / *rest;
         let denoised = mean.clone() + (about - whitened.clone() * noise.powi(2)) / latent;
         (denoised * of_latent + whitened * (noise * of_noise)).reshape(shape)
     }

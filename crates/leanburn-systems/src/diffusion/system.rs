@@ -116,6 +116,13 @@ impl System for DiffusionSection {
             steps,
             "use 50",
         );
+        validation.check(
+            self.training.objective.linear_baseline != 1,
+            "diffusion.training.linear_baseline",
+            "two latents or more, or 0",
+            1,
+            "use 512; one latent has no covariance",
+        );
         self.check_classes(context, &mut validation);
         self.check_grid(context, &mut validation);
         self.check_consistency(&mut validation);

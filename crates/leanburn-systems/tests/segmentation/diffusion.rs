@@ -94,6 +94,8 @@ fn a_model_of_latents_learns_and_goes_on_where_it_stopped() {
     // the latents of an autoencoder of one step are nearly noise: a line through five of nine says little, and says it each time
     let linear = values(&straight.records, Phase::Validation, "loss_linear");
     assert!(linear.len() == 3 && linear[0] == linear[2] && (0.1..1.0).contains(&linear[0]), "{linear:?}");
+    let levels = [1, 2, 3, 4].map(|level| last(&format!("loss_linear_{level}")));
+    assert!((mean(&levels) - linear[2]).abs() < 1e-9 && levels[0] != levels[3], "{levels:?}");
     assert!(straight.folder.picture(16).is_file());
     // latents of three volumes, three each, and of the one that is held out, mean and deviation: as planned without reading them
     let held = |config: &Config| config.data_size("test").unwrap().held;
