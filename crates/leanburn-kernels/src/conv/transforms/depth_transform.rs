@@ -16,11 +16,15 @@ use pulp::{Simd, WithSimd};
 
 use crate::conv::gather::axis::{Axis, AxisTap};
 use crate::conv::gather::problem::Gather;
+use crate::conv::shape::ConvShape;
 use crate::simd::{load, store};
 use crate::size::reach;
 
 /// Planes that are read for a group of output planes, and the products that they take.
-const PRODUCTS: usize = 6;
+pub(crate) const PRODUCTS: usize = 6;
+
+/// A matrix that [`MixPlanes`] multiplies planes by.
+pub(crate) type Matrix = [[f32; PRODUCTS]; PRODUCTS];
 
 /// The finite points at which the polynomials are evaluated; the last is infinity. They are exact in float32, and their
 /// powers stay nearer to one than those of the simple points 0, ±1, ±2.
@@ -53,7 +57,7 @@ pub(crate) struct DepthTransform {
     /// Output planes, in all and of a group.
     outputs: [usize; 2],
     /// `Bᵀ`, how planes are transformed.
-    planes: [[f32; PRODUCTS]; PRODUCTS],
+    planes: Matrix,
     /// `Aᵀ`, how output planes come of the products.
     results: Vec<[f32; PRODUCTS]>,
 }
@@ -92,6 +96,10 @@ impl DepthTransform {
         let outputs = PRODUCTS + 1 - taps.len();
         let planes = axis.output.div_ceil(outputs) * PRODUCTS;
         let own = |product| vec![AxisTap { element: product, read: product }];
+        let of_taps = |product| -> Vec<(usize, f64)> {
+            let factors = taps.iter().map(|tap| tap.element).zip(element(product, taps.len()));
+            factors.filter(|(_, factor)| *factor != 0.0).collect()
+        };
         Some(Self {
             axis: Axis {
                 input: planes,
@@ -101,7 +109,7 @@ impl DepthTransform {
                 first: 0,
                 taps: (0..PRODUCTS).map(own).collect(),
             },
-            elements: (0..PRODUCTS).map(|product| element(product, &taps)).collect(),
+            elements: (0..PRODUCTS).map(of_taps).collect(),
             first: axis.first,
             outputs: [axis.output, outputs],
             planes: std::array::from_fn(plane),
@@ -119,6 +127,54 @@ impl DepthTransform {
     pub(crate) fn outputs(&self, group: usize) -> std::ops::Range<usize> {
         let [all, each] = self.outputs;
         group * each..((group + 1) * each).min(all)
+    }
+}
+
+/// How a kernel's elements along the depth come of transformed planes of the input and of the output's gradient: the
+/// transpose of [`DepthTransform`], `Gᵀ (A g ⊙ Bᵀ d)`.
+///
+/// The products of all groups of planes are added up before they make elements.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelTransform {
+    /// Planes of the gradient in a group, which read [`PRODUCTS`] planes of the input.
+    pub(crate) group: usize,
+    /// `Bᵀ`, how planes of the input are transformed.
+    pub(crate) inputs: Matrix,
+    /// `A`, how planes of the gradient are, of which those behind a group are zero.
+    pub(crate) gradients: Matrix,
+    /// `G`: what each product adds to the elements.
+    pub(crate) elements: [Vec<f32>; PRODUCTS],
+}
+
+impl KernelTransform {
+    /// Of a kernel with three or four neighbours along the depth.
+    pub(crate) fn of(shape: &ConvShape) -> Option<Self> {
+        let kernel = shape.kernel[0];
+        if shape.stride[0] > 1 || shape.dilation[0] > 1 || !(3..=4).contains(&kernel) {
+            return None;
+        }
+        let group = PRODUCTS + 1 - kernel;
+        let results: Vec<_> = (0..group).map(|output| result(output, group)).collect();
+        Some(Self {
+            group,
+            inputs: std::array::from_fn(plane),
+            gradients: std::array::from_fn(|product| {
+                std::array::from_fn(|plane| results.get(plane).map_or(0.0, |result| result[product]))
+            }),
+            elements: std::array::from_fn(|product| {
+                element(product, kernel).into_iter().map(|factor| factor as f32).collect()
+            }),
+        })
+    }
+
+    /// The transform of a shape's weight gradient where that is faster, by measurements.
+    pub(crate) fn that_pays(shape: &ConvShape) -> Option<Self> {
+        let least = shape.channels_in.min(shape.channels_out) / shape.groups;
+        let [kernel, height, width] = shape.kernel;
+        let depth = shape.output()[0];
+        let transform = Self::of(shape)?;
+        let saves = 4 * depth.div_ceil(transform.group) * PRODUCTS <= 3 * depth * kernel;
+        (saves && least >= LEAST_CHANNELS && least * height * width >= LEAST_PRODUCTS).then_some(transform)
     }
 }
 
@@ -140,12 +196,13 @@ fn plane(product: usize) -> [f32; PRODUCTS] {
     factors.map(|factor| factor as f32)
 }
 
-/// A row of `G`: the kernel's polynomial at a point, as elements and their factors.
-fn element(product: usize, taps: &[AxisTap]) -> Vec<(usize, f64)> {
-    let Some(point) = POINTS.get(product) else { return vec![(taps[taps.len() - 1].element, 1.0)] };
+/// A row of `G`: the factors of a kernel's elements in its polynomial at a point.
+fn element(product: usize, kernel: usize) -> Vec<f64> {
+    let Some(point) = POINTS.get(product) else {
+        return (1..=kernel).map(|power| if power == kernel { 1.0 } else { 0.0 }).collect();
+    };
     let scale: f64 = others(product).map(|other| point - other).product();
-    let factors = taps.iter().enumerate().map(|(power, tap)| (tap.element, point.powi(power as i32) / scale));
-    factors.filter(|(_, factor)| *factor != 0.0).collect()
+    (0..kernel).map(|power| point.powi(power as i32) / scale).collect()
 }
 
 /// A row of `Aᵀ`.
@@ -165,6 +222,11 @@ pub(crate) struct MixPlanes<'a> {
 }
 
 impl<'a> MixPlanes<'a> {
+    /// By this matrix: `len` values of each plane, `stride` from one to the next.
+    pub(crate) fn by(matrix: &'a Matrix, values: &'a mut [f32], stride: usize, len: usize) -> Self {
+        Self { matrix, values, stride, runs: [1, len, 0] }
+    }
+
     /// Makes the planes of a group, one after the other in `values`, ready for the products.
     pub(crate) fn inputs(transform: &'a DepthTransform, values: &'a mut [f32]) -> Self {
         let stride = values.len() / PRODUCTS;
@@ -229,7 +291,6 @@ mod tests {
     use super::*;
     use crate::conv::operands::{Input, Output};
     use crate::conv::reference::{Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, random};
-    use crate::conv::shape::ConvShape;
     use crate::{Activation, Stored, simd};
 
     fn gather(shape: &ConvShape, forward: bool) -> Gather {

@@ -61,13 +61,26 @@ pub(crate) struct SumsLen {
     pub columns: usize,
 }
 
-/// Adds partial sums to `columns[column][rows[row]]`, or overwrites those, and sets the partial sums to zero.
+/// Where a sum belongs, behind the place of its row, and times what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places<'a> {
+    /// The first place.
+    pub first: usize,
+    /// From one to the next.
+    pub step: usize,
+    /// The factor of each.
+    pub factors: &'a [f32],
+}
+
+/// Adds partial sums to `columns[column][rows[row] + place]`, or overwrites those, and sets the partial sums to zero.
 #[derive(Debug)]
 pub(crate) struct AddUp<'a, 'b> {
     /// Partial sums of [`DotProducts`].
     pub sums: &'a mut [f32],
     /// Where the sum of each row belongs in a column.
     pub rows: &'a [usize],
+    /// Where it belongs behind that.
+    pub places: Places<'a>,
     /// Whether what stands in the columns does not count.
     pub overwrite: bool,
     /// Each column.
@@ -103,7 +116,10 @@ impl WithSimd for AddUp<'_, '_> {
                 }
                 sums.fill(0.0);
                 for (column, total) in columns.iter_mut().zip(total) {
-                    column[*row] = if self.overwrite { 0.0 } else { column[*row] } + total;
+                    let places = column[*row + self.places.first..].iter_mut().step_by(self.places.step);
+                    for (place, factor) in places.zip(self.places.factors) {
+                        *place = if self.overwrite { 0.0 } else { *place } + factor * total;
+                    }
                 }
             }
         }
@@ -317,8 +333,9 @@ mod tests {
                 let sums = &mut sums;
                 arch.dispatch(DotProducts { input, gradient, rows, columns, column_len, planes, positions, sums });
             }
+            let places = Places { first: 0, step: 1, factors: &[1.0] };
             let mut target: Vec<&mut [f32]> = found.chunks_exact_mut(2 * rows.len()).collect();
-            arch.dispatch(AddUp { sums: &mut sums, rows: &targets, overwrite: false, columns: &mut target });
+            arch.dispatch(AddUp { sums: &mut sums, rows: &targets, places, overwrite: false, columns: &mut target });
             assert!(sums.iter().all(|sum| *sum == 0.0));
             for (index, found) in found.iter().enumerate() {
                 let (row, column) = (index / 2 % rows.len(), index / 2 / rows.len() * column_len);

@@ -1,6 +1,7 @@
 //! Which lanes the weight gradient of a shape takes.
 
 use crate::conv::shape::ConvShape;
+use crate::conv::transforms::depth_transform::KernelTransform;
 
 /// Output channels that fill a vector.
 const VECTOR: usize = 16;
@@ -14,12 +15,15 @@ const MANY_CHANNELS: usize = 96;
 pub(crate) enum Lanes {
     /// Positions: a sum is a dot product, of [`DotProducts`](super::dot_products::DotProducts).
     Positions,
+    /// Positions of planes that are transformed along the depth: half of the dot products.
+    Transformed,
     /// Output channels: sums are those of [`OuterProducts`](super::outer_products::OuterProducts).
     Channels,
 }
 
 impl Lanes {
-    /// Channels, where they fill vectors, and where dot products would be short or of strided rows.
+    /// Channels, where they fill vectors, and where dot products would be short or of strided rows; otherwise positions, of
+    /// transformed planes where that pays.
     pub(crate) fn of(shape: &ConvShape) -> Self {
         let [channels_in, channels_out] = [shape.channels_in, shape.channels_out].map(|all| all / shape.groups);
         let vectors = channels_out.div_ceil(VECTOR);
@@ -31,6 +35,17 @@ impl Lanes {
             let reused = shape.kernel != [1; 3] || channels_in >= MANY_CHANNELS;
             reused && positions < MANY_POSITIONS && vectors > 1 && empty <= vectors * VECTOR / 8
         };
-        if channels { Self::Channels } else { Self::Positions }
+        match channels {
+            true => Self::Channels,
+            false if KernelTransform::that_pays(shape).is_some() => Self::Transformed,
+            false => Self::Positions,
+        }
+    }
+
+    /// All that the weight gradient of a shape can take.
+    #[cfg(test)]
+    pub(crate) fn all_of(shape: &ConvShape) -> Vec<Self> {
+        let transformed = KernelTransform::of(shape).map(|_| Self::Transformed);
+        [Self::Positions, Self::Channels].into_iter().chain(transformed).collect()
     }
 }

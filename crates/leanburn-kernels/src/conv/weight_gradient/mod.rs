@@ -8,3 +8,4 @@ pub(crate) mod plan;
 pub(crate) mod run;
 mod scratch;
 mod task;
+mod transformed;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::amx::ROWS;
 use crate::conv::packing::planes::Window;
 use crate::conv::shape::ConvShape;
+use crate::conv::transforms::depth_transform::{KernelTransform, PRODUCTS};
 use crate::conv::weight_gradient::lanes::Lanes;
 use crate::size::product;
 
@@ -14,6 +15,8 @@ const POSITIONS: usize = 1024;
 const FEW_POSITIONS: usize = 512;
 /// Packed values of a task, about (768 KiB).
 const PACKED: usize = 192 * 1024;
+/// Packed values of a task whose planes are transformed, about.
+const TRANSFORMED: usize = 2 * PACKED;
 /// Elements of the weight of a task, about (512 KiB of partial sums).
 const BLOCK: usize = 32 * 1024;
 /// Multiply-adds of a task, at least, before the positions are cut into more parts.
@@ -61,6 +64,8 @@ pub(crate) struct WeightPlan {
     pub output: [usize; 3],
     /// What the lanes hold.
     pub lanes: Lanes,
+    /// How planes are transformed, if they are.
+    pub transform: Option<KernelTransform>,
     /// Output rows of a tile.
     pub rows: usize,
     /// Output planes that are packed, and added up in registers, at a time.
@@ -79,7 +84,7 @@ impl WeightPlan {
     /// The cut of this convolution, whose output is not empty.
     pub(crate) fn new(shape: &ConvShape, lanes: Lanes) -> Self {
         Self::cut(shape, lanes, |plan| match lanes {
-            Lanes::Positions => plan.cut_for_positions(),
+            Lanes::Positions | Lanes::Transformed => plan.cut_for_positions(),
             Lanes::Channels => plan.cut_for_channels(),
         })
     }
@@ -92,8 +97,19 @@ impl WeightPlan {
     fn cut(shape: &ConvShape, lanes: Lanes, cut: impl FnOnce(&mut Self)) -> Self {
         let shape = flattened(shape);
         let output = shape.output();
-        let mut plan =
-            Self { shape, output, lanes, rows: 1, planes: 1, ranges: 1, block_in: 1, block_out: 1, parts: 1 };
+        let transform = if lanes == Lanes::Transformed { KernelTransform::of(&shape) } else { None };
+        let mut plan = Self {
+            shape,
+            output,
+            lanes,
+            transform,
+            rows: 1,
+            planes: 1,
+            ranges: 1,
+            block_in: 1,
+            block_out: 1,
+            parts: 1,
+        };
         cut(&mut plan);
         let most = plan.most_parts();
         plan.ranges = plan.ranges_of_depth(most);
@@ -107,7 +123,8 @@ impl WeightPlan {
         let positions = if uses < 2 { FEW_POSITIONS } else { POSITIONS };
         let width = self.window(0).size[1];
         self.rows = balanced(self.output[1], positions.div_ceil(width));
-        self.planes = balanced(self.output[0], positions.div_ceil(self.rows * width));
+        let group = self.transform.as_ref().map_or(1, |transform| transform.group);
+        self.planes = group * balanced(self.output[0].div_ceil(group), positions.div_ceil(self.rows * width));
         let (channels_in, channels_out) = self.channels();
         let most_out = match uses {
             0..2 => 128,
@@ -163,7 +180,8 @@ impl WeightPlan {
 
     /// As many input channels in a block as the packed values and the partial sums may take.
     fn most_in(&self) -> usize {
-        let left = PACKED.saturating_sub(self.block_out * self.planes * self.column_len());
+        let most = if self.transform.is_some() { TRANSFORMED } else { PACKED };
+        let left = most.saturating_sub(self.block_out * self.gradient_planes() * self.column_len());
         let packed = left / (self.slots() * self.window(0).channel_len());
         packed.min(BLOCK / (self.block_out * self.elements())).clamp(1, 64)
     }
@@ -219,9 +237,22 @@ impl WeightPlan {
         [-first, after, (row + self.rows) as isize - self.output[1] as isize].map(|outside| outside.max(0) as usize)
     }
 
-    /// Input planes that a step reads, from the first to the last.
+    /// Packed planes of the input of a step: those that it reads, from the first to the last, or transformed ones.
     pub(crate) fn slots(&self) -> usize {
+        if self.transform.is_some() {
+            return self.gradient_planes();
+        }
         (self.planes - 1) * self.shape.stride[0] + (self.shape.kernel[0] - 1) * self.shape.dilation[0] + 1
+    }
+
+    /// Packed planes of the gradient of a step.
+    pub(crate) fn gradient_planes(&self) -> usize {
+        self.transform.as_ref().map_or(self.planes, |transform| self.planes / transform.group * PRODUCTS)
+    }
+
+    /// Sums of each element of a kernel's plane: one for each of its planes, or for each product.
+    pub(crate) fn sums(&self) -> usize {
+        if self.transform.is_some() { PRODUCTS } else { self.shape.kernel[0] }
     }
 
     /// Distance of the channels of a packed gradient plane.
@@ -296,7 +327,7 @@ impl WeightPlan {
         let weight = self.shape.weight_len();
         let most = (PARTIAL.max(2 * weight) / weight).min(TASKS.div_ceil(self.tasks_of_part()));
         let most = match self.lanes {
-            Lanes::Positions => most,
+            Lanes::Positions | Lanes::Transformed => most,
             Lanes::Channels => most.min(self.all_positions() / CHANNEL_LANES_PART),
         };
         (work / TASK_WORK).clamp(1, most.max(1))
@@ -350,7 +381,7 @@ mod tests {
     fn each_plane_of_each_tile_is_in_one_march() {
         for (size, stride) in [([33, 47, 21], 1), ([16, 16, 16], 1), ([17, 90, 40], 2), ([5, 3, 2], 1)] {
             let shape = ConvShape { input: size, batch_size: 2, ..cube([16, 16], 1, 3, stride, 1) };
-            for lanes in [Lanes::Positions, Lanes::Channels] {
+            for lanes in Lanes::all_of(&shape) {
                 let plan = WeightPlan::new(&shape, lanes);
                 let mut times = vec![0; 2 * plan.output[0] * plan.output[1]];
                 for march in (0..plan.parts).flat_map(|part| plan.marches_of(part)) {

@@ -215,15 +215,15 @@ mod tests {
     /// A kernel on given volumes.
     type Kernel<'r, E> = &'r dyn Fn(Input<'_, E>, Input<'_, E>, &mut [f32]);
 
-    /// Every instruction set with either lanes.
-    fn every_kernel() -> impl Iterator<Item = (Arch, Lanes)> {
-        let lanes = [Lanes::Positions, Lanes::Channels];
-        simd::available().into_iter().flat_map(move |arch| lanes.map(|lanes| (arch, lanes)))
+    /// Every instruction set with all lanes.
+    fn every_kernel(shape: &ConvShape) -> impl Iterator<Item = (Arch, Lanes)> {
+        let lanes = Lanes::all_of(shape);
+        simd::available().into_iter().flat_map(move |arch| lanes.clone().into_iter().map(move |lanes| (arch, lanes)))
     }
 
     /// Compares with the definition for every instruction set, by the relative error of the whole weight.
     fn compare<E: Stored>(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
-        for (arch, lanes) in every_kernel() {
+        for (arch, lanes) in every_kernel(shape) {
             compare_with::<E>(shape, activations, seed, 1e-5, &|input, gradient, target| {
                 with_lanes(arch, lanes, shape, input, gradient, target);
             });
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn parts_add_up() {
         let shape = ConvShape { input: [20, 40, 40], batch_size: 2, ..cube([6, 5], 1, 3, 1, 1) };
-        for lanes in [Lanes::Positions, Lanes::Channels] {
+        for lanes in Lanes::all_of(&shape) {
             assert!(WeightPlan::new(&shape, lanes).parts > 1);
         }
         compare::<f32>(&shape, [None, None], 5);
@@ -372,14 +372,21 @@ mod tests {
     /// Sums of one sign are the worst: nothing cancels, and the sum grows beyond what is added to it.
     #[test]
     fn sums_over_many_positions_stay_exact() {
-        let shape = ConvShape { input: [40, 96, 96], ..cube([1, 1], 1, 1, 1, 0) };
-        let [input, gradient] = [1, 2].map(|seed| random(shape.input_len(), seed).into_iter().map(f32::abs));
-        let (input, gradient): (Vec<f32>, Vec<f32>) = (input.collect(), gradient.collect());
-        let exact: f64 = input.iter().zip(&gradient).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
-        for (arch, lanes) in every_kernel() {
-            let mut found = [f32::NAN];
-            with_lanes(arch, lanes, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
-            assert!((f64::from(found[0]) / exact - 1.0).abs() < 1e-6, "{arch:?} {lanes:?} {found:?} {exact}");
+        for depth in [1, 3, 4] {
+            let shape = ConvShape { input: [40, 96, 96], kernel: [depth, 1, 1], ..cube([1, 1], 1, 1, 1, 0) };
+            let [input, gradient] = [(1, shape.input_len()), (2, shape.output_len())]
+                .map(|(seed, len)| random(len, seed).into_iter().map(f32::abs).collect::<Vec<_>>());
+            let product = |(x, y): (&f32, &f32)| f64::from(*x) * f64::from(*y);
+            let exact = |plane| input[plane * 96 * 96..].iter().zip(&gradient).map(product).sum::<f64>();
+            for (arch, lanes) in every_kernel(&shape) {
+                let mut found = vec![f32::NAN; depth];
+                with_lanes(arch, lanes, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
+                let most = if lanes == Lanes::Transformed { 4e-6 } else { 1e-6 };
+                for (plane, found) in found.into_iter().enumerate() {
+                    let error = f64::from(found) / exact(plane) - 1.0;
+                    assert!(error.abs() < most, "{arch:?} {lanes:?} {depth} {plane} {error}");
+                }
+            }
         }
     }
 
@@ -398,12 +405,15 @@ mod tests {
         let [input, gradient] = [shape.input_len(), shape.output_len()].map(|len| random(len, 6));
         let results = [1, 2, 3, 7].map(|threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            [Lanes::Positions, Lanes::Channels].map(|lanes| {
-                let mut target = vec![f32::NAN; shape.weight_len()];
-                let (input, gradient) = (Input::plain(&input[..]), Input::plain(&gradient[..]));
-                pool.install(|| with_lanes(simd::best(), lanes, &shape, input, gradient, &mut target));
-                target
-            })
+            Lanes::all_of(&shape)
+                .into_iter()
+                .map(|lanes| {
+                    let mut target = vec![f32::NAN; shape.weight_len()];
+                    let (input, gradient) = (Input::plain(&input[..]), Input::plain(&gradient[..]));
+                    pool.install(|| with_lanes(simd::best(), lanes, &shape, input, gradient, &mut target));
+                    target
+                })
+                .collect::<Vec<_>>()
         });
         results.iter().for_each(|result| assert!(*result == results[0]));
     }

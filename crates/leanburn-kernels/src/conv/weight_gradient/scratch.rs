@@ -12,13 +12,13 @@ use crate::conv::weight_gradient::plan::WeightPlan;
 /// not be cleared again.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    /// Ring of packed input planes, `[slot][channel][..]`.
+    /// Ring of packed input planes, `[slot][channel][..]`; or transformed ones, `[group][product][channel][..]`.
     pub planes: Vec<f32>,
     /// The depth that each slot of the ring holds.
     pub held: Vec<Option<usize>>,
     /// Packed gradient, `[plane][channel][..]`, or as [`OuterProducts`](super::outer_products::OuterProducts) says.
     pub gradient: Vec<f32>,
-    /// Partial sums for each depth of the kernel, see [`DotProducts`](super::dot_products::DotProducts); or
+    /// Partial sums for each depth of the kernel, or each product of transformed planes, see [`DotProducts`](super::dot_products::DotProducts); or
     /// `[channel in][kernel..][column]`.
     pub sums: Vec<f32>,
     /// Room for a row of the volume.
@@ -41,9 +41,9 @@ impl Lens {
     fn of(arch: Arch, plan: &WeightPlan, channels: [usize; 2]) -> Self {
         let rows = channels[0] * plan.shape.kernel[1] * plan.shape.kernel[2];
         let (gradient, sums) = match plan.lanes {
-            Lanes::Positions => {
+            Lanes::Positions | Lanes::Transformed => {
                 let sums = arch.dispatch(SumsLen { rows, columns: channels[1] });
-                (plan.planes * channels[1] * plan.column_len(), sums)
+                (plan.gradient_planes() * channels[1] * plan.column_len(), sums)
             }
             Lanes::Channels => {
                 let columns = arch.dispatch(Tiles(channels[1])).columns();
@@ -55,7 +55,7 @@ impl Lens {
             planes: plan.slots() * channels[0] * plan.window(0).channel_len() + slack,
             held: plan.slots(),
             gradient,
-            sums: plan.shape.kernel[0] * sums,
+            sums: plan.sums() * sums,
             room: plan.shape.input[2].max(plan.output[2]),
         }
     }

@@ -6,7 +6,7 @@ use crate::Stored;
 use crate::conv::operands::Input;
 use crate::conv::packing::fill::FillPlane;
 use crate::conv::packing::planes::{Source, Window};
-use crate::conv::weight_gradient::dot_products::{AddUp, DotProducts, PlanePair};
+use crate::conv::weight_gradient::dot_products::{AddUp, DotProducts, Places, PlanePair};
 use crate::conv::weight_gradient::lanes::Lanes;
 use crate::conv::weight_gradient::plan::{March, WeightPlan};
 use crate::conv::weight_gradient::scratch::Scratch;
@@ -53,8 +53,8 @@ impl<'a> WeightTask<'a> {
     pub(crate) fn bytes(plan: &WeightPlan) -> usize {
         let rows = plan.block_in * plan.shape.kernel[1] * plan.shape.kernel[2];
         let positions = if plan.lanes == Lanes::Channels { plan.positions() } else { 0 };
-        // Rows and targets; then targets once more, or positions.
-        (2 * rows + rows.max(positions)) * size_of::<usize>() + plan.planes * size_of::<PlanePair>()
+        // Rows and targets, and positions.
+        (2 * rows + positions) * size_of::<usize>() + plan.planes * size_of::<PlanePair>()
     }
 
     /// Writes the sums over a part of the positions, of which there is at least one march, to the target; returns the
@@ -70,13 +70,18 @@ impl<'a> WeightTask<'a> {
             self.scratch.begin_march(plan.rows_outside(march.row, &window));
             for start in march.depths.clone().step_by(plan.planes) {
                 let step = March { depths: start..march.depths.end.min(start + plan.planes), ..march };
-                self.pack_input(&input, &window, &step);
                 match plan.lanes {
                     Lanes::Positions => {
+                        self.pack_input(&input, &window, &step);
                         self.pack_gradient(&gradient, &window, &step);
                         self.add(&window, &step);
                     }
+                    Lanes::Transformed => {
+                        self.pack_transformed([&input, &gradient], &window, &step);
+                        self.add_transformed(&window, &step);
+                    }
                     Lanes::Channels => {
+                        self.pack_input(&input, &window, &step);
                         self.pack_channels(&gradient, &step);
                         self.add_channels(&window, &step);
                     }
@@ -137,9 +142,7 @@ impl<'a> WeightTask<'a> {
 
     /// Adds the dot products of this step's planes to the sums.
     fn add(&mut self, window: &Window, step: &March) {
-        let column_len = self.plan.column_len();
-        let (slot_len, plane_len) = (self.channels[0] * window.channel_len(), self.channels[1] * column_len);
-        let sums_len = self.scratch.sums.len() / self.plan.shape.kernel[0];
+        let [slot_len, plane_len] = self.plane_lens(window);
         let mut planes = Vec::with_capacity(self.plan.planes);
         for kernel_depth in 0..self.plan.shape.kernel[0] {
             planes.clear();
@@ -147,17 +150,28 @@ impl<'a> WeightTask<'a> {
                 let slot = self.plan.input_depth(depth, kernel_depth)? % self.scratch.held.len();
                 Some(PlanePair { input: slot * slot_len, gradient: index * plane_len })
             }));
-            self.arch.dispatch(DotProducts {
-                input: &self.scratch.planes,
-                gradient: &self.scratch.gradient,
-                rows: &self.rows,
-                columns: self.channels[1],
-                column_len,
-                planes: &planes,
-                positions: (self.plan.rows - 1) * window.size[1] + self.plan.output[2],
-                sums: &mut self.scratch.sums[kernel_depth * sums_len..][..sums_len],
-            });
+            self.add_planes(window, &planes, kernel_depth);
         }
+    }
+
+    /// Adds the dot products of these planes to the sums of this number.
+    pub(super) fn add_planes(&mut self, window: &Window, planes: &[PlanePair], number: usize) {
+        let sums_len = self.scratch.sums.len() / self.plan.sums();
+        self.arch.dispatch(DotProducts {
+            input: &self.scratch.planes,
+            gradient: &self.scratch.gradient,
+            rows: &self.rows,
+            columns: self.channels[1],
+            column_len: self.plan.column_len(),
+            planes,
+            positions: (self.plan.rows - 1) * window.size[1] + self.plan.output[2],
+            sums: &mut self.scratch.sums[number * sums_len..][..sums_len],
+        });
+    }
+
+    /// Lengths of a packed plane of the input and of the gradient.
+    pub(super) fn plane_lens(&self, window: &Window) -> [usize; 2] {
+        [self.channels[0] * window.channel_len(), self.channels[1] * self.plan.column_len()]
     }
 
     /// Adds the sums to the target, or overwrites it.
@@ -166,10 +180,17 @@ impl<'a> WeightTask<'a> {
             return self.add_up_channels(overwrite);
         }
         let [depth, height, width] = self.plan.shape.kernel;
-        let sums_len = self.scratch.sums.len() / depth;
-        for (kernel_depth, sums) in self.scratch.sums.chunks_exact_mut(sums_len).enumerate() {
-            let rows: Vec<usize> = self.targets.iter().map(|row| row + kernel_depth * height * width).collect();
-            self.arch.dispatch(AddUp { sums, rows: &rows, overwrite, columns: &mut self.target });
+        let sums_len = self.scratch.sums.len() / self.plan.sums();
+        for (number, sums) in self.scratch.sums.chunks_exact_mut(sums_len).enumerate() {
+            let (rows, columns) = (&self.targets[..], &mut self.target[..]);
+            let mut add_up = |first: usize, factors: &[f32], overwrite| {
+                let places = Places { first, step: height * width, factors };
+                self.arch.dispatch(AddUp { sums, rows, places, overwrite, columns });
+            };
+            match &self.plan.transform {
+                None => add_up(number * height * width, &[1.0], overwrite),
+                Some(transform) => add_up(0, &transform.elements[number][..depth], overwrite && number == 0),
+            }
         }
     }
 }

@@ -1,0 +1,101 @@
+//! The steps of a task of the weight gradient whose planes are transformed along the depth, see [`KernelTransform`].
+
+use std::ops::Range;
+
+use pulp::Arch;
+
+use crate::Stored;
+use crate::conv::packing::fill::FillPlane;
+use crate::conv::packing::planes::{Source, Window};
+use crate::conv::transforms::depth_transform::{KernelTransform, Matrix, MixPlanes, PRODUCTS};
+use crate::conv::weight_gradient::dot_products::PlanePair;
+use crate::conv::weight_gradient::plan::March;
+use crate::conv::weight_gradient::task::WeightTask;
+
+impl WeightTask<'_> {
+    /// Packs and transforms the planes of this step, `[group][product][channel][..]`.
+    pub(super) fn pack_transformed<E: Stored>(
+        &mut self,
+        [input, gradient]: [&Source<'_, E>; 2],
+        window: &Window,
+        step: &March,
+    ) {
+        let Some(KernelTransform { group, inputs, gradients, .. }) = &self.plan.transform else { return };
+        let [slot_len, plane_len] = self.plane_lens(window);
+        let [of_input, of_gradient] = [0, 1].map(|of| self.first[of]..self.first[of] + self.channels[of]);
+        let gradient_window = &self.plan.gradient_window(step.row, window);
+        let (before, column_len) = (self.plan.shape.padding[0][0], self.plan.column_len());
+        let scratch = &mut self.scratch;
+        let planes = scratch.planes.chunks_exact_mut(PRODUCTS * slot_len);
+        let groups = planes.zip(scratch.gradient.chunks_exact_mut(PRODUCTS * plane_len));
+        for (first, (planes, columns)) in step.depths.clone().step_by(*group).zip(groups) {
+            let (item, channels) = (step.item, of_input.clone());
+            let depths =
+                std::array::from_fn(|plane| (first + plane).checked_sub(before).filter(|depth| *depth < input.size[0]));
+            Planes { source: input, window, item, channels, depths, matrix: inputs }.pack(
+                self.arch,
+                window.channel_len(),
+                &mut scratch.room,
+                planes,
+            );
+            let channels = of_gradient.clone();
+            let last = step.depths.end.min(first + group);
+            let depths = std::array::from_fn(|plane| Some(first + plane).filter(|depth| *depth < last));
+            Planes { source: gradient, window: gradient_window, item, channels, depths, matrix: gradients }.pack(
+                self.arch,
+                column_len,
+                &mut scratch.room,
+                columns,
+            );
+        }
+    }
+
+    /// Adds the dot products of this step's transformed planes to the sums.
+    pub(super) fn add_transformed(&mut self, window: &Window, step: &March) {
+        let Some(KernelTransform { group, .. }) = self.plan.transform else { return };
+        let [slot_len, plane_len] = self.plane_lens(window);
+        let groups = step.depths.len().div_ceil(group);
+        for product in 0..PRODUCTS {
+            let planes = (0..groups).map(|group| group * PRODUCTS + product);
+            let planes: Vec<_> =
+                planes.map(|plane| PlanePair { input: plane * slot_len, gradient: plane * plane_len }).collect();
+            self.add_planes(window, &planes, product);
+        }
+    }
+}
+
+/// The planes of a group, of the input or of the gradient.
+struct Planes<'a, 'b, E> {
+    source: &'a Source<'b, E>,
+    /// What of each plane.
+    window: &'a Window,
+    /// Item of the batch.
+    item: usize,
+    /// Channels, numbered over all groups of them.
+    channels: Range<usize>,
+    /// The planes; zeros where there is none.
+    depths: [Option<usize>; PRODUCTS],
+    /// How they are transformed.
+    matrix: &'a Matrix,
+}
+
+impl<E: Stored> Planes<'_, '_, E> {
+    /// Packs and transforms them, `[product][channel][..]`, channel by channel, while its planes are close.
+    fn pack(self, arch: Arch, channel_len: usize, room: &mut Vec<f32>, target: &mut [f32]) {
+        let Self { source, window, item, channels, depths, matrix } = self;
+        let stride = target.len() / PRODUCTS;
+        for (index, channel) in channels.enumerate() {
+            let target = &mut target[index * channel_len..];
+            for (depth, target) in depths.into_iter().zip(target.chunks_mut(stride)) {
+                let (channels, target) = (channel..channel + 1, &mut target[..channel_len]);
+                match depth {
+                    Some(depth) => {
+                        arch.dispatch(FillPlane { source, window, item, channels, depth, room, target });
+                    }
+                    None => target.fill(0.0),
+                }
+            }
+            arch.dispatch(MixPlanes::by(matrix, target, stride, channel_len));
+        }
+    }
+}
