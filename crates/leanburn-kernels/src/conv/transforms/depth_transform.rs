@@ -39,6 +39,9 @@ const LEAST_PRODUCTS: usize = 48;
 /// Fewest positions of the output for which transformed weights pay.
 const LEAST_POSITIONS: usize = 256;
 
+/// Fewest positions whose sums pay for the transforms of a weight gradient.
+const LEAST_SUMMED: usize = 1024;
+
 /// Most transformed weights for each position of the output: 64 KiB.
 const MOST_WEIGHTS: usize = 16 * 1024;
 
@@ -171,10 +174,13 @@ impl KernelTransform {
     pub(crate) fn that_pays(shape: &ConvShape) -> Option<Self> {
         let least = shape.channels_in.min(shape.channels_out) / shape.groups;
         let [kernel, height, width] = shape.kernel;
-        let depth = shape.output()[0];
+        let [depth, rows, columns] = shape.output();
         let transform = Self::of(shape)?;
         let saves = 4 * depth.div_ceil(transform.group) * PRODUCTS <= 3 * depth * kernel;
-        (saves && least >= LEAST_CHANNELS && least * height * width >= LEAST_PRODUCTS).then_some(transform)
+        let pays = least >= LEAST_CHANNELS
+            && least * height * width >= LEAST_PRODUCTS
+            && shape.batch_size * depth * rows * columns >= LEAST_SUMMED;
+        (saves && pays).then_some(transform)
     }
 }
 

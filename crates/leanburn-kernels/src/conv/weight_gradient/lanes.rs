@@ -22,24 +22,23 @@ pub(crate) enum Lanes {
 }
 
 impl Lanes {
-    /// Channels, where they fill vectors, and where dot products would be short or of strided rows; otherwise positions, of
-    /// transformed planes where that pays.
+    /// Transformed planes where they pay; otherwise channels, where they fill vectors, and where dot products would be short or
+    /// of strided rows.
     pub(crate) fn of(shape: &ConvShape) -> Self {
         let [channels_in, channels_out] = [shape.channels_in, shape.channels_out].map(|all| all / shape.groups);
         let vectors = channels_out.div_ceil(VECTOR);
         let empty = vectors * VECTOR - channels_out;
         let positions = shape.batch_size * shape.output().iter().product::<usize>();
+        if KernelTransform::that_pays(shape).is_some() {
+            return Self::Transformed;
+        }
         let channels = if shape.stride.iter().product::<usize>() > 1 {
             empty <= vectors * VECTOR / 4
         } else {
             let reused = shape.kernel != [1; 3] || channels_in >= MANY_CHANNELS;
             reused && positions < MANY_POSITIONS && vectors > 1 && empty <= vectors * VECTOR / 8
         };
-        match channels {
-            true => Self::Channels,
-            false if KernelTransform::that_pays(shape).is_some() => Self::Transformed,
-            false => Self::Positions,
-        }
+        if channels { Self::Channels } else { Self::Positions }
     }
 
     /// All that the weight gradient of a shape can take.
@@ -47,5 +46,29 @@ impl Lanes {
     pub(crate) fn all_of(shape: &ConvShape) -> Vec<Self> {
         let transformed = KernelTransform::of(shape).map(|_| Self::Transformed);
         [Self::Positions, Self::Channels].into_iter().chain(transformed).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conv::reference::cube;
+
+    #[test]
+    fn each_shape_takes_what_was_fastest() {
+        for (shape, lanes) in [
+            (cube([16, 16], 48, 3, 1, 1), Lanes::Transformed),
+            (cube([16, 32], 32, 4, 1, 1), Lanes::Transformed),
+            (cube([128, 128], 16, 3, 1, 1), Lanes::Transformed),
+            (ConvShape { stride: [1, 2, 2], ..cube([32, 64], 48, 3, 1, 1) }, Lanes::Transformed),
+            (cube([256, 256], 8, 3, 1, 1), Lanes::Channels),
+            (cube([64, 64], 32, 3, 2, 1), Lanes::Channels),
+            (ConvShape { dilation: [2, 1, 1], ..cube([16, 16], 48, 3, 1, 1) }, Lanes::Positions),
+            (cube([4, 8], 48, 3, 1, 1), Lanes::Positions),
+            (ConvShape { input: [2, 64, 64], ..cube([16, 16], 1, 3, 1, 1) }, Lanes::Positions),
+            (cube([32, 64], 32, 1, 1, 0), Lanes::Positions),
+        ] {
+            assert_eq!(Lanes::of(&shape), lanes, "{shape:?}");
+        }
     }
 }

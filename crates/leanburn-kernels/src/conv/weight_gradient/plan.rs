@@ -15,8 +15,10 @@ const POSITIONS: usize = 1024;
 const FEW_POSITIONS: usize = 512;
 /// Packed values of a task, about (768 KiB).
 const PACKED: usize = 192 * 1024;
-/// Packed values of a task whose planes are transformed, about.
+/// Packed values of a task whose planes are transformed, about: of each product's a sixth is used at a time.
 const TRANSFORMED: usize = 2 * PACKED;
+/// Output channels of a block there, at most.
+const TRANSFORMED_OUT: usize = 32;
 /// Elements of the weight of a task, about (512 KiB of partial sums).
 const BLOCK: usize = 32 * 1024;
 /// Multiply-adds of a task, at least, before the positions are cut into more parts.
@@ -84,7 +86,8 @@ impl WeightPlan {
     /// The cut of this convolution, whose output is not empty.
     pub(crate) fn new(shape: &ConvShape, lanes: Lanes) -> Self {
         Self::cut(shape, lanes, |plan| match lanes {
-            Lanes::Positions | Lanes::Transformed => plan.cut_for_positions(),
+            Lanes::Positions => plan.cut_for_positions(),
+            Lanes::Transformed => plan.cut_for_transforms(),
             Lanes::Channels => plan.cut_for_channels(),
         })
     }
@@ -123,8 +126,7 @@ impl WeightPlan {
         let positions = if uses < 2 { FEW_POSITIONS } else { POSITIONS };
         let width = self.window(0).size[1];
         self.rows = balanced(self.output[1], positions.div_ceil(width));
-        let group = self.transform.as_ref().map_or(1, |transform| transform.group);
-        self.planes = group * balanced(self.output[0].div_ceil(group), positions.div_ceil(self.rows * width));
+        self.planes = balanced(self.output[0], positions.div_ceil(self.rows * width));
         let (channels_in, channels_out) = self.channels();
         let most_out = match uses {
             0..2 => 128,
@@ -132,7 +134,19 @@ impl WeightPlan {
             _ => 32,
         };
         self.block_out = balanced(channels_out, most_out);
-        self.block_in = balanced(channels_in, self.most_in());
+        self.block_in = balanced(channels_in, self.most_in(PACKED));
+    }
+
+    /// Tiles and blocks where the lanes are positions of transformed planes.
+    fn cut_for_transforms(&mut self) {
+        let group = self.transform.as_ref().map_or(1, |transform| transform.group);
+        let width = self.window(0).size[1];
+        self.rows = balanced(self.output[1], POSITIONS.div_ceil(width));
+        let groups = (POSITIONS / (self.rows * width)).max(1);
+        self.planes = group * balanced(self.output[0].div_ceil(group), groups);
+        let (channels_in, channels_out) = self.channels();
+        self.block_out = balanced(channels_out, TRANSFORMED_OUT);
+        self.block_in = balanced(channels_in, self.most_in(TRANSFORMED));
     }
 
     /// Tiles and blocks where the lanes are output channels: the input is packed once for all of a block, the gradient
@@ -179,9 +193,8 @@ impl WeightPlan {
     }
 
     /// As many input channels in a block as the packed values and the partial sums may take.
-    fn most_in(&self) -> usize {
-        let most = if self.transform.is_some() { TRANSFORMED } else { PACKED };
-        let left = most.saturating_sub(self.block_out * self.gradient_planes() * self.column_len());
+    fn most_in(&self, most_packed: usize) -> usize {
+        let left = most_packed.saturating_sub(self.block_out * self.gradient_planes() * self.column_len());
         let packed = left / (self.slots() * self.window(0).channel_len());
         packed.min(BLOCK / (self.block_out * self.elements())).clamp(1, 64)
     }
