@@ -126,6 +126,7 @@ TINY = [
     shape("4->6", 7, stride=2),
     shape("3->4", 6, kernel=4, stride="1x2x2"),
     shape("20->34", 7),
+    shape("8->8", "9x12x12"),
     shape("34->20", 7, stride=2),
 ]
 

@@ -69,6 +69,24 @@ fn any_number_of_slabs_gives_the_results_of_the_plain_path() {
     println!("worst error {worst:.1e}");
 }
 
+/// Large enough for the transforms of the convolutions, forward and of the weights' gradients, whose groups of planes begin elsewhere in slabs.
+#[test]
+fn slabs_of_transformed_planes_give_the_results_of_the_plain_path() {
+    let device = device();
+    let level = Level::new(Kind::Blocks, [8, 8], &device);
+    let x = (random::normal([1, 8, 26, 16, 16], &device) + 0.5).require_grad();
+    let plain = level.outcome(&x, None);
+    for (slabs, keep) in [(3, StreamKeep::Two), (3, StreamKeep::None), (4, StreamKeep::One)] {
+        let streamed = level.outcome(&x, Some(settings(26, slabs, keep)));
+        for (index, (found, expected)) in streamed.iter().zip(&plain).enumerate() {
+            let error = error(found.as_ref().expect("a gradient"), expected.as_ref().expect("a gradient"));
+            let bound = if expected.as_ref().unwrap().shape().len() == 1 { 3e-6 } else { 1e-6 };
+            println!("{slabs} {keep:?} {index}: {error:.1e}");
+            assert!(error < bound, "{slabs} {keep:?}: {error} of number {index}");
+        }
+    }
+}
+
 #[test]
 fn the_number_of_threads_does_not_show() {
     let device = device();

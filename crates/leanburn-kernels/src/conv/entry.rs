@@ -103,19 +103,24 @@ pub fn data_gradient_allocating<E: Element>(
 ///
 /// # Memory
 ///
-/// Per thread about 768 KiB for the packed rows of a tile and about 512 KiB for partial sums, or twice as much of both where planes are
-/// transformed along the depth (more only for a single row
-/// of many thousand columns, or a kernel of many thousand elements). Where the positions are cut into parts, the parts'
+/// Per thread about 768 KiB for the packed rows of a tile and about 512 KiB for partial sums, or up to twice as much of both where planes
+/// are transformed along the depth (more only for a single row of many thousand columns, or a kernel of many thousand elements). Where the positions are cut into parts, the parts'
 /// results: 4 MiB, or twice the weight if that is more. With several items 8 bytes for each weight.
 ///
 /// # Numerics
 ///
 /// Float32 products are added up in registers, over about a thousand positions in the lanes of four vectors or over about
 /// a hundred positions of each channel, these sums in float32 over some thousand positions, and such sums in float32
-/// again; parts in float64: within 1e-6 of the exact sum, relative. Where planes are transformed, by the kernel's three or four elements
-/// along the depth, sums of one sign are within 4e-6: of transformed planes there are larger sums, whose differences they are. In tiles of AMX what a prologue makes is rounded to bfloat16, and
-/// positions are added up one after the other, some thousand at a time: within 1e-5 of the sum of what is multiplied. A product of an infinite input and a gradient outside
-/// of the volume may give no number. The result does not depend on the number of threads.
+/// again; parts in float64: within 1e-6 of the exact sum, relative.
+///
+/// Where planes are transformed along the depth, each element is a difference of larger sums: sums of one sign are within 4e-6, and what is
+/// not finite gives no number in all elements along the depth.
+///
+/// In tiles of AMX what a prologue makes is rounded to bfloat16, and positions are added up one after the other, some thousand at a time:
+/// within 1e-5 of the sum of what is multiplied.
+///
+/// A product of an infinite input and a gradient outside of the volume may give no number. The result does not depend on the number of
+/// threads.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Convolutions whose kernel has three or four elements along the depth, by about half the products.
+//! Convolutions, and the gradients of their weights, where the kernel has three or four elements along the depth, by about half the products.
 //!
 //! A few output planes that read neighbouring input planes are coefficients of a product of polynomials, which takes one
 //! product for each coefficient instead of one for each output and element: `Aᵀ (G g ⊙ Bᵀ d)`, the minimal filtering of
@@ -10,7 +10,7 @@
 //!
 //! Errors are relative to the largest of the planes that are read: about 1e-6 (in the L2 norm) with 64 channels,
 //! 1.2e-6 with four elements. What is
-//! not finite spreads to all planes of its group.
+//! not finite spreads to all planes of its group, and of a weight's gradient to all elements along the depth.
 
 use pulp::{Simd, WithSimd};
 
@@ -73,7 +73,7 @@ impl DepthTransform {
         let elements = axes[1].kernel * axes[2].kernel;
         let positions: usize = axes.iter().map(|axis| axis.output).product();
         let fits = Self::new(&axes[0])?;
-        let saves = fits.axis.output * 4 <= axes[0].output * axes[0].kernel * 3;
+        let saves = saves(axes[0].output, axes[0].kernel);
         let pays = least >= LEAST_CHANNELS
             && least * elements >= LEAST_PRODUCTS
             && positions >= LEAST_POSITIONS
@@ -93,10 +93,10 @@ impl DepthTransform {
         let mut taps = taps.clone();
         taps.sort_unstable_by_key(|tap| tap.read);
         let neighbours = taps.iter().enumerate().all(|(index, tap)| tap.read == index);
-        if axis.step != 1 || !neighbours || !(3..=4).contains(&taps.len()) {
+        let outputs = group(taps.len())?;
+        if axis.step != 1 || !neighbours {
             return None;
         }
-        let outputs = PRODUCTS + 1 - taps.len();
         let planes = axis.output.div_ceil(outputs) * PRODUCTS;
         let own = |product| vec![AxisTap { element: product, read: product }];
         let of_taps = |product| -> Vec<(usize, f64)> {
@@ -145,18 +145,18 @@ pub(crate) struct KernelTransform {
     pub(crate) inputs: Matrix,
     /// `A`, how planes of the gradient are, of which those behind a group are zero.
     pub(crate) gradients: Matrix,
-    /// `G`: what each product adds to the elements.
-    pub(crate) elements: [Vec<f32>; PRODUCTS],
+    /// `G`: what each product adds to the elements; zeros behind the last one.
+    pub(crate) elements: Matrix,
 }
 
 impl KernelTransform {
     /// Of a kernel with three or four neighbours along the depth.
     pub(crate) fn of(shape: &ConvShape) -> Option<Self> {
         let kernel = shape.kernel[0];
-        if shape.stride[0] > 1 || shape.dilation[0] > 1 || !(3..=4).contains(&kernel) {
+        let group = group(kernel)?;
+        if shape.stride[0] > 1 || shape.dilation[0] > 1 {
             return None;
         }
-        let group = PRODUCTS + 1 - kernel;
         let results: Vec<_> = (0..group).map(|output| result(output, group)).collect();
         Some(Self {
             group,
@@ -165,23 +165,33 @@ impl KernelTransform {
                 std::array::from_fn(|plane| results.get(plane).map_or(0.0, |result| result[product]))
             }),
             elements: std::array::from_fn(|product| {
-                element(product, kernel).into_iter().map(|factor| factor as f32).collect()
+                let factors = element(product, kernel);
+                std::array::from_fn(|element| factors.get(element).map_or(0.0, |factor| *factor as f32))
             }),
         })
     }
 
-    /// The transform of a shape's weight gradient where that is faster, by measurements.
-    pub(crate) fn that_pays(shape: &ConvShape) -> Option<Self> {
+    /// Whether the weight gradient of a shape is faster with it, by measurements.
+    pub(crate) fn pays(shape: &ConvShape) -> bool {
         let least = shape.channels_in.min(shape.channels_out) / shape.groups;
         let [kernel, height, width] = shape.kernel;
         let [depth, rows, columns] = shape.output();
-        let transform = Self::of(shape)?;
-        let saves = 4 * depth.div_ceil(transform.group) * PRODUCTS <= 3 * depth * kernel;
-        let pays = least >= LEAST_CHANNELS
+        Self::of(shape).is_some()
+            && saves(depth, kernel)
+            && least >= LEAST_CHANNELS
             && least * height * width >= LEAST_PRODUCTS
-            && shape.batch_size * depth * rows * columns >= LEAST_SUMMED;
-        (saves && pays).then_some(transform)
+            && shape.batch_size * depth * rows * columns >= LEAST_SUMMED
     }
+}
+
+/// Output planes that share their products, for so many neighbours along the depth.
+fn group(kernel: usize) -> Option<usize> {
+    (3..=4).contains(&kernel).then(|| PRODUCTS + 1 - kernel)
+}
+
+/// Whether a quarter of the products is saved, where the last group of planes is not a whole one.
+fn saves(planes: usize, kernel: usize) -> bool {
+    group(kernel).is_some_and(|group| 4 * planes.div_ceil(group) * PRODUCTS <= 3 * planes * kernel)
 }
 
 /// The finite points but one.
@@ -236,7 +246,7 @@ impl<'a> MixPlanes<'a> {
     /// Makes the planes of a group, one after the other in `values`, ready for the products.
     pub(crate) fn inputs(transform: &'a DepthTransform, values: &'a mut [f32]) -> Self {
         let stride = values.len() / PRODUCTS;
-        Self { matrix: &transform.planes, values, stride, runs: [1, stride, 0] }
+        Self::by(&transform.planes, values, stride, stride)
     }
 
     /// Makes the sums of a group's products, `stride` from one to the next, its output planes.

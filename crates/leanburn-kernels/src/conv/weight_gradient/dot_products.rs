@@ -61,7 +61,7 @@ pub(crate) struct SumsLen {
     pub columns: usize,
 }
 
-/// Where a sum belongs, behind the place of its row, and times what.
+/// Where a sum is added behind the place of its row, and the factor that it has at each place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places<'a> {
     /// The first place.
@@ -72,7 +72,8 @@ pub(crate) struct Places<'a> {
     pub factors: &'a [f32],
 }
 
-/// Adds partial sums to `columns[column][rows[row] + place]`, or overwrites those, and sets the partial sums to zero.
+/// Adds each sum, times the factor of each place, to `columns[column][rows[row] + place]`, or overwrites those, and sets the partial
+/// sums to zero.
 #[derive(Debug)]
 pub(crate) struct AddUp<'a, 'b> {
     /// Partial sums of [`DotProducts`].

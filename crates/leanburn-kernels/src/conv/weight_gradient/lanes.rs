@@ -25,13 +25,13 @@ impl Lanes {
     /// Transformed planes where they pay; otherwise channels, where they fill vectors, and where dot products would be short or
     /// of strided rows.
     pub(crate) fn of(shape: &ConvShape) -> Self {
+        if KernelTransform::pays(shape) {
+            return Self::Transformed;
+        }
         let [channels_in, channels_out] = [shape.channels_in, shape.channels_out].map(|all| all / shape.groups);
         let vectors = channels_out.div_ceil(VECTOR);
         let empty = vectors * VECTOR - channels_out;
         let positions = shape.batch_size * shape.output().iter().product::<usize>();
-        if KernelTransform::that_pays(shape).is_some() {
-            return Self::Transformed;
-        }
         let channels = if shape.stride.iter().product::<usize>() > 1 {
             empty <= vectors * VECTOR / 4
         } else {

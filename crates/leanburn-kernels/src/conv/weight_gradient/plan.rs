@@ -15,7 +15,7 @@ const POSITIONS: usize = 1024;
 const FEW_POSITIONS: usize = 512;
 /// Packed values of a task, about (768 KiB).
 const PACKED: usize = 192 * 1024;
-/// Packed values of a task whose planes are transformed, about: of each product's a sixth is used at a time.
+/// Packed values of a task whose planes are transformed, about: a product uses a sixth of them at a time.
 const TRANSFORMED: usize = 2 * PACKED;
 /// Output channels of a block there, at most.
 const TRANSFORMED_OUT: usize = 32;
@@ -195,7 +195,7 @@ impl WeightPlan {
     /// As many input channels in a block as the packed values and the partial sums may take.
     fn most_in(&self, most_packed: usize) -> usize {
         let left = most_packed.saturating_sub(self.block_out * self.gradient_planes() * self.column_len());
-        let packed = left / (self.slots() * self.window(0).channel_len());
+        let packed = left / ((self.slots() + self.carried()) * self.window(0).channel_len());
         packed.min(BLOCK / (self.block_out * self.elements())).clamp(1, 64)
     }
 
@@ -263,6 +263,11 @@ impl WeightPlan {
         self.transform.as_ref().map_or(self.planes, |transform| self.planes / transform.group * PRODUCTS)
     }
 
+    /// Planes of the input that a group of transformed planes has in common with the next one.
+    pub(crate) fn carried(&self) -> usize {
+        self.transform.as_ref().map_or(0, |transform| PRODUCTS - transform.group)
+    }
+
     /// Sums of each element of a kernel's plane: one for each of its planes, or for each product.
     pub(crate) fn sums(&self) -> usize {
         if self.transform.is_some() { PRODUCTS } else { self.shape.kernel[0] }
@@ -326,7 +331,9 @@ impl WeightPlan {
     /// few more keep two or four threads busy alike.
     fn ranges_of_depth(&self, most_parts: usize) -> usize {
         let fewest = self.output[0].div_ceil((4 * self.slots()).max(8));
-        let most = (most_parts / self.tiles()).min(self.output[0] / self.slots());
+        // Between two marches of transformed planes no more is packed twice than what a group carries to the next.
+        let least = if self.transform.is_some() { self.planes } else { self.slots() };
+        let most = (most_parts / self.tiles()).min(self.output[0] / least);
         let tasks = self.tiles() * self.tasks_of_part();
         let even = |ranges: &usize| (tasks * ranges).is_multiple_of(4) || tasks * ranges > 16;
         let pairs = |ranges: &usize| (tasks * ranges).is_multiple_of(2);
@@ -417,5 +424,8 @@ mod tests {
         let depths: Vec<usize> =
             (0..plan.parts).map(|part| plan.marches_of(part).map(|march| march.depths.len()).sum()).collect();
         assert_eq!(depths, [8, 8, 8, 9]);
+        for shape in [cube([32, 32], 16, 3, 1, 1), ConvShape { input: [8, 32, 32], ..cube([16, 16], 1, 3, 1, 1) }] {
+            assert_eq!(WeightPlan::new(&shape, Lanes::Transformed).tasks(), 2, "{shape:?}");
+        }
     }
 }

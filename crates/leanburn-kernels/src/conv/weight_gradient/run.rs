@@ -3,7 +3,8 @@
 //! `gw[o][i][k] = sum over positions p of g[o][p] * x[i][p + offset(k)]`: each element of the weight is the dot product of
 //! two packed rows, a channel of the output gradient and a channel of the input, shifted (see `packing::planes`).
 //! Either the lanes of a vector are positions: nothing is transposed and no channel is padded, so that few channels cost
-//! as little as many. Or they are output channels ([`Lanes`]): no lanes are added up, and no position is wasted.
+//! as little as many; and where the kernel has three or four elements along the depth, planes are transformed along it first, for
+//! half of the products. Or they are output channels ([`Lanes`]): no lanes are added up, and no position is wasted.
 
 use std::sync::Mutex;
 
@@ -386,6 +387,36 @@ mod tests {
                     let error = f64::from(found) / exact(plane) - 1.0;
                     assert!(error.abs() < most, "{arch:?} {lanes:?} {depth} {plane} {error}");
                 }
+            }
+        }
+    }
+
+    /// Whole and partial groups of planes, steps of one and of several groups, and planes outside of the volume.
+    #[test]
+    fn transformed_planes_of_every_depth() {
+        for (depth, kernel) in (1..=9).flat_map(|depth| [(depth, 3), (depth, 4)]) {
+            for padding in [[0, 0], [1, 1], [0, 2], [3, 1], [4, 0]] {
+                if depth + padding[0] + padding[1] >= kernel {
+                    let mut shape = ConvShape { kernel: [kernel, 3, 2], stride: [1, 2, 1], ..cube([3, 5], 5, 3, 1, 1) };
+                    (shape.input[0], shape.padding[0]) = (depth, padding);
+                    compare::<f32>(&shape, [Some(Activation::Silu), None], 3);
+                }
+            }
+        }
+        let shape = ConvShape { input: [26, 16, 16], ..cube([3, 2], 1, 3, 1, 1) };
+        assert_eq!(WeightPlan::new(&shape, Lanes::Transformed).planes, 12);
+        compare::<f32>(&shape, [Some(Activation::Silu), None], 4);
+    }
+
+    /// Sums of either sign, of transformed planes.
+    #[test]
+    fn transformed_sums_stay_exact() {
+        for kernel in [3, 4] {
+            let shape = cube([8, 8], 24, kernel, 1, 1);
+            for arch in simd::available() {
+                compare_with::<f32>(&shape, [None, None], 1, 1e-6, &|input, gradient, target| {
+                    with_lanes(arch, Lanes::Transformed, &shape, input, gradient, target);
+                });
             }
         }
     }

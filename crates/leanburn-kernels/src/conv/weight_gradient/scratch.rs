@@ -16,6 +16,10 @@ pub(crate) struct Scratch {
     pub planes: Vec<f32>,
     /// The depth that each slot of the ring holds.
     pub held: Vec<Option<usize>>,
+    /// The last planes of a group before they are transformed, which the next group begins with, `[channel][plane][..]`.
+    pub carried: Vec<f32>,
+    /// The first output plane of that group.
+    pub carried_to: Option<usize>,
     /// Packed gradient, `[plane][channel][..]`, or as [`OuterProducts`](super::outer_products::OuterProducts) says.
     pub gradient: Vec<f32>,
     /// Partial sums for each depth of the kernel, or each product of transformed planes, see [`DotProducts`](super::dot_products::DotProducts); or
@@ -31,6 +35,7 @@ pub(crate) struct Scratch {
 struct Lens {
     planes: usize,
     held: usize,
+    carried: usize,
     gradient: usize,
     sums: usize,
     room: usize,
@@ -53,7 +58,8 @@ impl Lens {
         let slack = plan.shared_zeros() + SLACK;
         Self {
             planes: plan.slots() * channels[0] * plan.window(0).channel_len() + slack,
-            held: plan.slots(),
+            held: if plan.transform.is_some() { 0 } else { plan.slots() },
+            carried: plan.carried() * channels[0] * plan.window(0).channel_len(),
             gradient,
             sums: plan.sums() * sums,
             room: plan.shape.input[2].max(plan.output[2]),
@@ -69,10 +75,12 @@ impl Lens {
 impl Scratch {
     /// Room for any block, and nothing in it.
     pub(crate) fn new(arch: Arch, plan: &WeightPlan) -> Self {
-        let Lens { planes, held, gradient, sums, room } = Lens::most(arch, plan);
+        let Lens { planes, held, carried, gradient, sums, room } = Lens::most(arch, plan);
         Self {
             planes: Vec::with_capacity(planes),
             held: Vec::with_capacity(held),
+            carried: Vec::with_capacity(carried),
+            carried_to: None,
             gradient: Vec::with_capacity(gradient),
             sums: Vec::with_capacity(sums),
             room: Vec::with_capacity(room),
@@ -82,8 +90,8 @@ impl Scratch {
 
     /// Bytes that it takes.
     pub(crate) fn bytes(arch: Arch, plan: &WeightPlan) -> usize {
-        let Lens { planes, held, gradient, sums, room } = Lens::most(arch, plan);
-        (planes + gradient + sums + room) * size_of::<f32>() + held * size_of::<Option<usize>>()
+        let Lens { planes, held, carried, gradient, sums, room } = Lens::most(arch, plan);
+        (planes + carried + gradient + sums + room) * size_of::<f32>() + held * size_of::<Option<usize>>()
     }
 
     /// Makes room for a block of so many input and output channels.
@@ -97,11 +105,13 @@ impl Scratch {
         self.gradient.resize(lens.gradient, 0.0);
         self.sums.resize(lens.sums, 0.0);
         self.held.resize(lens.held, None);
+        self.carried.resize(lens.carried, 0.0);
     }
 
     /// Forgets the planes, and clears them unless the same rows as before are outside of the volume.
     pub(crate) fn begin_march(&mut self, outside: [usize; 3]) {
         self.held.fill(None);
+        self.carried_to = None;
         if self.outside.replace(outside).is_some_and(|before| before != outside) {
             self.planes.fill(0.0);
             self.gradient.fill(0.0);

@@ -70,17 +70,17 @@ impl<'a> WeightTask<'a> {
             self.scratch.begin_march(plan.rows_outside(march.row, &window));
             for start in march.depths.clone().step_by(plan.planes) {
                 let step = March { depths: start..march.depths.end.min(start + plan.planes), ..march };
-                match plan.lanes {
-                    Lanes::Positions => {
+                match (&plan.transform, plan.lanes) {
+                    (Some(transform), _) => {
+                        self.pack_transformed(transform, [&input, &gradient], &window, &step);
+                        self.add_transformed(transform, &window, &step);
+                    }
+                    (None, Lanes::Positions | Lanes::Transformed) => {
                         self.pack_input(&input, &window, &step);
                         self.pack_gradient(&gradient, &window, &step);
                         self.add(&window, &step);
                     }
-                    Lanes::Transformed => {
-                        self.pack_transformed([&input, &gradient], &window, &step);
-                        self.add_transformed(&window, &step);
-                    }
-                    Lanes::Channels => {
+                    (None, Lanes::Channels) => {
                         self.pack_input(&input, &window, &step);
                         self.pack_channels(&gradient, &step);
                         self.add_channels(&window, &step);

@@ -16,11 +16,12 @@ impl WeightTask<'_> {
     /// Packs and transforms the planes of this step, `[group][product][channel][..]`.
     pub(super) fn pack_transformed<E: Stored>(
         &mut self,
+        transform: &KernelTransform,
         [input, gradient]: [&Source<'_, E>; 2],
         window: &Window,
         step: &March,
     ) {
-        let Some(KernelTransform { group, inputs, gradients, .. }) = &self.plan.transform else { return };
+        let KernelTransform { group, inputs, gradients, .. } = transform;
         let [slot_len, plane_len] = self.plane_lens(window);
         let [of_input, of_gradient] = [0, 1].map(|of| self.first[of]..self.first[of] + self.channels[of]);
         let gradient_window = &self.plan.gradient_window(step.row, window);
@@ -29,32 +30,37 @@ impl WeightTask<'_> {
         let planes = scratch.planes.chunks_exact_mut(PRODUCTS * slot_len);
         let groups = planes.zip(scratch.gradient.chunks_exact_mut(PRODUCTS * plane_len));
         for (first, (planes, columns)) in step.depths.clone().step_by(*group).zip(groups) {
-            let (item, channels) = (step.item, of_input.clone());
             let depths =
                 std::array::from_fn(|plane| (first + plane).checked_sub(before).filter(|depth| *depth < input.size[0]));
-            Planes { source: input, window, item, channels, depths, matrix: inputs }.pack(
+            let (item, channels, room) = (step.item, of_input.clone(), &mut scratch.room);
+            let carried = Carried {
+                count: self.plan.carried(),
+                known: scratch.carried_to == Some(first),
+                planes: &mut scratch.carried,
+            };
+            Planes { source: input, window, item, channels, depths, matrix: inputs, room }.pack(
                 self.arch,
+                carried,
                 window.channel_len(),
-                &mut scratch.room,
                 planes,
             );
-            let channels = of_gradient.clone();
+            scratch.carried_to = Some(first + group);
             let last = step.depths.end.min(first + group);
             let depths = std::array::from_fn(|plane| Some(first + plane).filter(|depth| *depth < last));
-            Planes { source: gradient, window: gradient_window, item, channels, depths, matrix: gradients }.pack(
+            let (channels, room) = (of_gradient.clone(), &mut scratch.room);
+            Planes { source: gradient, window: gradient_window, item, channels, depths, matrix: gradients, room }.pack(
                 self.arch,
+                Carried::default(),
                 column_len,
-                &mut scratch.room,
                 columns,
             );
         }
     }
 
     /// Adds the dot products of this step's transformed planes to the sums.
-    pub(super) fn add_transformed(&mut self, window: &Window, step: &March) {
-        let Some(KernelTransform { group, .. }) = self.plan.transform else { return };
+    pub(super) fn add_transformed(&mut self, transform: &KernelTransform, window: &Window, step: &March) {
         let [slot_len, plane_len] = self.plane_lens(window);
-        let groups = step.depths.len().div_ceil(group);
+        let groups = step.depths.len().div_ceil(transform.group);
         for product in 0..PRODUCTS {
             let planes = (0..groups).map(|group| group * PRODUCTS + product);
             let planes: Vec<_> =
@@ -77,23 +83,42 @@ struct Planes<'a, 'b, E> {
     depths: [Option<usize>; PRODUCTS],
     /// How they are transformed.
     matrix: &'a Matrix,
+    /// Room for a row.
+    room: &'a mut Vec<f32>,
+}
+
+/// Packed planes at the end of a group that are the next one's first.
+#[derive(Default)]
+struct Carried<'a> {
+    count: usize,
+    /// Whether there are those of the group before.
+    known: bool,
+    /// `[channel][plane][..]`.
+    planes: &'a mut [f32],
 }
 
 impl<E: Stored> Planes<'_, '_, E> {
     /// Packs and transforms them, `[product][channel][..]`, channel by channel, while its planes are close.
-    fn pack(self, arch: Arch, channel_len: usize, room: &mut Vec<f32>, target: &mut [f32]) {
-        let Self { source, window, item, channels, depths, matrix } = self;
+    fn pack(self, arch: Arch, carried: Carried<'_>, channel_len: usize, target: &mut [f32]) {
+        let Self { source, window, item, channels, depths, matrix, room } = self;
         let stride = target.len() / PRODUCTS;
         for (index, channel) in channels.enumerate() {
             let target = &mut target[index * channel_len..];
-            for (depth, target) in depths.into_iter().zip(target.chunks_mut(stride)) {
+            let shared = &mut carried.planes[index * carried.count * channel_len..][..carried.count * channel_len];
+            let known = if carried.known { carried.count } else { 0 };
+            for (target, shared) in target.chunks_mut(stride).zip(shared.chunks_exact(channel_len)).take(known) {
+                target[..channel_len].copy_from_slice(shared);
+            }
+            for (depth, target) in depths.into_iter().zip(target.chunks_mut(stride)).skip(known) {
                 let (channels, target) = (channel..channel + 1, &mut target[..channel_len]);
                 match depth {
-                    Some(depth) => {
-                        arch.dispatch(FillPlane { source, window, item, channels, depth, room, target });
-                    }
+                    Some(depth) => arch.dispatch(FillPlane { source, window, item, channels, depth, room, target }),
                     None => target.fill(0.0),
                 }
+            }
+            let last = target.chunks(stride).skip(PRODUCTS - carried.count);
+            for (target, shared) in last.zip(shared.chunks_exact_mut(channel_len)) {
+                shared.copy_from_slice(&target[..channel_len]);
             }
             arch.dispatch(MixPlanes::by(matrix, target, stride, channel_len));
         }
