@@ -47,7 +47,7 @@ compare conv3d_sweep.py --with-burn
 compare conv3d_sweep.py --dtype bf16
 compare attention.py
 compare residual_chain.py
-compare autoencoder_step.py --attention --stream two one none
+compare autoencoder_step.py --attention --stream two:4 one:4 none:4
 compare diffusion_step.py
 compare swin_unetr_step.py
 compare fno_step.py

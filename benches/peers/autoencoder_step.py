@@ -2,7 +2,7 @@
 
     cargo build --release --example peers
     python benches/peers/autoencoder_step.py [--shape 128 128 64] [--channels 32 64 64] [--dtype f32 bf16] [--attention]
-        [--stream two one none joined] [--write]
+        [--stream two:16 one none joined] [--write]
 
 Each line of the table is a process of its own. Weights, volume, noise of the latent and Adam's constants are the same in
 all; losses and gradients of the first step and of the step after the updates are compared before any time is printed.
@@ -19,6 +19,8 @@ from steps import TOLERANCES, agreed, broken, shared, show, steps_parser
 TOLERANCES = {dtype: of | {"l1": of["loss"], "kl": 4 * of["loss"]} for dtype, of in TOLERANCES.items()}
 # Burn's own layers store all scores of attention, several times.
 MOST_POSITIONS_OF_BURN = 8192
+# What a streamed segment stores whole.
+KEEPS = ["two", "one", "none", "joined"]
 
 
 def arguments() -> argparse.Namespace:
@@ -27,10 +29,17 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--channels", type=int, nargs="+", default=[32, 64, 64], help="of each level, finest first")
     options.add_argument("--attention", action="store_true", help="at the last level")
     options.add_argument("--recompute", action="store_true", help="only the lines that recompute or stream")
-    options.add_argument("--stream", choices=["two", "one", "none", "joined"], nargs="+", default=[], help="lines of ours, finest levels in slabs")
-    options.add_argument("--slab-planes", type=int, default=8, help="of these lines")
+    options.add_argument("--stream", type=stream, nargs="+", default=[], help="lines of ours, finest levels in slabs: what is stored, and planes of a slab (8)")
     options.add_argument("--skip-burn", action="store_true", help="leave out Burn's own layers, which are slow and large")
-    return parsed(options, {"shape": [8, 8, 8], "channels": [4, 8], "dtype": ["f32", "bf16"], "slab_planes": 4})
+    return parsed(options, {"shape": [8, 8, 8], "channels": [4, 8], "dtype": ["f32", "bf16"]})
+
+
+def stream(text: str) -> list[str]:
+    """The options of a line of ours for `two` or `two:16`."""
+    keep, _, planes = text.partition(":")
+    if keep not in KEEPS or not (planes or "8").isdecimal():
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(KEEPS)}, alone or with planes of a slab as in `two:16`, found `{text}`")
+    return [f"--stream={keep}", *([f"--slab-planes={planes}"] if planes else [])]
 
 
 def burn_can(options: argparse.Namespace, dtype: str) -> bool:
@@ -57,9 +66,8 @@ def commands(options: argparse.Namespace, dtype: str) -> list[list[str]]:
     if options.only in (None, "burn") and not options.skip_burn and burn_can(options, dtype):
         chosen += [(False, [*lean, "--burn"])]
     if options.only in (None, "ours"):
-        slabs = f"--slab-planes={options.slab_planes}"
         chosen += [(False, lean), (True, [*lean, "--recompute"])]
-        chosen += [(True, [*lean, f"--stream={keep}", slabs]) for keep in options.stream]
+        chosen += [(True, [*lean, *streamed]) for streamed in options.stream]
     return [command for recomputes, command in chosen if recomputes or not options.recompute]
 
 
@@ -74,7 +82,7 @@ def main() -> None:
     setting = f"""Volume {volume}, batch of 1, channels {options.channels}, one residual block a level,
 {attention}, {parameters:,} parameters, L1 + KL."""
     if options.stream:
-        setting += f" Streamed: the finest level of encoder and decoder (joined: all but the\ncoarsest), {options.slab_planes} planes to a slab; all else is recomputed."
+        setting += " Streamed: the finest level of encoder and decoder (joined: all but the\ncoarsest); all else is recomputed."
     theme = ["autoencoder_step", volume, *options.dtype, "attention" if options.attention else None]
     theme += ["recomputed" if options.recompute else None, "streamed" if options.stream else None]
     show(

@@ -79,7 +79,10 @@ fn residency(arguments: &Arguments) -> (ResidencyPolicy, String) {
     let levels = if keep == StreamKeep::Joined { arguments.channels.len() - 1 } else { 1 };
     let stream =
         |policy: ResidencyPolicy, level| policy.with_rule(format!("*coder.level_{level}"), Residency::Stream(settings));
-    ((0..levels).fold(ResidencyPolicy::recompute_all(), stream), format!("streamed, {keep}"))
+    (
+        (0..levels).fold(ResidencyPolicy::recompute_all(), stream),
+        format!("streamed, {keep}, {} planes", settings.slab_planes),
+    )
 }
 
 fn losses<M>(training: &Training, model: &M, x: &Tensor<5>, noise: &Tensor<5>, forward: Forward<M>) -> Losses {

@@ -87,6 +87,30 @@ fn slabs_of_transformed_planes_give_the_results_of_the_plain_path() {
     }
 }
 
+/// A cache ends between slabs of any kind: slabs of two passes do not begin at the same planes.
+#[test]
+fn cached_slabs_give_the_results_of_the_plain_path() {
+    let device = device();
+    for (kind, planes) in [(Kind::Decoder, 14), (Kind::Encoder, 13), (Kind::Blocks, 13)] {
+        let (level, x) = case(kind, 2, planes, &device);
+        let plain = level.outcome(&x, None);
+        for (percent, keep) in [1, 40, 80, 100].into_iter().flat_map(|percent| KEEPS.map(|keep| (percent, keep))) {
+            let one_slab = settings(planes, 1, keep).with_cached_percent(percent);
+            assert!(level.outcome(&x, Some(one_slab)) == plain, "{kind:?} {keep:?} {percent} %");
+            for slabs in [3, 6] {
+                let settings = settings(planes, slabs, keep).with_cached_percent(percent);
+                for (found, expected) in level.outcome(&x, Some(settings)).iter().zip(&plain) {
+                    let (found, expected) =
+                        (found.as_ref().expect("a gradient"), expected.as_ref().expect("a gradient"));
+                    let (error, bound) =
+                        (error(found, expected), if expected.shape().len() == 1 { 3e-6 } else { 1e-6 });
+                    assert!(error < bound, "{kind:?} {slabs} slabs, {keep:?}, {percent} %: {error}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_number_of_threads_does_not_show() {
     let device = device();

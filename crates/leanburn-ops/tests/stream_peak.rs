@@ -41,9 +41,15 @@ fn a_streamed_level_holds_what_its_preset_says() {
     println!("plain: held {plain_held:.2}, peak {plain_peak:.2} volumes");
     let settings = StreamSettings::default().with_slab_planes(2);
     // The gradient of the input is a quarter of a volume; a slab of two planes of 64 is a thirty-second.
-    for (keep, most) in [(StreamKeep::Two, 2.5), (StreamKeep::One, 1.7), (StreamKeep::None, 1.1)] {
-        let [held, peak] = on_one_thread(Some(settings.with_keep(keep)));
-        println!("{keep:?}: held {held:.2}, peak {peak:.2} volumes");
+    for (keep, percent, most) in [
+        (StreamKeep::Two, 0, 2.5),
+        (StreamKeep::One, 0, 1.8),
+        (StreamKeep::None, 0, 1.1),
+        (StreamKeep::One, 50, 2.3),
+        (StreamKeep::None, 50, 1.6),
+    ] {
+        let [held, peak] = on_one_thread(Some(settings.with_keep(keep).with_cached_percent(percent)));
+        println!("{keep:?}, {percent} %: held {held:.2}, peak {peak:.2} volumes");
         assert!(held < 0.2, "{keep:?}: {held:.2} volumes are saved for backward");
         assert!(peak < most, "{keep:?}: {peak:.2} volumes at the peak");
     }

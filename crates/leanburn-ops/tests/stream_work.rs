@@ -53,8 +53,8 @@ fn forward_convolutions_run_as_often_as_the_preset_says() {
     for (keep, ups, narrow) in [
         // U for its norm and again for H; in backward for H and Y, for the sums of its norm, and for its gradient.
         (StreamKeep::Two, 5, 2 * 3),
-        // H in every pass that makes Y or a gradient behind it.
-        (StreamKeep::One, 7, 6 + 2 * 2),
+        // Y with its shortcut from the stored H, in every pass that makes the gradient of one of both or of U; U for the shortcut.
+        (StreamKeep::One, 7, 2 + 2 * 5),
         // Everything up to the volume whose norm, sums or gradient a pass makes.
         (StreamKeep::None, 8, 7 + 2 * 6),
     ] {
@@ -63,6 +63,31 @@ fn forward_convolutions_run_as_often_as_the_preset_says() {
             assert_eq!(work(settings, "upsample_conv3d")[0], ups * 8 * positions, "{keep:?} {slab_planes}");
             assert_eq!(work(settings, "conv3d")[0], (narrow * 4 + 1) * positions, "{keep:?} {slab_planes}");
         }
+    }
+}
+
+#[test]
+fn what_is_cached_is_not_made_again() {
+    let positions = 32 * 16 * 16;
+    let made = |keep, percent| {
+        let settings = StreamSettings::default().with_slab_planes(4).with_keep(keep).with_cached_percent(percent);
+        let [ups, narrow] = ["upsample_conv3d", "conv3d"].map(|kernel| work(Some(settings), kernel)[0] as f64);
+        [ups / (8 * positions) as f64, (narrow / positions as f64 - 1.0) / 4.0]
+    };
+    for (keep, ups, narrow) in [
+        // U, once in each direction.
+        (StreamKeep::Two, 2.0, 2.0 * 3.0),
+        // Forward U; backward Y, so that U is made for it and for the gradients of H and of the input.
+        (StreamKeep::One, 1.0 + 3.0, 2.0 + 2.0 * 2.0),
+        // Forward Y, backward H.
+        (StreamKeep::None, 3.0 + 4.0, 2.0 + 1.0 + 2.0 * 5.0),
+    ] {
+        assert_eq!(made(keep, 100), [ups, narrow], "{keep:?}");
+        let [nothing, half, all] = [0, 50, 100].map(|percent| made(keep, percent).iter().sum::<f64>());
+        assert!(all < half && half < nothing, "{keep:?}: {nothing}, {half}, {all} convolutions");
+        // A slab more than half of the planes may be there; what is made behind them reads a few of those in front.
+        let share = (nothing - half) / (nothing - all);
+        assert!((0.45..0.7).contains(&share), "{keep:?}: half of the planes save {share} of the convolutions");
     }
 }
 

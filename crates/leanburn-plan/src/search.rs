@@ -91,9 +91,16 @@ const FEW: usize = 256;
 const BUDGETS: u64 = 24;
 /// The same of each way to stream: its recordings are long.
 const STREAM_BUDGETS: u64 = 6;
-/// Ways to stream that are tried, with their planes of a slab: the more is stored the faster, the thinner the slabs the less is there.
-const STREAMS: [(StreamKeep, usize); 4] =
-    [(StreamKeep::Two, 8), (StreamKeep::One, 8), (StreamKeep::None, 8), (StreamKeep::None, 4)];
+/// Ways to stream that are tried, with their planes of a slab and the percentage of one more volume: the more is stored the faster, the
+/// thinner the slabs the less is there.
+const STREAMS: [(StreamKeep, usize, u8); 6] = [
+    (StreamKeep::Two, 8, 0),
+    (StreamKeep::One, 8, 50),
+    (StreamKeep::One, 8, 0),
+    (StreamKeep::None, 8, 50),
+    (StreamKeep::None, 8, 0),
+    (StreamKeep::None, 4, 0),
+];
 /// The one that takes the least, of the segments that the smallest plan streams: where neighbours are one segment, what one of them takes
 /// says nothing of other choices.
 const LEAST: (StreamKeep, usize) = (StreamKeep::Joined, 4);
@@ -154,8 +161,9 @@ impl<S: Space> Search<'_, S> {
         }
         let above = chain::smallest_peak(&self.estimate(plain, recomputing).chain);
         let all = alike(&stages, most_options(&stages));
-        for (keep, slab_planes) in STREAMS {
+        for (keep, slab_planes, percent) in STREAMS {
             let settings = StreamSettings::default().with_keep(keep).with_slab_planes(slab_planes);
+            let settings = settings.with_cached_percent(percent);
             let candidate = |choice: &[usize]| {
                 let candidate = Candidate { recompute: recomputed(&stages, choice), ..plain.plan.candidate.clone() };
                 candidate.with_streamed(streamed(&stages, choice), settings)

@@ -330,9 +330,12 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
         changes.push((key("stream"), format!("[{}]", candidate.stream.join(", "))));
     }
     if !candidate.stream.is_empty() {
-        let StreamSettings { slab_planes, keep } = candidate.stream_settings;
+        let StreamSettings { slab_planes, keep, cached_percent } = candidate.stream_settings;
         changes.push((key("slab_planes"), slab_planes.to_string()));
         changes.push((key("stream_keep"), keep.to_string()));
+        if cached_percent != configured.stream_settings.cached_percent {
+            changes.push((key("cached_percent"), cached_percent.to_string()));
+        }
     }
     let shards = key("shard_optimizer");
     let is_changed = space.shards_optimizer(candidate) && !space.shards_optimizer(&configured);

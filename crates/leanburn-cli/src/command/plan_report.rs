@@ -197,15 +197,20 @@ impl PlanReport<'_> {
 
     /// Which segments run in slabs, if any do.
     fn streams(&self) -> Option<String> {
-        let Candidate { stream, stream_settings: StreamSettings { slab_planes, keep }, .. } = &self.candidate;
+        let Candidate { stream, stream_settings: StreamSettings { slab_planes, keep, cached_percent }, .. } =
+            &self.candidate;
         let whole = match keep {
             StreamKeep::Two => "two volumes of a block stored",
             StreamKeep::One => "one volume of a block stored",
             StreamKeep::None => "no volume stored",
             StreamKeep::Joined => "no volume stored, nor between neighbours",
         };
+        let cached = match cached_percent {
+            0 => String::new(),
+            percent => format!(" and {percent} % of one more"),
+        };
         let names = stream.join(", ");
-        (!stream.is_empty()).then(|| format!("in slabs of {slab_planes} planes, {whole}: {names}"))
+        (!stream.is_empty()).then(|| format!("in slabs of {slab_planes} planes, {whole}{cached}: {names}"))
     }
 
     fn segments(&self) -> Vec<(String, Bytes)> {

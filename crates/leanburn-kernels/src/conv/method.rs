@@ -15,14 +15,14 @@ use crate::{Stored, simd};
 struct Method {
     /// By rows transformed; else directly.
     rows: bool,
-    /// With depth transformed, where it is direct.
-    depth: Option<DepthTransform>,
+    /// With depth transformed, where it is direct: each of its phases.
+    depth: Vec<DepthTransform>,
 }
 
 impl Method {
     fn of(gather: &Gather) -> Self {
         let depth = DepthTransform::of(gather);
-        let near = depth.as_ref().is_some_and(|transform| transform.reads_few_weights(gather));
+        let near = depth.iter().any(|transform| transform.reads_few_weights(gather));
         Self { rows: winograd::pays(gather) && !near, depth }
     }
 }
@@ -37,7 +37,10 @@ pub(crate) fn run<E: Stored>(
 ) {
     match Method::of(gather) {
         Method { rows: true, .. } => winograd::run(gather, arch, input, weight, output),
-        Method { depth, .. } => gather.run(arch, depth, input, weight, output),
+        Method { depth, .. } if depth.is_empty() => gather.run(arch, None, input, weight, &output),
+        Method { depth, .. } => {
+            depth.into_iter().for_each(|transform| gather.run(arch, Some(transform), input, weight, &output));
+        }
     }
 }
 
@@ -66,9 +69,12 @@ fn tiles_pay(gather: &Gather) -> bool {
 
 /// Bytes that [`run`] takes at most, in the current pool.
 pub(crate) fn workspace(gather: &Gather, arch: Arch) -> usize {
-    let method = Method::of(gather);
-    if !method.rows {
-        return gather.workspace(arch, method.depth);
+    match Method::of(gather) {
+        Method { rows: true, .. } => winograd::workspace(gather, arch),
+        Method { depth, .. } if depth.is_empty() => gather.workspace(arch, None),
+        Method { depth, .. } => {
+            let each = depth.into_iter().map(|transform| gather.workspace(arch, Some(transform)));
+            each.max().unwrap_or(0)
+        }
     }
-    winograd::workspace(gather, arch)
 }

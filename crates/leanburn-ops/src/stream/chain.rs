@@ -26,6 +26,15 @@ impl Node {
     }
 }
 
+/// The volumes that are stored whole in backward.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StoredVolumes {
+    /// From the first pass on, each until its gradient takes its place.
+    pub(super) give_way: Vec<usize>,
+    /// The middles of residual blocks, what a result is made from: each from the first pass of its block to the last.
+    pub(super) middles: Vec<usize>,
+}
+
 /// What is read: planes of a node.
 pub(super) type Need = (Node, Range<usize>);
 
@@ -175,26 +184,55 @@ impl Chain {
         self.readers(volume).filter(|stage| self.stages[*stage].has_norm())
     }
 
-    /// The volumes that are stored whole.
-    pub(super) fn kept(&self, keep: StreamKeep) -> Vec<usize> {
-        // What is one convolution away from the inputs is made again.
+    /// The volumes that are stored whole while the segment runs backward.
+    pub(super) fn stored(&self, keep: StreamKeep) -> StoredVolumes {
+        let normed = match keep {
+            StreamKeep::Two | StreamKeep::One => self.worth_storing(),
+            StreamKeep::None | StreamKeep::Joined => Vec::new(),
+        };
+        let is_result = |volume: &&usize| self.stages[**volume - self.inputs].plus.is_some();
+        let results: Vec<usize> = normed.iter().filter(is_result).copied().collect();
+        let (Some(last), StreamKeep::One) = (results.last(), keep) else {
+            return StoredVolumes { give_way: normed, middles: Vec::new() };
+        };
+        let of_result = |result: &usize| self.stages[result - self.inputs].of;
+        let is_middle = |middle: &usize| normed.contains(middle) && !results.contains(middle);
+        // What the last result takes is room for a middle, of one block after the other.
+        let fits = |middle: &usize| results.iter().all(|result| self.elements(*middle) <= self.elements(*result));
+        let middles =
+            results.iter().map(of_result).filter(|middle| is_middle(middle) && fits(middle)).collect::<Vec<_>>();
+        let has_middle = middles.contains(&of_result(last));
+        let give_way = results.iter().filter(|result| !has_middle || *result != last).copied().collect();
+        StoredVolumes { give_way, middles: if has_middle { middles } else { Vec::new() } }
+    }
+
+    /// The volumes that a norm reads, but for those that are one convolution away from the inputs.
+    pub(super) fn worth_storing(&self) -> Vec<usize> {
         let mut convolutions = vec![0; self.dims.len()];
         for (made, stage) in (self.inputs..).zip(&self.stages) {
             let of_input = convolutions[stage.of] + usize::from(stage.has_weight());
             convolutions[made] = of_input.max(stage.plus.map_or(0, |plus| convolutions[plus]));
         }
-        let normed: Vec<usize> = (self.inputs..self.last())
-            .filter(|volume| convolutions[*volume] > 1 && self.norms(*volume).next().is_some())
-            .collect();
-        let results = normed.iter().copied().filter(|volume| self.stages[volume - self.inputs].plus.is_some());
-        match keep {
-            StreamKeep::Two => normed,
-            StreamKeep::One => match results.collect::<Vec<_>>() {
-                none if none.is_empty() => normed,
-                results => results,
-            },
-            StreamKeep::None | StreamKeep::Joined => Vec::new(),
+        let is_worth = |volume: &usize| convolutions[*volume] > 1 && self.norms(*volume).next().is_some();
+        (self.inputs..self.last()).filter(is_worth).collect()
+    }
+
+    /// Multiplications that make a node from what it [needs](Self::needs).
+    pub(super) fn work(&self, node: Node) -> u64 {
+        match node {
+            Node::Value(volume) => self.maker(volume).map_or(0, |stage| self.work_of(stage)),
+            Node::Gradient(volume) => self.readers(volume).map(|stage| self.work_of(stage)).sum(),
         }
+    }
+
+    /// Multiplications of a stage, forward; and of the gradient of its input.
+    pub(super) fn work_of(&self, stage: usize) -> u64 {
+        self.stages[stage].work(self.dims[self.stages[stage].of], self.dims[self.made_by(stage)])
+    }
+
+    /// Elements of a volume.
+    pub(super) fn elements(&self, volume: usize) -> usize {
+        self.dims[volume].iter().product()
     }
 
     /// Whether a volume is made to be added to another and for nothing else.

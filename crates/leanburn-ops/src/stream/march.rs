@@ -10,6 +10,7 @@ use burn::tensor::{DType, Device, Tensor};
 
 use super::chain::{Chain, Need, Node};
 use super::passes::{Pass, Task};
+use super::settings::StreamSettings;
 use super::slab::{self, ParameterGradients, Progress};
 use super::slabs::Slabs;
 use crate::operations::norm_act::{ChannelStatistics, Normalization};
@@ -29,6 +30,9 @@ pub(super) struct March<'a> {
     ends: BTreeMap<Node, usize>,
     /// What stays whole when the pass is over.
     keeps: BTreeSet<Node>,
+    /// Of what the first planes are there, or stay when the pass is over.
+    cached: Option<Node>,
+    cached_percent: usize,
     progress: Vec<Progress>,
     /// The processes that have the rest of the volume.
     ranks: Option<Rc<dyn VolumeRanks>>,
@@ -41,7 +45,7 @@ impl<'a> March<'a> {
     pub(super) fn new(
         chain: &'a Chain,
         inputs: Vec<Tensor<5>>,
-        slab_planes: usize,
+        settings: StreamSettings,
         norms: Vec<Option<Normalization>>,
     ) -> Self {
         let (device, dtype) = (inputs[0].device(), inputs[0].dtype());
@@ -49,11 +53,13 @@ impl<'a> March<'a> {
         let given = given.map(|(node, x)| (node, Slabs::given(chain.planes_of(node, chain.share()).start, x)));
         Self {
             chain,
-            steps: chain.deepest().div_ceil(slab_planes.max(1)),
+            steps: chain.deepest().div_ceil(settings.slab_planes.max(1)),
             stored: given.collect(),
             tasks: Vec::new(),
             ends: BTreeMap::new(),
             keeps: BTreeSet::new(),
+            cached: None,
+            cached_percent: usize::from(settings.cached_percent),
             ranks: (chain.share().size() > 1).then(|| volume_ranks().expect(AS_FORWARD)),
             progress: norms.into_iter().map(Progress::with_normalization).collect(),
             device,
@@ -114,11 +120,12 @@ impl<'a> March<'a> {
     /// Takes the planes beyond this process's share that the pass asks for from the processes that have them.
     fn begin(&mut self, pass: &Pass) {
         let (chain, share) = (self.chain, self.chain.share());
-        let there: BTreeSet<Node> = self.stored.keys().copied().collect();
-        let reach = pass.reach(chain, share, &there);
+        let there: BTreeSet<Node> = self.stored.keys().copied().filter(|node| self.cached != Some(*node)).collect();
+        let cached = self.cached.map(|node| (node, self.stored.get(&node).map_or(0, Slabs::end)));
+        let reach = pass.reach(chain, share, &there, cached);
         if let Some(ranks) = &self.ranks {
             let of_neighbours =
-                share.neighbours().map(|share| share.map(|share| (share, pass.reach(chain, share, &there))));
+                share.neighbours().map(|share| share.map(|share| (share, pass.reach(chain, share, &there, None))));
             for (node, slabs) in &mut self.stored {
                 let own = chain.planes_of(*node, share);
                 let lacks = beyond(&own, reach.get(node));
@@ -142,8 +149,14 @@ impl<'a> March<'a> {
             }
         }
         self.ends = reach.iter().map(|(node, planes)| (*node, planes.end)).collect();
-        let made = reach.into_iter().filter(|(node, _)| !there.contains(node));
-        self.stored.extend(made.map(|(node, planes)| (node, Slabs::starting_at(planes.start))));
+        for (node, planes) in reach {
+            self.stored.entry(node).or_insert_with(|| Slabs::starting_at(planes.start));
+        }
+        self.cached = self.cached.or(pass.caches);
+        if let Some(slabs) = self.cached.and_then(|node| self.stored.get_mut(&node)) {
+            let depth = self.cached.map_or(0, |node| chain.depth(node.volume()));
+            slabs.cache(if pass.caches.is_some() { (self.cached_percent * depth).div_ceil(100) } else { 0 });
+        }
         self.tasks = pass.tasks.iter().map(|task| (*task, task.planes(chain, share))).collect();
         self.keeps.clone_from(&pass.keeps);
     }
@@ -158,9 +171,13 @@ impl<'a> March<'a> {
                 Task::Weights(_) | Task::Make(_) => {}
             }
         }
-        self.stored.retain(|node, _| pass.keeps.contains(node));
+        self.cached = pass.caches;
+        self.stored.retain(|node, _| pass.keeps.contains(node) || pass.caches == Some(*node));
         for (node, slabs) in &mut self.stored {
-            slabs.trim(&chain.planes_of(*node, chain.share()));
+            match pass.caches == Some(*node) {
+                true => slabs.trim_to_cache(),
+                false => slabs.trim(&chain.planes_of(*node, chain.share())),
+            }
         }
     }
 

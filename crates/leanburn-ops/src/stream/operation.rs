@@ -32,7 +32,7 @@ use crate::share::Share;
 /// # Memory
 ///
 /// Saved for backward: the inputs, shared with their producers, and mean and deviation of each norm's groups. While it runs: the volumes that
-/// [`StreamKeep`](super::StreamKeep) names, and a few slabs; the output. In backward a volume gives way to its gradient slab by slab.
+/// [`StreamKeep`](super::StreamKeep) names, what is cached, and a few slabs; the output. In backward a volume gives way to its gradient slab by slab.
 ///
 /// # Numerics
 ///
@@ -113,8 +113,8 @@ struct Forward {
 
 fn forward(chain: &Chain, inputs: Vec<Tensor<5>>, settings: StreamSettings) -> Forward {
     let unknown = chain.stages().iter().map(|_| None).collect();
-    let passes = passes::forward(chain, settings.keep);
-    let mut march = March::new(chain, inputs, settings.slab_planes, unknown).run(&passes);
+    let passes = passes::forward(chain, settings);
+    let mut march = March::new(chain, inputs, settings, unknown).run(&passes);
     let output = march.take(Node::Value(chain.last())).expect("the last pass makes it");
     let (norms, statistics) = march.into_norms();
     let mut of_batch: Vec<(BatchStatistics, ChannelStatistics)> = Vec::new();
@@ -144,8 +144,8 @@ fn backward(
         weight || bias
     };
     let weights: Vec<bool> = chain.stages().iter().map(is_trained).collect();
-    let passes = passes::backward(chain, settings.keep, &weights, for_inputs);
-    let march = March::new(chain, inputs, settings.slab_planes, norms).with_gradient(gradient);
+    let passes = passes::backward(chain, settings, &weights, for_inputs);
+    let march = March::new(chain, inputs, settings, norms).with_gradient(gradient);
     let mut march = march.run(&passes);
     let of_input = |input| march.take(Node::Gradient(input)).map(Tensor::into_dispatch);
     let of_inputs: Vec<_> = chain.inputs().map(of_input).collect();

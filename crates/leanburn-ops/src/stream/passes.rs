@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::chain::{Chain, Need, Node};
+use super::chain::{Chain, Need, Node, StoredVolumes};
 use super::planes::Reach;
-use super::settings::StreamKeep;
+use super::settings::{StreamKeep, StreamSettings};
 use crate::share::Share;
 
 /// What a pass does along the depth.
@@ -30,11 +30,17 @@ pub(super) struct Pass {
     pub(super) tasks: Vec<Task>,
     /// What is there whole when the pass is over; of everything else nothing stays.
     pub(super) keeps: BTreeSet<Node>,
+    /// Of what the first planes stay, which was not there whole.
+    pub(super) caches: Option<Node>,
 }
 
-/// Forward: a pass for each volume with a norm, and one for the result.
-pub(super) fn forward(chain: &Chain, keep: StreamKeep) -> Vec<Pass> {
-    let kept = chain.kept(keep);
+/// Forward: a pass for each volume with a norm, and one for the result. What is stored gives way to what is made from it.
+pub(super) fn forward(chain: &Chain, settings: StreamSettings) -> Vec<Pass> {
+    let keep = settings.keep;
+    let kept = match keep {
+        StreamKeep::Two | StreamKeep::One => chain.worth_storing(),
+        StreamKeep::None | StreamKeep::Joined => Vec::new(),
+    };
     let stores_shortcuts = keep == StreamKeep::Two;
     let mut passes = Vec::new();
     for volume in 0..chain.last() {
@@ -52,16 +58,19 @@ pub(super) fn forward(chain: &Chain, keep: StreamKeep) -> Vec<Pass> {
     }
     let result = Node::Value(chain.last());
     passes.push(vec![Task::Make(result)]);
-    with_lifetimes(chain, chain.inputs().map(Node::Value).collect(), passes, [result].into())
+    let given = chain.inputs().map(Node::Value).collect();
+    let passes = with_lifetimes(chain, &given, passes, [result].into());
+    with_cache(chain, &given, passes, settings)
 }
 
-/// Backward: what forward has stored is made again; then, from the last volume to the first, the sums of its norms with the gradients of
-/// the weights that read it, and its gradient.
+/// Backward: the volumes that give way to their gradients are made again; then, from the last volume to the first, the sums of its norms
+/// with the gradients of the weights that read it, and its gradient. The first pass of a block stores its middle.
 ///
 /// `trained` says of each stage whether its weight or bias needs a gradient, `for_inputs` which inputs do.
-pub(super) fn backward(chain: &Chain, keep: StreamKeep, trained: &[bool], for_inputs: &[bool]) -> Vec<Pass> {
-    let kept = chain.kept(keep);
-    let mut passes = vec![kept.iter().map(|volume| Task::Make(Node::Value(*volume))).collect::<Vec<_>>()];
+pub(super) fn backward(chain: &Chain, settings: StreamSettings, trained: &[bool], for_inputs: &[bool]) -> Vec<Pass> {
+    let StoredVolumes { give_way, mut middles } = chain.stored(settings.keep);
+    let make = |volume: &usize| Task::Make(Node::Value(*volume));
+    let mut passes = vec![give_way.iter().map(make).collect::<Vec<_>>()];
     let mut weights = Vec::new();
     for volume in (0..chain.last()).rev() {
         weights.extend(chain.readers(volume).filter(|stage| trained[*stage]).map(Task::Weights));
@@ -70,10 +79,13 @@ pub(super) fn backward(chain: &Chain, keep: StreamKeep, trained: &[bool], for_in
         weights.extend(chain.readers(volume).filter(is_slope).map(Task::Sums));
         let sums: Vec<Task> = chain.norms(volume).map(Task::Sums).collect();
         if !sums.is_empty() {
-            passes.push([sums, std::mem::take(&mut weights)].concat());
+            let before = give_way.iter().rfind(|result| **result <= volume);
+            let of_block = middles.partition_point(|middle| before > Some(middle));
+            let middles: Vec<Task> = middles.drain(of_block..).map(|middle| make(&middle)).collect();
+            passes.push([sums, middles, std::mem::take(&mut weights)].concat());
         }
         let is_input = for_inputs.get(volume) == Some(&true);
-        if kept.contains(&volume) || is_input {
+        if give_way.contains(&volume) || is_input {
             let tasks = [vec![Task::Make(Node::Gradient(volume))], std::mem::take(&mut weights)].concat();
             // Nothing stands between the gradients of inputs without norms: one pass makes them all.
             let of_input_behind = |pass: &&mut Vec<Task>| {
@@ -87,17 +99,18 @@ pub(super) fn backward(chain: &Chain, keep: StreamKeep, trained: &[bool], for_in
     }
     passes.push(weights);
     passes.retain(|tasks| !tasks.is_empty());
-    let given = chain.inputs().map(Node::Value).chain([Node::Gradient(chain.last())]);
-    with_lifetimes(chain, given.collect(), passes, chain.inputs().map(Node::Gradient).collect())
+    let given = chain.inputs().map(Node::Value).chain([Node::Gradient(chain.last())]).collect();
+    let passes = with_lifetimes(chain, &given, passes, chain.inputs().map(Node::Gradient).collect());
+    with_cache(chain, &given, passes, settings)
 }
 
 /// The passes, each with what later ones read of what is whole.
-fn with_lifetimes(chain: &Chain, given: BTreeSet<Node>, passes: Vec<Vec<Task>>, results: BTreeSet<Node>) -> Vec<Pass> {
-    let mut whole = given;
+fn with_lifetimes(chain: &Chain, given: &BTreeSet<Node>, passes: Vec<Vec<Task>>, results: BTreeSet<Node>) -> Vec<Pass> {
+    let mut whole = given.clone();
     let mut read = Vec::new();
     let mut there = Vec::new();
     for tasks in &passes {
-        read.push(reads(chain, tasks, &whole));
+        read.push(&met(chain, tasks, &whole) & &whole);
         whole.extend(tasks.iter().filter_map(|task| match task {
             Task::Make(node) => Some(*node),
             _ => None,
@@ -111,24 +124,63 @@ fn with_lifetimes(chain: &Chain, given: BTreeSet<Node>, passes: Vec<Vec<Task>>, 
         later.extend(read);
     }
     let keeps = there.into_iter().zip(behind.into_iter().rev()).map(|(there, later)| &there & &later);
-    passes.into_iter().zip(keeps).map(|(tasks, keeps)| Pass { tasks, keeps }).collect()
+    passes.into_iter().zip(keeps).map(|(tasks, keeps)| Pass { tasks, keeps, caches: None }).collect()
 }
 
-/// What a pass reads, directly or for what it makes on the way, of what is whole.
-fn reads(chain: &Chain, tasks: &[Task], whole: &BTreeSet<Node>) -> BTreeSet<Node> {
+/// The nodes that a pass reads or makes on the way; what those are made from that are `there` it does not meet.
+fn met(chain: &Chain, tasks: &[Task], there: &BTreeSet<Node>) -> BTreeSet<Node> {
     let mut met = BTreeSet::new();
     let mut open: Vec<Node> = tasks.iter().flat_map(|task| task.nodes(chain)).collect();
     while let Some(node) = open.pop() {
-        if met.insert(node) && !whole.contains(&node) {
+        if met.insert(node) && !there.contains(&node) {
             open.extend(chain.needs(node, &(0..1)).into_iter().map(|(node, _)| node));
         }
     }
-    &met & whole
+    met
+}
+
+/// The passes, which cache of the volumes that are never whole the one that saves most work for its size, from where it is first made to
+/// where it is last read.
+fn with_cache(chain: &Chain, given: &BTreeSet<Node>, mut passes: Vec<Pass>, settings: StreamSettings) -> Vec<Pass> {
+    // Planes of other processes come from whole volumes.
+    if settings.cached_percent == 0 || chain.share().size() > 1 {
+        return passes;
+    }
+    let there: Vec<&BTreeSet<Node>> = [given].into_iter().chain(passes.iter().map(|pass| &pass.keeps)).collect();
+    let made = |pass: &Pass, there: &BTreeSet<Node>| &met(chain, &pass.tasks, there) - there;
+    let work = |nodes: BTreeSet<Node>| nodes.into_iter().map(|node| chain.work(node)).sum::<u64>();
+    let worth = |node: Node| {
+        let meets = |(pass, there): &(&Pass, &BTreeSet<Node>)| made(pass, there).contains(&node);
+        let meeting = passes.iter().zip(there.iter().copied()).filter(meets).skip(1);
+        let saved = |(pass, there): (&Pass, &BTreeSet<Node>)| {
+            let with_it = there | &BTreeSet::from([node]);
+            work(made(pass, there)) - work(made(pass, &with_it))
+        };
+        meeting.map(saved).sum::<u64>() as f64 / chain.elements(node.volume()) as f64
+    };
+    let values =
+        chain.nodes().filter(|node| matches!(node, Node::Value(_)) && there.iter().all(|whole| !whole.contains(node)));
+    let best = values.map(|node| (node, worth(node))).filter(|(_, worth)| *worth > 0.0);
+    if let Some((node, _)) = best.max_by(|(_, one), (_, other)| one.total_cmp(other)) {
+        let meets = |pass: &Pass, there| made(pass, there).contains(&node);
+        let meeting: Vec<bool> = passes.iter().zip(there).map(|(pass, there)| meets(pass, there)).collect();
+        let ends = meeting.iter().position(|meets| *meets).zip(meeting.iter().rposition(|meets| *meets));
+        let (first, last) = ends.expect("a node that saves work is met");
+        passes[first..last].iter_mut().for_each(|pass| pass.caches = Some(node));
+    }
+    passes
 }
 
 impl Pass {
-    /// What a share of the pass asks for: of what is `there` the planes that are read, of each other node those that are made.
-    pub(super) fn reach(&self, chain: &Chain, share: Share, there: &BTreeSet<Node>) -> BTreeMap<Node, Range<usize>> {
+    /// What a share of the pass asks for: of what is `there` the planes that are read, of each other node those that are read or made; what
+    /// is `cached` up to a plane is made behind it.
+    pub(super) fn reach(
+        &self,
+        chain: &Chain,
+        share: Share,
+        there: &BTreeSet<Node>,
+        cached: Option<(Node, usize)>,
+    ) -> BTreeMap<Node, Range<usize>> {
         let mut asked = BTreeMap::new();
         let ask = |asked: &mut BTreeMap<Node, Range<usize>>, needs: Vec<Need>| {
             for (node, planes) in needs.into_iter().filter(|(_, planes)| !planes.is_empty()) {
@@ -143,8 +195,11 @@ impl Pass {
         for node in chain.nodes().filter(|node| !there.contains(node)) {
             if let Some(planes) = asked.get_mut(&node) {
                 *planes = chain.aligned_start(node, planes.start)..chain.aligned(node, planes.end);
-                let made = planes.clone();
-                ask(&mut asked, chain.needs(node, &made));
+                let made_until = cached.filter(|(cached, _)| *cached == node).map_or(0, |(_, end)| end);
+                let made = planes.start.max(made_until)..planes.end;
+                if !made.is_empty() {
+                    ask(&mut asked, chain.needs(node, &made));
+                }
             }
         }
         asked

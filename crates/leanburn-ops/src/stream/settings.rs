@@ -11,6 +11,14 @@ pub struct StreamSettings {
     pub slab_planes: usize,
     /// The volumes that are stored whole while the segment runs.
     pub keep: StreamKeep,
+    /// Of one more volume the share that is stored too, in percent: the first slabs of the one that saves most work for its size. More
+    /// memory for less time, in between what `keep` offers. Nothing more is stored where several processes hold the volume.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub cached_percent: u8,
+}
+
+fn is_nothing(percent: &u8) -> bool {
+    *percent == 0
 }
 
 /// The volumes that a streamed segment stores whole while it runs forward, and while it runs backward with their gradients in place
@@ -24,7 +32,8 @@ pub enum StreamKeep {
     /// Every volume that a norm reads: two for a residual block.
     #[default]
     Two,
-    /// Of these the results of residual blocks: one for a block, whose middle is made again. Where no norm reads a block's result, all.
+    /// As many as there are residual blocks: the results of all but the last, and the middle of the block at work. Where no norm reads a
+    /// block's result, all.
     One,
     /// None: every pass starts from the input.
     None,
@@ -61,10 +70,17 @@ impl StreamSettings {
         self.keep = keep;
         self
     }
+
+    /// With this share of one more volume stored, in percent, at most 100.
+    #[must_use]
+    pub fn with_cached_percent(mut self, cached_percent: u8) -> Self {
+        self.cached_percent = cached_percent.min(100);
+        self
+    }
 }
 
 impl Default for StreamSettings {
     fn default() -> Self {
-        Self { slab_planes: Self::SLAB_PLANES, keep: StreamKeep::default() }
+        Self { slab_planes: Self::SLAB_PLANES, keep: StreamKeep::default(), cached_percent: 0 }
     }
 }

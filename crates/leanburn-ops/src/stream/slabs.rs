@@ -9,9 +9,10 @@ use leanburn_kernels::planes::{self, Piece};
 use crate::engine::{Computation, CpuTensor, Engine, Stored, run};
 use crate::recording::{Call, Recorder, held_until_here};
 
-/// Pieces of a volume one behind the other. Those at the front may be gone already.
+/// Pieces of a volume one behind the other. Those at the front may be gone already, but for what is cached.
 #[derive(Debug, Default)]
 pub(super) struct Slabs {
+    cache: Cache,
     pieces: VecDeque<Tensor<5>>,
     /// First plane of the first piece.
     start: usize,
@@ -21,16 +22,28 @@ pub(super) struct Slabs {
     is_given: bool,
 }
 
+/// The first pieces of a volume, which stay when the others are let go of.
+#[derive(Debug, Default)]
+struct Cache {
+    pieces: VecDeque<Tensor<5>>,
+    /// First plane of the first piece.
+    start: usize,
+    /// Plane behind the last piece.
+    end: usize,
+    /// Pieces that begin before this plane stay.
+    planes: usize,
+}
+
 impl Slabs {
     /// Planes in one piece, the first of which is plane `start`.
     pub(super) fn given(start: usize, planes: Tensor<5>) -> Self {
         let end = start + planes_of(&planes);
-        Self { pieces: VecDeque::from([planes]), start, end, is_given: true }
+        Self { cache: Cache::default(), pieces: VecDeque::from([planes]), start, end, is_given: true }
     }
 
     /// No pieces yet; the first one begins at this plane.
     pub(super) fn starting_at(plane: usize) -> Self {
-        Self { pieces: VecDeque::new(), start: plane, end: plane, is_given: false }
+        Self { cache: Cache::default(), pieces: VecDeque::new(), start: plane, end: plane, is_given: false }
     }
 
     /// Plane behind the last piece.
@@ -57,9 +70,8 @@ impl Slabs {
         {
             let (whole, outside) = (planes_of(piece), planes.start - self.start);
             let rest = (whole > outside).then(|| run(Gather { pieces: &[(piece, outside..whole)] }));
-            self.start += whole.min(outside);
             self.drop_front();
-            rest.into_iter().for_each(|rest| self.pieces.push_front(rest));
+            rest.into_iter().for_each(|rest| self.push_front(rest));
         }
         while let Some(piece) = self.pieces.back()
             && self.end > planes.end
@@ -72,23 +84,41 @@ impl Slabs {
         }
     }
 
+    /// From here on the pieces that begin before this plane stay in a cache; before plane 0 begins none.
+    pub(super) fn cache(&mut self, planes: usize) {
+        self.cache.planes = planes;
+    }
+
+    /// Lets go of all that is not to be cached.
+    pub(super) fn trim_to_cache(&mut self) {
+        while !self.pieces.is_empty() {
+            self.drop_front();
+        }
+        (self.start, self.end) = (self.cache.end, self.cache.end);
+    }
+
     /// The planes: a piece itself where they are one, else a copy.
     ///
     /// # Panics
     ///
     /// Panics if they are not there, or none.
     pub(super) fn read(&self, planes: Range<usize>) -> Tensor<5> {
-        assert!(self.start <= planes.start && planes.end <= self.end, "{planes:?} of {}..{}", self.start, self.end);
-        let mut first = self.start;
         let mut taken = Vec::new();
-        for piece in &self.pieces {
-            let whole = first..first + planes_of(piece);
-            let part = whole.start.max(planes.start)..whole.end.min(planes.end);
-            if !part.is_empty() {
-                taken.push((piece, part.start - whole.start..part.end - whole.start));
+        let mut next = planes.start;
+        for (first, pieces) in [(self.cache.start, &self.cache.pieces), (self.start, &self.pieces)] {
+            let mut first = first;
+            for piece in pieces {
+                let whole = first..first + planes_of(piece);
+                // The last planes of a cached piece may be in both.
+                if whole.contains(&next) && next < planes.end {
+                    let part = next..whole.end.min(planes.end);
+                    next = part.end;
+                    taken.push((piece, part.start - whole.start..part.end - whole.start));
+                }
+                first = whole.end;
             }
-            first = whole.end;
         }
+        assert!(next == planes.end, "{planes:?} of {}..{}", self.start, self.end);
         match taken.as_slice() {
             [(piece, part)] if part.len() == planes_of(piece) => (*piece).clone(),
             _ => run(Gather { pieces: &taken }),
@@ -97,10 +127,10 @@ impl Slabs {
 
     /// Lets go of the pieces before a plane. Of the piece that it is in a few last planes stay, if they are few.
     pub(super) fn drop_below(&mut self, plane: usize) {
+        self.cache.drop_below(plane);
         while let Some(piece) = self.pieces.front()
             && self.start + planes_of(piece) <= plane
         {
-            self.start += planes_of(piece);
             self.drop_front();
         }
         let tail = self.pieces.front().map_or(0, |piece| (self.start + planes_of(piece)).saturating_sub(plane));
@@ -110,14 +140,20 @@ impl Slabs {
         {
             let planes = planes_of(piece);
             let kept = run(Gather { pieces: &[(piece, planes - tail..planes)] });
-            self.start += planes - tail;
             self.drop_front();
+            self.start -= tail;
             self.pieces.push_front(kept);
         }
     }
 
+    /// Lets go of the first piece, or leaves it to the cache.
     fn drop_front(&mut self) {
-        held_until_here(self.pieces.pop_front().map(Tensor::into_dispatch).into_iter().collect());
+        let Some(piece) = self.pieces.pop_front() else { return };
+        let first = self.start;
+        self.start += planes_of(&piece);
+        if let Some(piece) = self.cache.taken(first, piece) {
+            held_until_here(vec![piece.into_dispatch()]);
+        }
     }
 
     /// All that is there, in one piece.
@@ -129,7 +165,31 @@ impl Slabs {
 /// A run holds the pieces until here; a recording would let go of them when they are read for the last time.
 impl Drop for Slabs {
     fn drop(&mut self) {
-        held_until_here(self.pieces.drain(..).map(Tensor::into_dispatch).collect());
+        let all = self.cache.pieces.drain(..).chain(self.pieces.drain(..));
+        held_until_here(all.map(Tensor::into_dispatch).collect());
+    }
+}
+
+impl Cache {
+    /// Takes a piece that begins at plane `first`, if it is the next one to be cached; else gives it back.
+    fn taken(&mut self, first: usize, piece: Tensor<5>) -> Option<Tensor<5>> {
+        if first != self.end || first >= self.planes {
+            return Some(piece);
+        }
+        self.end += planes_of(&piece);
+        self.pieces.push_back(piece);
+        None
+    }
+
+    /// Lets go of the pieces before a plane, if nothing is to be cached any more.
+    fn drop_below(&mut self, plane: usize) {
+        while let Some(piece) = self.pieces.front()
+            && self.planes == 0
+            && self.start + planes_of(piece) <= plane
+        {
+            self.start += planes_of(piece);
+            held_until_here(self.pieces.pop_front().map(Tensor::into_dispatch).into_iter().collect());
+        }
     }
 }
 

@@ -237,6 +237,29 @@ impl Stage {
         (Transposed(convolution.shape("stream", output, dtype)), self.weight())
     }
 
+    /// Multiplications that make a volume of the dimensions `output` of one of the dimensions `input`, at least one for each element.
+    ///
+    /// Kernels of three or four planes without a stride are counted half: their transforms leave half of the products.
+    pub(super) fn work(&self, input: [usize; 5], output: [usize; 5]) -> u64 {
+        let positions = |[batch_size, _, depth, height, width]: [usize; 5]| batch_size * depth * height * width;
+        let products = match &self.layer {
+            Layer::NormAct { .. } | Layer::Trilinear { .. } => output[1] * positions(output),
+            Layer::Conv { options, .. } => {
+                let all = self.weight().shape().num_elements() * positions(output);
+                let is_transformed = matches!(self.weight().dims()[2], 3 | 4) && options.stride[0] == 1;
+                if is_transformed { all / 2 } else { all }
+            }
+            Layer::UpsampleConv { factors, .. } => {
+                let [channels_out, channels_in, kernel @ ..] = self.weight().dims();
+                // Taps that meet the same voxel are one.
+                let taps: usize = kernel.iter().zip(factors).map(|(taps, factor)| (taps - 1) / factor + 1).product();
+                channels_out * channels_in * taps * positions(output)
+            }
+            Layer::TransposedConv { .. } => self.weight().shape().num_elements() * positions(input),
+        };
+        products as u64
+    }
+
     /// Dimensions of what the stage makes of a volume of the dimensions `input`.
     ///
     /// # Panics

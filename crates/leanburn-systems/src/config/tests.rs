@@ -350,6 +350,7 @@ autoencoder:
     stream: [decoder.level_0]
     slab_planes: 4
     stream_keep: one
+    cached_percent: 20
     use_perceptual_loss: true
     perceptual_weight: 0.002
     lpips: {weights: lpips_vgg.pt, network: vgg, planes: [depth, width], slice_share: 0.25}

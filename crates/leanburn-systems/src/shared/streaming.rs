@@ -1,4 +1,4 @@
-//! Which segments are streamed, and how: one value, which YAML spells with three keys.
+//! Which segments are streamed, and how: one value, which YAML spells with four keys.
 
 use leanburn_common::ValidationError;
 use leanburn_ops::{Residency, ResidencyPolicy, StreamKeep, StreamSettings, Unstreamable};
@@ -9,7 +9,7 @@ use crate::yaml::{MANY, Section};
 
 /// The segments that run in slabs along the depth, forward and backward.
 ///
-/// In YAML `stream: [...]` with patterns, `*` for any text, `slab_planes` and `stream_keep`. A segment that is both recomputed and
+/// In YAML `stream: [...]` with patterns, `*` for any text, `slab_planes`, `stream_keep` and `cached_percent`. A segment that is both recomputed and
 /// streamed is streamed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Streaming {
@@ -76,21 +76,26 @@ impl Streaming {
         let settings = StreamSettings {
             slab_planes: section.number("slab_planes", StreamSettings::SLAB_PLANES, 1..=MANY),
             keep: section.choice("stream_keep", StreamKeep::default()),
+            cached_percent: section.number("cached_percent", 0, 0..=100),
         };
         Self { patterns: section.get("stream", Vec::new()), settings }
     }
 }
 
-/// As the three keys of the configuration; as none where nothing is streamed.
+/// As the keys of the configuration, the last where something is cached; as none where nothing is streamed.
 impl Serialize for Streaming {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if *self == Self::none() {
             return serializer.serialize_struct("Streaming", 0)?.end();
         }
-        let mut keys = serializer.serialize_struct("Streaming", 3)?;
+        let mut keys = serializer.serialize_struct("Streaming", 4)?;
         keys.serialize_field("stream", &self.patterns)?;
         keys.serialize_field("slab_planes", &self.settings.slab_planes)?;
         keys.serialize_field("stream_keep", &self.settings.keep)?;
+        match self.settings.cached_percent {
+            0 => keys.skip_field("cached_percent")?,
+            percent => keys.serialize_field("cached_percent", &percent)?,
+        }
         keys.end()
     }
 }
@@ -100,11 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_written_as_three_keys_or_none() {
+    fn it_is_written_as_keys_or_none() {
         let written = |streaming: Streaming| serde_json::to_string(&streaming).unwrap();
         assert_eq!(written(Streaming::none()), "{}");
         let some = Streaming::segments(["decoder.level_0"], StreamSettings::default().with_keep(StreamKeep::None));
         assert_eq!(written(some), r#"{"stream":["decoder.level_0"],"slab_planes":8,"stream_keep":"none"}"#);
+        let cached = Streaming::segments(["decoder.level_0"], StreamSettings::default().with_cached_percent(30));
+        let keys = r#"{"stream":["decoder.level_0"],"slab_planes":8,"stream_keep":"two","cached_percent":30}"#;
+        assert_eq!(written(cached), keys);
     }
 
     #[test]

@@ -48,7 +48,8 @@ pub struct TrainingSection {
     /// `recompute` with names, `*` for any text, as in `decoder.level_0.*`. Default: none.
     #[serde(flatten)]
     pub recompute: Recompute,
-    /// Which segments run in slabs along the depth: in YAML `stream` with names, `slab_planes` and `stream_keep`. Default: none.
+    /// Which segments run in slabs along the depth: in YAML `stream` with names, `slab_planes`, `stream_keep` and
+    /// `cached_percent`. Default: none.
     #[serde(flatten)]
     pub stream: Streaming,
     /// Where saved activations live until the backward pass: `compress`, `compress_segments`, `offload` and `offload_folder`.

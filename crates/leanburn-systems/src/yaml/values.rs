@@ -60,7 +60,7 @@ macro_rules! read_integer {
         }
     )*};
 }
-read_integer!(usize, u64);
+read_integer!(usize, u64, u8);
 
 impl Read for f64 {
     fn expected(limits: &Limits) -> String {

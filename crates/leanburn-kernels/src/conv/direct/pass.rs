@@ -28,7 +28,7 @@ pub(super) struct Pass<'a, 'b, E> {
     pub(super) apart: bool,
     pub(super) widest: usize,
     pub(super) tiling: Tiling,
-    pub(super) output: SharedOutput<'b, E>,
+    pub(super) output: &'b SharedOutput<'b, E>,
 }
 
 /// What a thread holds.
@@ -332,7 +332,7 @@ impl<E: Stored> Pass<'_, '_, E> {
             let channel = tile.group * self.gather.channels[1] + block.first + index;
             let plane = (tile.item * self.gather.groups * self.gather.channels[1] + channel) * axes[0].output + depth;
             let rows = TileRows {
-                output: &self.output,
+                output: self.output,
                 channel,
                 plane: plane * axes[1].output * axes[2].output,
                 size: [axes[1].output, axes[2].output],

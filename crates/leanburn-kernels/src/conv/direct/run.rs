@@ -24,14 +24,14 @@ use crate::parallel::{for_each, threads};
 use crate::size::{product, sum};
 
 impl Gather {
-    /// Computes the whole output, by a transform along the depth if there is one.
+    /// Computes the whole output, or by a transform along the depth the planes that it is for.
     pub(crate) fn run<E: Stored>(
         &self,
         arch: Arch,
         transform: Option<DepthTransform>,
         input: Input<'_, E>,
         weight: &[f32],
-        output: SharedOutput<'_, E>,
+        output: &SharedOutput<'_, E>,
     ) {
         if output.len == 0 {
             return;
@@ -68,7 +68,8 @@ impl Gather {
         let weights = PackedWeights::unfilled(plan.blocks(), &plan.order());
         let [packed, packing] = weights.bytes(&plan.order());
         let threads = threads(rayon::current_num_threads().min(plan.tasks()), self.multiplications());
-        let pass = plan.pass(weights, SharedOutput::<f32>::uninit(&mut [], None, None));
+        let output = SharedOutput::<f32>::uninit(&mut [], None, None);
+        let pass = plan.pass(weights, &output);
         sum(&[copy, packed, packing.max(product(&[threads, ScratchLens::of(&pass).bytes()]))])
     }
 
@@ -133,7 +134,7 @@ impl<'a> Plan<'a> {
             channels_in: self.gather.channels[0],
             axes: &self.weight_axes,
             strides: self.inner().strides,
-            transform: self.transform.as_ref().map(|transform| &transform.elements[..]),
+            transform: self.transform.as_ref().map(|transform| (&transform.elements[..], transform.kernel)),
         }
     }
 
@@ -147,7 +148,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The run.
-    fn pass<'b, E: Stored>(self, weights: PackedWeights, output: SharedOutput<'b, E>) -> Pass<'a, 'b, E> {
+    fn pass<'b, E: Stored>(self, weights: PackedWeights, output: &'b SharedOutput<'b, E>) -> Pass<'a, 'b, E> {
         let apart = self.elements.is_some();
         let Self { arch, gather, transform, lanes, axes: [depth, ..], widest, tiling, .. } = self;
         Pass { arch, gather, depth, transform, weights, lanes, apart, widest, tiling, output }

@@ -91,7 +91,7 @@ impl Tiling {
 /// What the lanes are best for a gather of so many channels with `vectors` of so many lanes. Depends on shapes only.
 pub(crate) fn lanes(axes: &[Axis; 3], channels: [usize; 2], vector: usize) -> Lanes {
     let [_, rows, columns] = axes.each_ref().map(Axis::indices);
-    let elements: usize = axes.iter().map(|axis| axis.taps.iter().map(Vec::len).max().unwrap_or(0)).product();
+    let elements: usize = axes.iter().map(Axis::phase_taps).product();
     let width = columns + (axes[2].span() - 1) / axes[2].step;
     let flat = product(&[(rows * width).next_multiple_of(vector), channels[1]]);
     let padded = product(&[rows, columns, channels[1].next_multiple_of(2 * vector)]);

@@ -81,6 +81,11 @@ impl Axis {
         self.taps.len()
     }
 
+    /// Taps of the phase that has most.
+    pub(crate) fn phase_taps(&self) -> usize {
+        self.taps.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
     /// Indices of the output, of the phase that has most.
     pub(crate) fn indices(&self) -> usize {
         self.output.div_ceil(self.phases())

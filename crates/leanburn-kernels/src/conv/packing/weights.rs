@@ -24,15 +24,16 @@ pub(crate) struct WeightOrder<'a> {
     pub axes: &'a [Axis; 3],
     /// Where the weights are.
     pub strides: WeightStrides,
-    /// Each element along the depth as a sum of elements of the kernel with factors, if it is not that of its number.
-    pub transform: Option<&'a [Vec<(usize, f64)>]>,
+    /// Each element along the depth as a sum of elements of the kernel with factors, if it is not that of its number; and how many of
+    /// these the kernel has along the depth.
+    pub transform: Option<(&'a [Vec<(usize, f64)>], usize)>,
 }
 
 impl<'a> WeightOrder<'a> {
     /// How elements along the depth are made.
     fn transform(&self) -> Option<Transform<'a>> {
         let len = self.axes[1].kernel * self.axes[2].kernel;
-        self.transform.map(|elements| Transform { elements, len })
+        self.transform.map(|(elements, depth)| Transform { elements, depth, len })
     }
 
     /// Elements of the kernel, before they are transformed.
@@ -211,6 +212,8 @@ impl Target {
 struct Transform<'a> {
     /// As sums of elements of the kernel.
     elements: &'a [Vec<(usize, f64)>],
+    /// Elements of the kernel along the depth, before.
+    depth: usize,
     /// Rows times columns of the kernel.
     len: usize,
 }
@@ -218,7 +221,7 @@ struct Transform<'a> {
 impl Transform<'_> {
     /// Elements of the kernel before.
     fn kernel(&self) -> usize {
-        self.len * (1 + self.elements.iter().flatten().map(|(element, _)| *element).max().unwrap_or(0))
+        self.len * self.depth
     }
 }
 
@@ -313,7 +316,7 @@ impl WithSimd for PackBlock<'_> {
                     }
                 }
             }
-            let Some(Transform { elements, len }) = transform else { continue };
+            let Some(Transform { elements, len, .. }) = transform else { continue };
             for (input, kernel) in inputs.clone().zip(kernels.chunks_exact(*kernel)) {
                 for (depth, factors) in elements.iter().enumerate() {
                     for element in 0..*len {

@@ -1,15 +1,16 @@
-//! Convolutions, and the gradients of their weights, where the kernel has three or four elements along the depth, by about half the products.
+//! Convolutions, and the gradients of their weights, where outputs read a few neighbours along the depth, by about half the products.
 //!
 //! A few output planes that read neighbouring input planes are coefficients of a product of polynomials, which takes one
 //! product for each coefficient instead of one for each output and element: `Aᵀ (G g ⊙ Bᵀ d)`, the minimal filtering of
 //! Toom, Cook and Winograd ([Fast Algorithms for Convolutional Neural Networks](https://arxiv.org/abs/1509.09308)), here
 //! along the depth only. So rows and columns may have any stride: the products are summed over channels, rows and columns
-//! as in the direct method. They are a gather of their own, whose depth is [`DepthTransform::axis`].
+//! as in the direct method. They are a gather of their own, whose depth is [`DepthTransform::axis`]. Where the outputs have phases along
+//! the depth, as behind an enlargement, each phase has its own.
 //!
 //! # Numerics
 //!
 //! Errors are relative to the largest of the planes that are read: about 1e-6 (in the L2 norm) with 64 channels,
-//! 1.2e-6 with four elements. What is
+//! 1.2e-6 with four elements, less with two. What is
 //! not finite spreads to all planes of its group, and of a weight's gradient to all elements along the depth.
 
 use pulp::{Simd, WithSimd};
@@ -20,14 +21,14 @@ use crate::conv::shape::ConvShape;
 use crate::simd::{load, store};
 use crate::size::reach;
 
-/// Planes that are read for a group of output planes, and the products that they take.
+/// Most planes that are read for a group of output planes, and the products that they take.
 pub(crate) const PRODUCTS: usize = 6;
 
 /// A matrix that [`MixPlanes`] multiplies planes by.
 pub(crate) type Matrix = [[f32; PRODUCTS]; PRODUCTS];
 
-/// The finite points at which the polynomials are evaluated; the last is infinity. They are exact in float32, and their
-/// powers stay nearer to one than those of the simple points 0, ±1, ±2.
+/// The finite points at which the polynomials are evaluated, one less than products; the last point is infinity. They are exact in float32,
+/// and their powers stay nearer to one than those of the simple points 0, ±1, ±2.
 const POINTS: [f64; PRODUCTS - 1] = [0.0, 0.625, -0.625, 1.5, -1.5];
 
 /// Fewest channels, in and out, for which the transforms pay.
@@ -35,6 +36,9 @@ const LEAST_CHANNELS: usize = 6;
 
 /// Fewest products, with a transformed value or into one, for which the transforms pay.
 const LEAST_PRODUCTS: usize = 48;
+
+/// The same where each output reads two neighbours, of which the transforms save less.
+const LEAST_PRODUCTS_OF_TWO: usize = 64;
 
 /// Fewest positions of the output for which transformed weights pay.
 const LEAST_POSITIONS: usize = 256;
@@ -48,17 +52,23 @@ const MOST_WEIGHTS: usize = 16 * 1024;
 /// Transformed weights that are close (1 MiB).
 const FEW_WEIGHTS: usize = 256 * 1024;
 
-/// How output planes come of transformed input planes.
+/// How output planes, those of one phase, come of transformed input planes.
 #[derive(Debug)]
 pub(crate) struct DepthTransform {
     /// The depth of the products: for each product of a group a phase that reads its own transformed plane.
     pub(crate) axis: Axis,
     /// `G`: each transformed element of the kernel, as elements of the kernel and their factors.
     pub(crate) elements: Vec<Vec<(usize, f64)>>,
+    /// Elements of the kernel along the depth.
+    pub(crate) kernel: usize,
+    /// Planes that are read for a group, and the products that they take.
+    products: usize,
     /// The first plane that is read, of the first group.
     first: isize,
-    /// Output planes, in all and of a group.
+    /// Output planes of the phase, in all and of a group.
     outputs: [usize; 2],
+    /// The phase of the output's depth, and how many there are.
+    phase: [usize; 2],
     /// `Bᵀ`, how planes are transformed.
     planes: Matrix,
     /// `Aᵀ`, how output planes come of the products.
@@ -66,70 +76,86 @@ pub(crate) struct DepthTransform {
 }
 
 impl DepthTransform {
-    /// The transform of a gather's depth where that is faster, by measurements. Depends on the shape of an item only.
-    pub(crate) fn of(gather: &Gather) -> Option<Self> {
+    /// The transforms of a gather's depth, one for each phase, where that is faster, by measurements; else none. Depends on the shape of an
+    /// item only.
+    pub(crate) fn of(gather: &Gather) -> Vec<Self> {
         let Gather { groups, channels, axes, .. } = gather;
         let [least, most] = [channels.iter().min(), channels.iter().max()].map(|channels| *channels.unwrap_or(&0));
         let elements = axes[1].kernel * axes[2].kernel;
+        let of_an_output = axes[1].phase_taps() * axes[2].phase_taps();
         let positions: usize = axes.iter().map(|axis| axis.output).product();
-        let fits = Self::new(&axes[0])?;
-        let saves = saves(axes[0].output, axes[0].kernel);
-        let pays = least >= LEAST_CHANNELS
-            && least * elements >= LEAST_PRODUCTS
-            && positions >= LEAST_POSITIONS
-            && groups * least * most * elements * PRODUCTS <= positions * MOST_WEIGHTS;
-        (saves && pays).then_some(fits)
+        let transforms = Self::phases(&axes[0]);
+        let is_worth = |transform: &Self| {
+            let [planes, group] = transform.outputs;
+            let taps = transform.products + 1 - group;
+            let least_products = if taps == 2 { LEAST_PRODUCTS_OF_TWO } else { LEAST_PRODUCTS };
+            saves(planes, taps)
+                && least * of_an_output >= least_products
+                && groups * least * most * elements * transform.products <= positions * MOST_WEIGHTS
+        };
+        let pays = least >= LEAST_CHANNELS && positions >= LEAST_POSITIONS && transforms.iter().all(is_worth);
+        if pays { transforms } else { Vec::new() }
     }
 
     /// Whether its weights are close enough to be read for each group of planes; transformed rows read them less often.
     pub(crate) fn reads_few_weights(&self, gather: &Gather) -> bool {
         let [_, rows, columns] = gather.axes.each_ref().map(|axis| axis.kernel);
-        gather.channels[0] * gather.channels[1] * rows * columns * PRODUCTS <= FEW_WEIGHTS
+        gather.channels[0] * gather.channels[1] * rows * columns * self.products <= FEW_WEIGHTS
     }
 
-    /// The transform of a depth, if there is one: where each output reads three or four neighbours.
-    pub(crate) fn new(axis: &Axis) -> Option<Self> {
-        let [taps] = &axis.taps[..] else { return None };
-        let mut taps = taps.clone();
+    /// The transforms of the phases of a depth, if each has one: where each output of it reads two to four neighbours.
+    pub(crate) fn phases(axis: &Axis) -> Vec<Self> {
+        let transforms: Option<Vec<Self>> = (0..axis.phases()).map(|phase| Self::of_phase(axis, phase)).collect();
+        transforms.unwrap_or_default()
+    }
+
+    fn of_phase(axis: &Axis, phase: usize) -> Option<Self> {
+        let mut taps = axis.taps[phase].clone();
         taps.sort_unstable_by_key(|tap| tap.read);
-        let neighbours = taps.iter().enumerate().all(|(index, tap)| tap.read == index);
-        let outputs = group(taps.len())?;
+        let nearest = taps.first()?.read;
+        let neighbours = taps.iter().enumerate().all(|(index, tap)| tap.read == nearest + index);
+        let products = products(taps.len())?;
         if axis.step != 1 || !neighbours {
             return None;
         }
-        let planes = axis.output.div_ceil(outputs) * PRODUCTS;
+        let group = products + 1 - taps.len();
+        let outputs = axis.output.saturating_sub(phase).div_ceil(axis.phases());
+        let planes = outputs.div_ceil(group) * products;
         let own = |product| vec![AxisTap { element: product, read: product }];
         let of_taps = |product| -> Vec<(usize, f64)> {
-            let factors = taps.iter().map(|tap| tap.element).zip(element(product, taps.len()));
+            let factors = taps.iter().map(|tap| tap.element).zip(element(product, taps.len(), products));
             factors.filter(|(_, factor)| *factor != 0.0).collect()
         };
         Some(Self {
             axis: Axis {
                 input: planes,
                 output: planes,
-                kernel: PRODUCTS,
-                step: PRODUCTS,
+                kernel: products,
+                step: products,
                 first: 0,
-                taps: (0..PRODUCTS).map(own).collect(),
+                taps: (0..products).map(own).collect(),
             },
-            elements: (0..PRODUCTS).map(of_taps).collect(),
-            first: axis.first,
-            outputs: [axis.output, outputs],
-            planes: std::array::from_fn(plane),
-            results: (0..outputs).map(|output| result(output, outputs)).collect(),
+            elements: (0..products).map(of_taps).collect(),
+            kernel: axis.kernel,
+            products,
+            first: axis.first + nearest as isize,
+            outputs: [outputs, group],
+            phase: [phase, axis.phases()],
+            planes: std::array::from_fn(|product| plane(product, products)),
+            results: (0..group).map(|output| result(output, group, products)).collect(),
         })
     }
 
     /// The planes of the volume that are transformed for a group; some are outside of it.
     pub(crate) fn inputs(&self, group: usize) -> impl Iterator<Item = isize> {
         let first = self.first + (group * self.outputs[1]) as isize;
-        first..first + PRODUCTS as isize
+        first..first + self.products as isize
     }
 
     /// The output planes of a group.
-    pub(crate) fn outputs(&self, group: usize) -> std::ops::Range<usize> {
-        let [all, each] = self.outputs;
-        group * each..((group + 1) * each).min(all)
+    pub(crate) fn outputs(&self, group: usize) -> impl Iterator<Item = usize> {
+        let ([all, each], [phase, phases]) = (self.outputs, self.phase);
+        (group * each..((group + 1) * each).min(all)).map(move |index| index * phases + phase)
     }
 }
 
@@ -153,19 +179,19 @@ impl KernelTransform {
     /// Of a kernel with three or four neighbours along the depth.
     pub(crate) fn of(shape: &ConvShape) -> Option<Self> {
         let kernel = shape.kernel[0];
-        let group = group(kernel)?;
+        let group = group(kernel).filter(|_| products(kernel) == Some(PRODUCTS))?;
         if shape.stride[0] > 1 || shape.dilation[0] > 1 {
             return None;
         }
-        let results: Vec<_> = (0..group).map(|output| result(output, group)).collect();
+        let results: Vec<_> = (0..group).map(|output| result(output, group, PRODUCTS)).collect();
         Some(Self {
             group,
-            inputs: std::array::from_fn(plane),
+            inputs: std::array::from_fn(|product| plane(product, PRODUCTS)),
             gradients: std::array::from_fn(|product| {
                 std::array::from_fn(|plane| results.get(plane).map_or(0.0, |result| result[product]))
             }),
             elements: std::array::from_fn(|product| {
-                let factors = element(product, kernel);
+                let factors = element(product, kernel, PRODUCTS);
                 std::array::from_fn(|element| factors.get(element).map_or(0.0, |factor| *factor as f32))
             }),
         })
@@ -184,26 +210,41 @@ impl KernelTransform {
     }
 }
 
-/// Output planes that share their products, for so many neighbours along the depth.
+/// The products of a group of output planes, for so many neighbours along the depth.
+fn products(kernel: usize) -> Option<usize> {
+    match kernel {
+        2 => Some(PRODUCTS - 1),
+        3 | 4 => Some(PRODUCTS),
+        _ => None,
+    }
+}
+
+/// Output planes that share their products.
 fn group(kernel: usize) -> Option<usize> {
-    (3..=4).contains(&kernel).then(|| PRODUCTS + 1 - kernel)
+    products(kernel).map(|products| products + 1 - kernel)
 }
 
-/// Whether a quarter of the products is saved, where the last group of planes is not a whole one.
+/// Whether a quarter of the products is saved (of two neighbours a sixth), where the last group of planes is not a whole one.
 fn saves(planes: usize, kernel: usize) -> bool {
-    group(kernel).is_some_and(|group| 4 * planes.div_ceil(group) * PRODUCTS <= 3 * planes * kernel)
+    let most = if kernel == 2 { [5, 6] } else { [3, 4] };
+    let transformed = products(kernel).zip(group(kernel)).map(|(products, group)| planes.div_ceil(group) * products);
+    transformed.is_some_and(|transformed| most[1] * transformed <= most[0] * planes * kernel)
 }
 
-/// The finite points but one.
-fn others(but: usize) -> impl Iterator<Item = f64> {
-    POINTS.into_iter().enumerate().filter(move |(index, _)| *index != but).map(|(_, point)| point)
+/// The finite points of so many products but one.
+fn others(but: usize, products: usize) -> impl Iterator<Item = f64> {
+    let points = POINTS.into_iter().take(products - 1).enumerate();
+    points.filter(move |(index, _)| *index != but).map(|(_, point)| point)
 }
 
-/// A row of `Bᵀ`: the coefficients, the lowest first, of the product of `x - point` over the other points.
-fn plane(product: usize) -> [f32; PRODUCTS] {
+/// A row of `Bᵀ`: the coefficients, the lowest first, of the product of `x - point` over the other points; zeros behind the last product.
+fn plane(product: usize, products: usize) -> [f32; PRODUCTS] {
     let mut factors = [0.0; PRODUCTS];
+    if product >= products {
+        return [0.0; PRODUCTS];
+    }
     factors[0] = 1.0;
-    for point in others(product) {
+    for point in others(product, products) {
         for power in (0..PRODUCTS).rev() {
             let lower = if power > 0 { factors[power - 1] } else { 0.0 };
             factors[power] = lower - point * factors[power];
@@ -213,23 +254,33 @@ fn plane(product: usize) -> [f32; PRODUCTS] {
 }
 
 /// A row of `G`: the factors of a kernel's elements in its polynomial at a point.
-fn element(product: usize, kernel: usize) -> Vec<f64> {
-    let Some(point) = POINTS.get(product) else {
+fn element(product: usize, kernel: usize, products: usize) -> Vec<f64> {
+    let Some(point) = POINTS[..products - 1].get(product) else {
         return (1..=kernel).map(|power| if power == kernel { 1.0 } else { 0.0 }).collect();
     };
-    let scale: f64 = others(product).map(|other| point - other).product();
+    let scale: f64 = others(product, products).map(|other| point - other).product();
     (0..kernel).map(|power| point.powi(power as i32) / scale).collect()
 }
 
-/// A row of `Aᵀ`.
-fn result(output: usize, outputs: usize) -> [f32; PRODUCTS] {
-    let infinity = if output + 1 == outputs { 1.0 } else { 0.0 };
-    std::array::from_fn(|product| POINTS.get(product).map_or(infinity, |point| point.powi(output as i32) as f32))
+/// A row of `Aᵀ`; zeros behind the last product.
+fn result(output: usize, outputs: usize, products: usize) -> [f32; PRODUCTS] {
+    std::array::from_fn(|product| match POINTS[..products - 1].get(product) {
+        Some(point) => point.powi(output as i32) as f32,
+        None => {
+            if product + 1 == products && output + 1 == outputs {
+                1.0
+            } else {
+                0.0
+            }
+        }
+    })
 }
 
 /// Multiplies planes by one of a transform's matrices, in place.
 pub(crate) struct MixPlanes<'a> {
+    /// As many of its columns count as there are planes.
     matrix: &'a [[f32; PRODUCTS]],
+    planes: usize,
     values: &'a mut [f32],
     /// From one of the planes to the next.
     stride: usize,
@@ -240,13 +291,14 @@ pub(crate) struct MixPlanes<'a> {
 impl<'a> MixPlanes<'a> {
     /// By this matrix: `len` values of each plane, `stride` from one to the next.
     pub(crate) fn by(matrix: &'a Matrix, values: &'a mut [f32], stride: usize, len: usize) -> Self {
-        Self { matrix, values, stride, runs: [1, len, 0] }
+        Self { matrix, planes: PRODUCTS, values, stride, runs: [1, len, 0] }
     }
 
     /// Makes the planes of a group, one after the other in `values`, ready for the products.
     pub(crate) fn inputs(transform: &'a DepthTransform, values: &'a mut [f32]) -> Self {
-        let stride = values.len() / PRODUCTS;
-        Self::by(&transform.planes, values, stride, stride)
+        let (matrix, planes) = (&transform.planes[..transform.products], transform.products);
+        let stride = values.len() / planes;
+        Self { matrix, planes, values, stride, runs: [1, stride, 0] }
     }
 
     /// Makes the sums of a group's products, `stride` from one to the next, its output planes.
@@ -256,7 +308,7 @@ impl<'a> MixPlanes<'a> {
         stride: usize,
         runs: [usize; 3],
     ) -> Self {
-        Self { matrix: &transform.results, values, stride, runs }
+        Self { matrix: &transform.results, planes: transform.products, values, stride, runs }
     }
 }
 
@@ -265,21 +317,35 @@ impl WithSimd for MixPlanes<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { matrix, values, stride, runs: [runs, len, run_stride] } = self;
+        match self.planes {
+            PRODUCTS => self.mix::<S, PRODUCTS>(simd),
+            FEWER => self.mix::<S, FEWER>(simd),
+            planes => panic!("{planes} planes are mixed nowhere"),
+        }
+    }
+}
+
+/// Planes that are read for a group where each output reads two.
+const FEWER: usize = PRODUCTS - 1;
+
+impl MixPlanes<'_> {
+    #[inline(always)]
+    fn mix<S: Simd, const PLANES: usize>(self, simd: S) {
+        let Self { matrix, values, stride, runs: [runs, len, run_stride], .. } = self;
         let end = reach(runs, run_stride, len);
-        assert!(end <= stride && reach(PRODUCTS, stride, end) <= values.len() && matrix.len() <= PRODUCTS);
+        assert!(end <= stride && reach(PLANES, stride, end) <= values.len() && matrix.len() <= PLANES);
         let whole = len - len % S::F32_LANES;
         for first in (0..runs).map(|run| run * run_stride) {
             let start = values.as_mut_ptr();
             for place in (first..first + whole).step_by(S::F32_LANES) {
-                let mut planes = [simd.splat_f32s(0.0); PRODUCTS];
+                let mut planes = [simd.splat_f32s(0.0); PLANES];
                 for (plane, value) in planes.iter_mut().enumerate() {
                     // SAFETY: the run has a whole vector from here on, and each of the planes has the run.
                     *value = unsafe { load::<S>(start.add(plane * stride + place)) };
                 }
                 for (plane, factors) in matrix.iter().enumerate() {
                     let mut sum = simd.mul_f32s(simd.splat_f32s(factors[0]), planes[0]);
-                    for (factor, value) in factors[1..].iter().zip(&planes[1..]) {
+                    for (factor, value) in factors[1..PLANES].iter().zip(&planes[1..]) {
                         sum = simd.mul_add_e_f32s(simd.splat_f32s(*factor), *value, sum);
                     }
                     // SAFETY: as above; the matrix has no more rows than there are planes.
@@ -287,9 +353,9 @@ impl WithSimd for MixPlanes<'_> {
                 }
             }
             for place in first + whole..first + len {
-                let planes: [f32; PRODUCTS] = std::array::from_fn(|plane| values[plane * stride + place]);
+                let planes: [f32; PLANES] = std::array::from_fn(|plane| values[plane * stride + place]);
                 for (plane, factors) in matrix.iter().enumerate() {
-                    let more = factors[1..].iter().zip(&planes[1..]);
+                    let more = factors[1..PLANES].iter().zip(&planes[1..]);
                     let sum = more.fold(factors[0] * planes[0], |sum, (factor, value)| factor.mul_add(*value, sum));
                     values[plane * stride + place] = sum;
                 }
@@ -323,9 +389,10 @@ mod tests {
         output: Output<'_, E>,
     ) {
         let gather = gather(shape, forward);
-        let transform = DepthTransform::new(&gather.axes[0]);
-        assert!(transform.is_some(), "{shape:?}");
-        gather.run(arch, transform, input, weight, output.into());
+        let transforms = DepthTransform::phases(&gather.axes[0]);
+        assert!(!transforms.is_empty(), "{shape:?}");
+        let output = output.into();
+        transforms.into_iter().for_each(|transform| gather.run(arch, Some(transform), input, weight, &output));
     }
 
     /// Compares with plain loops. What is transformed is a group of planes.
@@ -354,20 +421,43 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(150))]
 
         #[test]
-        fn every_shape_agrees_with_plain_loops(case in cases(), depth in 1usize..=13, kernel in 3usize..=4) {
+        fn every_shape_agrees_with_plain_loops(case in cases(), depth in 1usize..=13, kernel in 2usize..=4) {
             check_case(&of_depth(case, depth, kernel));
         }
     }
 
     #[test]
     fn every_depth() {
-        for (depth, kernel) in (1..=13).flat_map(|depth| [(depth, 3), (depth, 4)]) {
+        for (depth, kernel) in (1..=13).flat_map(|depth| [(depth, 2), (depth, 3), (depth, 4)]) {
             for padding in [[0, 0], [1, 1], [0, 2], [3, 1], [4, 0]] {
                 if depth + padding[0] + padding[1] >= kernel {
                     let mut shape = ConvShape { kernel: [kernel, 3, 2], stride: [1, 2, 1], ..cube([3, 5], 5, 3, 1, 1) };
                     (shape.input[0], shape.padding[0]) = (depth, padding);
                     let (prologue, residual) = (Some(Activation::Silu), ResidualKind::InPlace);
                     check_case(&Case { shape, prologue, bias: true, residual, seed: 3 });
+                }
+            }
+        }
+    }
+
+    /// The data gradient of a convolution with a stride of two, which is what an enlargement is folded to.
+    #[test]
+    fn every_depth_of_two_phases() {
+        for depth in (3..=14).chain([26]) {
+            for (kernel, padding) in [(4, [1, 1]), (4, [2, 2]), (4, [0, 1]), (4, [3, 0]), (6, [2, 2]), (8, [3, 3])] {
+                if depth + padding[0] + padding[1] >= kernel {
+                    let mut shape = ConvShape { kernel: [kernel, 4, 2], stride: [2; 3], ..cube([3, 5], 5, 3, 1, 1) };
+                    (shape.input[0], shape.padding[0]) = (depth, padding);
+                    let case = Case {
+                        shape,
+                        prologue: Some(Activation::Silu),
+                        bias: true,
+                        residual: ResidualKind::InPlace,
+                        seed: 3,
+                    };
+                    for arch in simd::available() {
+                        compare::<f32>(&case, false, 2e-7, arch);
+                    }
                 }
             }
         }
@@ -400,7 +490,7 @@ mod tests {
     #[test]
     fn where_it_pays() {
         let pays =
-            |shape: &ConvShape| [true, false].map(|forward| DepthTransform::of(&gather(shape, forward)).is_some());
+            |shape: &ConvShape| [true, false].map(|forward| !DepthTransform::of(&gather(shape, forward)).is_empty());
         let plain = cube([16, 16], 16, 3, 1, 1);
         for shape in [plain, ConvShape { stride: [1, 2, 2], ..plain }, cube([16, 16], 12, 4, 1, 1)] {
             assert_eq!(pays(&shape), [true, true], "{shape:?}");
@@ -408,7 +498,7 @@ mod tests {
         let direct = [
             ConvShape { stride: [2, 1, 1], ..plain },
             ConvShape { dilation: [2, 1, 1], ..plain },
-            ConvShape { kernel: [2, 3, 3], ..plain },
+            ConvShape { kernel: [2, 3, 3], ..cube([7, 7], 16, 3, 1, 1) },
             ConvShape { kernel: [5, 3, 3], ..plain },
             ConvShape { kernel: [3, 1, 1], padding: [[1, 1], [0, 0], [0, 0]], ..plain },
             ConvShape { input: [2, 32, 32], ..plain },
@@ -419,11 +509,16 @@ mod tests {
         for shape in direct {
             assert_eq!(pays(&shape), [false, false], "{shape:?}");
         }
+        let folded = |depth| {
+            let shape = ConvShape { kernel: [4; 3], stride: [2; 3], ..cube([32, 32], 16, 4, 1, 1) };
+            pays(&ConvShape { input: [depth, 16, 16], ..shape })
+        };
+        assert_eq!([4, 8, 10, 16].map(folded), [false, true, false, true].map(|pays| [false, pays]));
     }
 
     #[test]
     fn the_sums_stay_exact() {
-        for (kernel, most) in [(3, 1e-6), (4, 1.4e-6)] {
+        for (kernel, most) in [(2, 1e-6), (3, 1e-6), (4, 1.4e-6)] {
             let case = Case::plain(cube([64, 8], 12, kernel, 1, 1));
             let run = |s: &_, i: Input<'_, f32>, w: &_, o: Output<'_, f32>| transformed(simd::best(), true, s, i, w, o);
             let (exact, found) = exact_and_found::<f32>(&case, true, &run);
