@@ -7,8 +7,14 @@ mod bev;
 mod common;
 #[path = "parity/consistency.rs"]
 mod consistency;
+#[path = "parity/half_precision.rs"]
+mod half_precision;
+#[path = "parity/perceptual.rs"]
+mod perceptual;
 #[path = "parity/samplers.rs"]
 mod samplers;
+#[path = "parity/weights.rs"]
+mod weights;
 
 use burn::module::Module;
 use burn::tensor::Device;

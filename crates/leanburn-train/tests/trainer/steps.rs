@@ -1,20 +1,19 @@
 //! Other parts of a step than gradients: clipping, warm-up, average of weights, the start of adversarial losses.
 
-mod common;
-
 use std::convert::Infallible;
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use common::{Setup, alone, batches, bits, schedule};
 use leanburn_common::Bytes;
 use leanburn_train::{AnyLearner, Learner, LearnerConfig, LossScale, MainModel, TrainError, prepare_gradients};
 
+use crate::common::{Setup, alone, batches, bits, schedule};
+
 /// Gradients 3 and 4 (norm 5) times `scale` of a layer with one weight and one bias.
 fn three_and_four(layer: &Linear, scale: f32) -> GradientsParams {
-    let device = common::device();
+    let device = crate::common::device();
     let mut gradients = GradientsParams::new();
     gradients.register(layer.weight.id, Tensor::<2>::from_floats([[3.0 * scale]], &device).without_autodiff());
     let bias = Tensor::<1>::from_floats([4.0 * scale], &device).without_autodiff();
@@ -23,7 +22,7 @@ fn three_and_four(layer: &Linear, scale: f32) -> GradientsParams {
 }
 
 fn prepared(scale: f64, max_norm: Option<f64>) -> (f64, [f32; 2]) {
-    let layer = LinearConfig::new(1, 1).init(&common::device());
+    let layer = LinearConfig::new(1, 1).init(&crate::common::device());
     let prepared = prepare_gradients(&layer, three_and_four(&layer, scale as f32), scale, max_norm);
     let weight = prepared.gradients.get::<2>(layer.weight.id).unwrap().into_scalar::<f32>();
     let bias = prepared.gradients.get::<1>(layer.bias.as_ref().unwrap().id).unwrap().into_scalar::<f32>();
@@ -70,7 +69,7 @@ fn the_average_follows_weights_and_statistics() {
     let setup = Setup { average_decay: Some(f64::from(decay)), with_discriminator: true, ..Setup::default() };
     let mut trainer = setup.trainer();
     let values = |bits: Vec<Vec<u32>>| bits.into_iter().flatten().map(f32::from_bits).collect::<Vec<f32>>();
-    let weights = |trainer: &common::AutoencoderTrainer| {
+    let weights = |trainer: &crate::common::AutoencoderTrainer| {
         let workload = trainer.workload();
         let discriminator = workload.discriminator().unwrap().module();
         [values(bits(workload.model().module())), values(bits(discriminator))].concat()
@@ -98,7 +97,7 @@ fn the_average_follows_weights_and_statistics() {
 #[test]
 fn the_target_follows_by_the_step_and_the_teacher_not_at_all() {
     let _alone = alone();
-    let device = common::device();
+    let device = crate::common::device();
     let decay = |step: u64| [0.0, 0.5, 0.75][step as usize];
     let learner = |weight: f32| {
         let mut layer: Linear = LinearConfig::new(1, 1).init(&device);
@@ -144,7 +143,7 @@ fn trained_without_an_average_is_the_module() {
     trainer.step(&mut batches(0)).unwrap();
     let learner = trainer.workload().model();
     assert_eq!(bits(&learner.trained()), bits(learner.module()));
-    let volumes = common::phantoms(0, 1);
+    let volumes = crate::common::phantoms(0, 1);
     assert!(!trainer.workload().reconstruct(volumes.clone()).is_autodiff());
     let expected = learner.module().valid().reconstruct(volumes.clone().without_autodiff()).into_data();
     assert_eq!(trainer.workload().reconstruct(volumes).into_data(), expected);
@@ -155,12 +154,12 @@ fn the_discriminator_begins_at_its_step() {
     let _alone = alone();
     let mut trainer = Setup { with_discriminator: true, adversarial_start_step: 2, ..Setup::default() }.trainer();
     let mut batches = batches(0);
-    let start = common::state(&trainer).remove(2);
+    let start = crate::common::state(&trainer).remove(2);
     for step in 0..4 {
         let report = trainer.step(&mut batches).unwrap();
         let names: Vec<_> = report.learners.iter().map(|learner| learner.learner.as_str()).collect();
         let losses: Vec<_> = report.losses.keys().map(String::as_str).collect();
-        let moved = common::state(&trainer).remove(2) != start;
+        let moved = crate::common::state(&trainer).remove(2) != start;
         match step < 2 {
             true => assert_eq!((names, losses), (vec!["autoencoder"], vec!["kl", "reconstruction"])),
             false => assert_eq!(
@@ -184,7 +183,7 @@ fn numbers_that_cannot_be_used_are_refused_together() {
     let _alone = alone();
     let config = LearnerConfig::default().with_loss_scale(LossScale::Static(0.0)).with_average_decay(Some(1.5));
     let error =
-        Learner::new("linear", LinearConfig::new(1, 1).init(&common::device()), config).unwrap_err().to_string();
+        Learner::new("linear", LinearConfig::new(1, 1).init(&crate::common::device()), config).unwrap_err().to_string();
     for part in ["linear cannot be trained", "loss_scale.static", "found 0", "average_decay", "found 1.5", "use 0.999"]
     {
         assert!(error.contains(part), "{part} in {error}");
@@ -205,7 +204,7 @@ fn a_limit_of_memory_that_nothing_counts_is_refused() {
 fn batches_that_cannot_fail_need_no_error() {
     let _alone = alone();
     let mut trainer = Setup::default().trainer();
-    let mut sure = std::iter::once(Ok::<_, Infallible>(common::phantoms(0, 2)));
+    let mut sure = std::iter::once(Ok::<_, Infallible>(crate::common::phantoms(0, 2)));
     assert_eq!(trainer.step(&mut sure).unwrap().step, 0);
     assert!(matches!(trainer.step(&mut sure), Err(TrainError::OutOfBatches { step: 1 })));
 }

@@ -1,8 +1,6 @@
 //! Random layers and running statistics in segments. A backend has one generator for the whole process, so these tests
 //! run one at a time, apart from the others.
 
-mod common;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +10,9 @@ use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Dropout, DropoutConfig, Linear, LinearConfig};
 use burn::prelude::*;
 use burn::tensor::{Distribution, TensorData};
-use common::{Outcome, outcome};
 use leanburn_ops::{Residency, ResidencyPolicy, backward, dropout, dropout3d, random, recompute};
+
+use crate::common::{Outcome, outcome};
 
 fn alone() -> MutexGuard<'static, ()> {
     static GENERATOR: Mutex<()> = Mutex::new(());

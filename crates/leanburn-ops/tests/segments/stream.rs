@@ -1,16 +1,12 @@
 //! A streamed segment gives the results of the plain path: bit for bit in one slab, up to rounding in several.
 
-#[path = "common/junction.rs"]
-mod junction;
-#[path = "common/level.rs"]
-mod level;
-
 use burn::prelude::*;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, Distribution, TensorData};
-use junction::Junction;
 use leanburn_ops::{Activation, Convolution, Interpolation, Stages, StreamKeep, StreamSettings, random, stream};
-use level::{Kind, Level, error, without_gradient};
+
+use crate::junction::Junction;
+use crate::level::{Kind, Level, error, without_gradient};
 
 const KEEPS: [StreamKeep; 3] = [StreamKeep::Two, StreamKeep::One, StreamKeep::None];
 

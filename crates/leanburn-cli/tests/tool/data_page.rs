@@ -1,10 +1,8 @@
 //! `leanburn data`: the page of what a model will see.
 
-mod common;
-
 use std::fs;
 
-use common::Place;
+use crate::common::Place;
 
 const MODEL: &str = "autoencoder: {num_channels: [4], norm_num_groups: 2, num_res_blocks: 1}\n";
 

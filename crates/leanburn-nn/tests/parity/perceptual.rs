@@ -1,13 +1,12 @@
 //! Perceptual losses: equal to the package `lpips` (fixture made by `tests/fixtures/make_lpips.py`), and lean.
 
-mod common;
-
 use burn::prelude::*;
 use burn::tensor::Distribution;
-use common::{lpips, relative_error, values};
 use leanburn_nn::losses::{FeatureLoss3dConfig, LpipsConfig, LpipsNetwork, Plane};
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
+
+use crate::common::{lpips, relative_error, values};
 
 #[test]
 fn distances_and_gradients_are_those_of_lpips() {
@@ -127,7 +126,7 @@ fn convolutions(loss: impl FnOnce(&Device, Tensor<5>) -> Tensor<1>) -> usize {
         scope.complete([], [])
     });
     let operations = captured.expect("a complete recording").graph.operations;
-    common::convolutions(&operations)
+    crate::common::convolutions(&operations)
 }
 
 #[test]
@@ -154,7 +153,7 @@ fn recorded_losses_show_what_runs_again() {
 fn the_weights_are_fixed() {
     let device = Device::flex().autodiff();
     let lpips = lpips::load(LpipsNetwork::Squeeze, &device);
-    assert_eq!(common::trained_parameters(&lpips), 0);
-    assert_eq!(common::trained_parameters(&FeatureLoss3dConfig::new().init(&device)), 0);
+    assert_eq!(crate::common::trained_parameters(&lpips), 0);
+    assert_eq!(crate::common::trained_parameters(&FeatureLoss3dConfig::new().init(&device)), 0);
     assert!(lpips.num_params() > 700_000);
 }

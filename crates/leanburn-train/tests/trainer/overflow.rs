@@ -1,9 +1,8 @@
 //! Steps with infinite or undefined gradients are left out, and leave no trace.
 
-mod common;
-
-use common::{AutoencoderTrainer, Setup, alone, batches, bits, broken, is_finite, state};
 use leanburn_train::{LearnerReport, LossScale, MainModel, Precision, TrainError};
+
+use crate::common::{AutoencoderTrainer, Setup, alone, batches, bits, broken, is_finite, state};
 
 const TOO_LARGE: LossScale =
     LossScale::Dynamic { initial: (1u64 << 40) as f64, growth: 2.0, back_off: 0.5, growth_interval: 1000 };

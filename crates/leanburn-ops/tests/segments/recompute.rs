@@ -1,15 +1,14 @@
 //! A recomputed segment gives the results of the plain path, bit for bit.
 
-mod common;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::prelude::*;
 use burn::tensor::{DType, Distribution};
-use common::{ResBlock, chain, gradients_of, is_complete, lean_chain, outcome};
 use leanburn_ops::{backward, recompute, struct_of_tensors};
+
+use crate::common::{ResBlock, chain, gradients_of, is_complete, lean_chain, outcome};
 
 fn device() -> Device {
     Device::flex().autodiff()

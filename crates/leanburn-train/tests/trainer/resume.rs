@@ -1,12 +1,13 @@
 //! A run that was saved and goes on is the run that never stopped, bit for bit; a damaged checkpoint changes nothing.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{AutoencoderTrainer, Setup, WeightsWorkload, alone, batches, bits, device, factors, optimizers, state};
 use leanburn_train::{CheckpointStore, LossScale, Precision, StepReport, TrainError, Trainer};
+
+use crate::common::{
+    AutoencoderTrainer, Setup, WeightsWorkload, alone, batches, bits, device, factors, optimizers, state,
+};
 
 /// Everything that has a state: two learners with averages, f16 with a scale that backs off and grows, batch norm,
 /// dropout, accumulation.

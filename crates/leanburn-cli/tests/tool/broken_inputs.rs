@@ -1,12 +1,10 @@
 //! Whatever is wrong with the input: a clear message, the right exit code, and nothing half-written.
 
-mod common;
-
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-use common::{Ended, Place, smooth};
+use crate::common::{Ended, Place, smooth};
 
 /// A command that must fail.
 struct Case {
@@ -246,7 +244,7 @@ fn models_and_volumes_to_use() {
     fs::write(place.path("cut/noise.pt"), [7; 500]).unwrap();
     fs::create_dir_all(place.path("alone")).unwrap();
     fs::write(place.path("alone/weights.safetensors"), &weights).unwrap();
-    fs::write(place.path("other.yaml"), common::TINY.replace("[4, 8]", "[8, 8]")).unwrap();
+    fs::write(place.path("other.yaml"), crate::common::TINY.replace("[4, 8]", "[8, 8]")).unwrap();
     fs::write(place.path("old.nii.gz"), "an older result").unwrap();
     fs::create_dir(place.path("folder.nii")).unwrap();
     #[cfg(unix)]

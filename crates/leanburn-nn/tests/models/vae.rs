@@ -1,17 +1,16 @@
 //! The autoencoders' own choices: codebooks under recomputation, and what they record.
 
-mod common;
-
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::prelude::*;
 use burn::tensor::Distribution;
-use common::{state, values};
 use leanburn_nn::blocks::VectorQuantizerConfig;
 use leanburn_nn::losses::{Difference, OccupancyWeight, VaeLoss, voxel_loss};
 use leanburn_nn::models::{Vae3d, Vae3dConfig, VqVae3dConfig};
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{ResidencyPolicy, backward};
+
+use crate::common::{state, values};
 
 /// Tests take turns: the generator is the process's, and a codebook draws the vectors that it restarts.
 fn alone() -> MutexGuard<'static, ()> {
@@ -34,7 +33,7 @@ fn volume(device: &Device) -> Tensor<5> {
 }
 
 /// Two steps of a discrete autoencoder from one seed: the reconstructions, and everything the model holds.
-fn two_steps(model: &Vae3d, device: &Device) -> (Vec<Vec<f32>>, common::Values) {
+fn two_steps(model: &Vae3d, device: &Device) -> (Vec<Vec<f32>>, crate::common::Values) {
     leanburn_ops::random::seed(device, 11);
     let x = volume(device);
     let steps = (0..2).map(|_| {
@@ -112,7 +111,7 @@ fn recorded(step: impl FnOnce(&Device) -> usize) -> usize {
         scope.complete([], [])
     });
     let operations = captured.expect("a complete recording").graph.operations;
-    common::convolutions(&operations)
+    crate::common::convolutions(&operations)
 }
 
 #[test]

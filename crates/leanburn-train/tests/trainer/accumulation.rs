@@ -1,14 +1,13 @@
 //! Micro-batches that are accumulated give the gradients of the large batch.
 
-mod common;
-
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use common::{Setup, alone, phantoms};
 use leanburn_nn::losses::{kl_divergence, l1_loss};
 use leanburn_nn::models::AutoencoderKl;
 use leanburn_train::{AnyLearner, Learner, LossScale, Losses, StepPosition, StepReport, TrainError, Trainer, Workload};
+
+use crate::common::{Setup, alone, phantoms};
 
 /// Reconstruction of the mean of the latent: no noise, so that micro-batches see what the large batch sees.
 struct Noiseless(Learner<AutoencoderKl>);
@@ -90,7 +89,7 @@ fn micro_batches_add_up_to_the_large_batch() {
 
 fn report(accumulation_steps: u64) -> (StepReport, u64) {
     let config = Setup { accumulation_steps, ..Setup::default() }.trainer_config();
-    let mut trainer = Trainer::new(workload(LossScale::NONE), config, &common::device());
+    let mut trainer = Trainer::new(workload(LossScale::NONE), config, &crate::common::device());
     let size = 4 / accumulation_steps as usize;
     let mut batches = (0..).map(|index| Ok::<_, TrainError>(phantoms(index * size as u64, size)));
     let report = trainer.step(&mut batches).unwrap();
@@ -112,13 +111,13 @@ fn a_step_that_was_broken_off_leaves_no_trace() {
     let _alone = alone();
     let setup = Setup { accumulation_steps: 2, with_discriminator: true, ..Setup::default() };
     let mut broken_off = setup.trainer();
-    let before = common::state(&broken_off);
-    let error = broken_off.step(&mut common::batches(7).take(1)).unwrap_err();
+    let before = crate::common::state(&broken_off);
+    let error = broken_off.step(&mut crate::common::batches(7).take(1)).unwrap_err();
     assert!(matches!(error, TrainError::OutOfBatches { step: 0 }), "{error}");
-    assert_eq!(common::state(&broken_off), before, "running statistics are as they were");
+    assert_eq!(crate::common::state(&broken_off), before, "running statistics are as they were");
     let mut straight = setup.trainer();
-    let step = |trainer: &mut common::AutoencoderTrainer| trainer.step(&mut common::batches(0)).unwrap();
+    let step = |trainer: &mut crate::common::AutoencoderTrainer| trainer.step(&mut crate::common::batches(0)).unwrap();
     let (found, expected) = (step(&mut broken_off), step(&mut straight));
     assert_eq!(found, expected);
-    assert_eq!(common::state(&broken_off), common::state(&straight));
+    assert_eq!(crate::common::state(&broken_off), crate::common::state(&straight));
 }

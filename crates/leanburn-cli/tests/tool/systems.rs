@@ -1,12 +1,11 @@
 //! The systems other than the autoencoder: each is trained, goes on where it stopped, and is planned and measured.
 
-mod common;
-
 use std::fs;
 
-use common::Place;
 use leanburn_data::{Advection, AdvectionConfig, NavierStokes, NavierStokesConfig, Sequence, Volume};
 use serde_json::Value;
+
+use crate::common::Place;
 
 const TRAINING: &str = "batch_size: 1, gradient_accumulation_steps: 2, max_steps: 4, learning_rate: 0.01, val_interval: 2, \
     visualize_interval: 2, checkpoint_interval: 2";
@@ -213,7 +212,7 @@ fn volumes_go_through_every_codec_and_its_latent() {
         );
         place.succeed(&["train", &file, "--out", "run", "--max-steps", "1"]);
         let affine = [[1.0, 0.0, 0.0, 3.0], [0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.5, 0.0], [0.0, 0.0, 0.0, 1.0]];
-        common::placed(shape, 0.0, 1.0, affine).write(place.path("in.safetensors")).unwrap();
+        crate::common::placed(shape, 0.0, 1.0, affine).write(place.path("in.safetensors")).unwrap();
         let run = |command: &str, input: &str, out: &str, more: &[&str]| {
             let arguments = [&[command, "run/weights.safetensors", input, out, "--force"], more].concat();
             place.succeed(&arguments);
@@ -463,7 +462,7 @@ fn a_consistency_model_is_trained_after_its_teacher_and_sampled() {
 fn a_forecaster_is_no_codec() {
     let (place, file) = place("convlstm", &forecaster("convlstm"));
     place.succeed(&["train", &file, "--out", "run", "--max-steps", "1"]);
-    common::smooth([1, 8, 8, 12], 0.0, 1.0).write(place.path("in.nii")).unwrap();
+    crate::common::smooth([1, 8, 8, 12], 0.0, 1.0).write(place.path("in.nii")).unwrap();
     let ended = place.run(&["reconstruct", "run/weights.safetensors", "in.nii", "out.nii"]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.stderr.contains("`vae3d` or `vqvae`") && ended.stderr.contains("`forecaster`"), "{}", ended.stderr);

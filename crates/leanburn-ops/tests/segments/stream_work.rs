@@ -1,17 +1,13 @@
 //! What a streamed segment computes again, counted on the recording device: as much as its preset says.
 
-#[path = "common/junction.rs"]
-mod junction;
-#[path = "common/level.rs"]
-mod level;
-
 use burn::backend::ir::OperationIr;
 use burn::prelude::*;
 use burn::tensor::DType;
-use junction::Junction;
 use leanburn_ops::recording::{Marker, as_on_cpu};
 use leanburn_ops::{StreamKeep, StreamSettings, backward};
-use level::{Kind, Level};
+
+use crate::junction::Junction;
+use crate::level::{Kind, Level};
 
 const DIMS: [usize; 5] = [1, 8, 16, 8, 8];
 

@@ -1,17 +1,16 @@
 //! Weight files of MONAI and GenerativeModels, good and bad; made by `tests/fixtures/make_more_fixtures.py`.
 
-mod common;
-
 use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use common::swin::{Swin2dFixture, SwinFixture};
-use common::{Fixture, Values, fixture_path, read_tensors, state};
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, DiffusionUNet3d, PatchDiscriminatorConfig, SwinTransformer2d,
 };
 use leanburn_nn::weights::{self, MonaiWeights, ShapeDifference, WeightsError};
+
+use crate::common::swin::{Swin2dFixture, SwinFixture};
+use crate::common::{Fixture, Values, fixture_path, read_tensors, state};
 
 fn tiny_config() -> AutoencoderKlConfig {
     AutoencoderKlConfig::new(vec![2, 2], vec![1, 1], vec![false, true])
@@ -42,7 +41,7 @@ fn state_dicts_load_from_both_formats_and_under_both_names() {
 fn a_model_is_found_inside_a_checkpoint_in_half_precision() {
     let mut model = tiny();
     weights::load(&mut model, &fixture_path("tiny_checkpoint.ckpt")).unwrap();
-    let (error, name) = common::worst(&state(&model), &expected());
+    let (error, name) = crate::common::worst(&state(&model), &expected());
     assert!(error < 1e-3 && error > 0.0, "{name}: {error:e}");
     let mut again = tiny();
     weights::load_under(&mut again, &fixture_path("tiny_checkpoint.ckpt"), "state_dict.autoencoder.").unwrap();

@@ -1,13 +1,12 @@
 //! On the recording device a whole step is a list of operations: what is run again can be counted there.
 
-mod common;
-
 use burn::backend::ir::OperationIr;
 use burn::module::Module;
 use burn::prelude::*;
-use common::{ResBlock, chain, lean_chain};
 use leanburn_ops::recording::{Marker, as_on_cpu};
 use leanburn_ops::{Gradients, backward, random, recompute};
+
+use crate::common::{ResBlock, chain, lean_chain};
 
 const BLOCKS: usize = 3;
 

@@ -1,14 +1,13 @@
 //! Runs of `train`: what they write, and that they stop and go on, on phantoms.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use common::{Place, smooth};
 use serde_json::Value;
+
+use crate::common::{Place, smooth};
 
 /// A record without what a clock and a heap say.
 fn computed(mut record: Value) -> Value {

@@ -1,20 +1,19 @@
 //! Every operation on the recording device: forward and backward are recorded, and what lives in between is little.
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use burn::backend::ir::OperationIr;
 use burn::prelude::*;
 use burn::tensor::{DType, ops::ConvOptions, ops::ConvTransposeOptions};
-use common::{ResBlock, lean_chain};
 use leanburn_ops::{
     Activation, AvgPool3d, BevCells, Convolution, Interpolation, Norm, Pointwise, SpectralWeights, WindowAttention,
     adaptive_avg_pool3d, attention3d, avg_pool3d, backward, bev_pool, conv_transpose3d, conv3d, dropout, dropout3d,
     group_norm_act, interpolate3d, layer_norm3d, norm_act_conv3d, recording, spectral_conv, upsample_conv3d,
     window_attention3d,
 };
+
+use crate::common::{ResBlock, lean_chain};
 
 fn record(step: impl FnOnce(&Device)) -> Vec<OperationIr> {
     let device = Device::capture();

@@ -1,10 +1,5 @@
 //! A volume that several processes hold together: each runs a streamed segment on its planes, and together they compute what one does.
 
-#[path = "common/level.rs"]
-mod level;
-#[path = "common/ranks.rs"]
-mod ranks;
-
 use burn::prelude::*;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{TensorData, Tolerance};
@@ -12,8 +7,9 @@ use leanburn_ops::{
     Activation, Convolution, Norm, Stages, StreamKeep, StreamSettings, backward, gather_planes, own_planes, random,
     stream, with_whole_volumes,
 };
-use level::{Kind, Level, error};
-use ranks::on_ranks;
+
+use crate::level::{Kind, Level, error};
+use crate::ranks::on_ranks;
 
 /// Of the deepest volume.
 const PLANES: usize = 24;

@@ -1,16 +1,15 @@
 //! Models of sequences: what recomputation over time keeps, and that it and truncation change no bit they should not.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use burn::backend::ir::OperationIr;
 use burn::prelude::*;
 use burn::tensor::Distribution;
-use common::{trained_parameters, values};
 use leanburn_nn::models::{Cnn3dLstmConfig, ConvLstm, ConvLstmConfig};
 use leanburn_ops::recording::{Marker, Pass, as_on_cpu};
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
+
+use crate::common::{trained_parameters, values};
 
 const STEPS: usize = 64;
 const SIDE: usize = 6;
@@ -57,7 +56,7 @@ fn kept_states_and_convolutions(policy: ResidencyPolicy) -> (usize, usize) {
         .collect();
     let used: BTreeSet<_> = backward.iter().flat_map(|operation| operation.inputs()).map(|tensor| tensor.id).collect();
     let kept = used.iter().filter(|id| made.get(id) == Some(&STATE)).count();
-    let convolutions = common::convolutions(&operations);
+    let convolutions = crate::common::convolutions(&operations);
     (kept, convolutions)
 }
 

@@ -1,7 +1,5 @@
 //! Whole training steps on the recording device: what recomputation runs again can be counted there.
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -75,7 +73,7 @@ fn unet(policy: ResidencyPolicy) -> (usize, usize) {
         });
         scope.complete([], [])
     });
-    (common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
+    (crate::common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
 }
 
 #[test]
@@ -105,7 +103,7 @@ fn sr3(policy: ResidencyPolicy) -> (usize, usize) {
         });
         scope.complete([], [])
     });
-    (common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
+    (crate::common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
 }
 
 #[test]
@@ -140,7 +138,7 @@ fn diffusion(policy: ResidencyPolicy) -> (usize, usize) {
         });
         scope.complete([], [])
     });
-    (common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
+    (crate::common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
 }
 
 #[test]
@@ -207,7 +205,7 @@ fn map(policy: ResidencyPolicy) -> [usize; 4] {
     });
     let operations = captured.expect("a complete recording").graph.operations;
     let named = |name: &str| operations.iter().filter(|operation| format!("{operation:?}").contains(name)).count();
-    [named("window_attention3d\""), named("bev_pool\""), common::convolutions(&operations), gradients]
+    [named("window_attention3d\""), named("bev_pool\""), crate::common::convolutions(&operations), gradients]
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! The perceptual loss of slices: weights from a file that the user names, or a word on where to get it.
 
-mod common;
-
 use std::fs;
 
 use burn::tensor::Device;
-use common::Place;
 use leanburn_nn::losses::{LpipsConfig, LpipsNetwork};
 use leanburn_nn::weights::save_safetensors;
 use serde_json::Value;
+
+use crate::common::Place;
 
 /// A small autoencoder of volumes whose slices across the depth are large enough for squeeze.
 const CONFIG: &str = "\

@@ -1,9 +1,8 @@
 //! Recomputation changes nothing that training can see.
 
-mod common;
-
-use common::{Setup, alone, batches, state};
 use leanburn_ops::{Residency, ResidencyPolicy};
+
+use crate::common::{Setup, alone, batches, state};
 
 fn trained(residency: ResidencyPolicy) -> (Vec<leanburn_train::StepReport>, Vec<Vec<Vec<u32>>>) {
     let setup = Setup {

@@ -1,14 +1,13 @@
 //! `leanburn segment`: a label map on the volume's own grid.
 
-mod common;
-
 use std::fs;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use common::{Place, placed, smooth};
 use leanburn_data::{LabelMap, Volume, prepare};
 use leanburn_nn::weights;
 use leanburn_systems::{Config, SystemSection};
+
+use crate::common::{Place, placed, smooth};
 
 const CONFIG: &str = "\
 data:

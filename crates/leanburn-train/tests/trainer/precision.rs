@@ -1,9 +1,8 @@
 //! Half precision trains like single precision.
 
-mod common;
-
-use common::{Setup, alone, batches, bits, is_finite};
 use leanburn_train::{LossScale, MainModel, Precision};
+
+use crate::common::{Setup, alone, batches, bits, is_finite};
 
 fn losses(precision: Precision, scale: LossScale) -> Vec<f64> {
     let mut trainer = Setup { precision, scale, ..Setup::default() }.trainer();

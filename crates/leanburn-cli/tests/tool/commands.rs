@@ -1,11 +1,9 @@
 //! What commands do with volumes, and the command itself, on phantoms.
 
-mod common;
-
 use std::fs;
 use std::process::Stdio;
 
-use common::{Ended, Place, placed, smooth};
+use crate::common::{Ended, Place, placed, smooth};
 
 /// Right to left, back to front and the axes in another order, with oblique entries no f32 rounds.
 const TURNED: leanburn_data::Affine =
@@ -157,7 +155,7 @@ fn a_model_computes_in_half_precision() {
     place.train("run", &["--set", "device.precision=bf16"]);
     smooth([1, 8, 8, 8], 0.0, 1.0).write(place.path("in.npy")).unwrap();
     place.succeed(&["reconstruct", "run/weights.safetensors", "in.npy", "half.npy"]);
-    fs::write(place.path("f32.yaml"), common::TINY).unwrap();
+    fs::write(place.path("f32.yaml"), crate::common::TINY).unwrap();
     place.succeed(&["reconstruct", "run/weights.safetensors", "in.npy", "full.npy", "--config", "f32.yaml"]);
     let difference = largest_difference(place.volume("half.npy").data(), place.volume("full.npy").data());
     assert!(difference > 0.0 && difference < 0.1, "{difference}");

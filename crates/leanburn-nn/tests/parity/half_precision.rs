@@ -1,9 +1,8 @@
 //! A model runs in half precision when its input is cast, and is as far from float32 as rounding to the format makes it.
 
-mod common;
-
 use burn::tensor::{DType, Device};
-use common::{Rounded, check_half};
+
+use crate::common::{Rounded, check_half};
 
 fn check(name: &str, model: Rounded) {
     for dtype in [DType::BF16, DType::F16] {
