@@ -19,6 +19,6 @@ python3 benches/peers/fno_step.py --threads "$threads" --steps 2 --write
 # PyTorch 2.15 does not compile the planes' complex views ("self.stride(-1) must be 1 to view ComplexFloat as Float").
 python3 benches/peers/fno_step.py --threads "$threads" --no-compile --steps 2 --batch-size 8 --shape 128 128 --width 256 --modes 12 --layers 10 --write
 large=(--threads "$threads" --only ours --recompute --shape 256 256 64 --updates 1 --steps 1 --write)
-python3 benches/peers/autoencoder_step.py "${large[@]}" --stream two:16 one:12 none:16 joined
+python3 benches/peers/autoencoder_step.py "${large[@]}" --stream two:16 one none:16 joined
 python3 benches/peers/autoencoder_step.py "${large[@]}" --stream two one --dtype bf16 --attention
 python3 benches/memory/systems.py --threads "$threads" --write

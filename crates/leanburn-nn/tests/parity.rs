@@ -13,8 +13,8 @@ mod half_precision;
 mod perceptual;
 #[path = "parity/samplers.rs"]
 mod samplers;
-#[path = "parity/weights.rs"]
-mod weights;
+#[path = "parity/weight_files.rs"]
+mod weight_files;
 
 use burn::module::Module;
 use burn::tensor::Device;

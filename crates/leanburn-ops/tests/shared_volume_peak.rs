@@ -32,9 +32,10 @@ fn peak(ranks: usize, keep: StreamKeep) -> f64 {
 fn two_processes_hold_little_more_than_half_each() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     assert!(pool.is_ok(), "one thread computes for all, so that scratch does not count twice");
-    for keep in [StreamKeep::Two, StreamKeep::One] {
+    // Slabs are as large in each process, and the less is stored the more of the peak they are.
+    for (keep, most) in [(StreamKeep::Two, 0.55), (StreamKeep::One, 0.63)] {
         let [one, two] = [1, 2].map(|ranks| peak(ranks, keep));
         println!("{keep:?}: {:.3} of the heap of one in each of two processes", two / one / 2.0);
-        assert!(two / 2.0 < 0.6 * one, "{keep:?}: {two} of {one}");
+        assert!(two / 2.0 < most * one, "{keep:?}: {two} of {one}");
     }
 }
