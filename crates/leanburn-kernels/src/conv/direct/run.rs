@@ -134,7 +134,7 @@ impl<'a> Plan<'a> {
             channels_in: self.gather.channels[0],
             axes: &self.weight_axes,
             strides: self.inner().strides,
-            transform: self.transform.as_ref().map(|transform| (&transform.elements[..], transform.kernel)),
+            transform: self.transform.as_ref().map(DepthTransform::depth_sums),
         }
     }
 

@@ -24,16 +24,24 @@ pub(crate) struct WeightOrder<'a> {
     pub axes: &'a [Axis; 3],
     /// Where the weights are.
     pub strides: WeightStrides,
-    /// Each element along the depth as a sum of elements of the kernel with factors, if it is not that of its number; and how many of
-    /// these the kernel has along the depth.
-    pub transform: Option<(&'a [Vec<(usize, f64)>], usize)>,
+    /// How elements along the depth are made, if they are not those of the kernel.
+    pub transform: Option<DepthSums<'a>>,
+}
+
+/// Elements along the depth that are sums of a kernel's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DepthSums<'a> {
+    /// Each as elements of the kernel and their factors.
+    pub elements: &'a [Vec<(usize, f64)>],
+    /// Elements of the kernel along the depth.
+    pub kernel: usize,
 }
 
 impl<'a> WeightOrder<'a> {
     /// How elements along the depth are made.
     fn transform(&self) -> Option<Transform<'a>> {
         let len = self.axes[1].kernel * self.axes[2].kernel;
-        self.transform.map(|(elements, depth)| Transform { elements, depth, len })
+        self.transform.map(|depth| Transform { depth, len })
     }
 
     /// Elements of the kernel, before they are transformed.
@@ -210,10 +218,7 @@ impl Target {
 /// How elements along the depth are made.
 #[derive(Clone, Copy)]
 struct Transform<'a> {
-    /// As sums of elements of the kernel.
-    elements: &'a [Vec<(usize, f64)>],
-    /// Elements of the kernel along the depth, before.
-    depth: usize,
+    depth: DepthSums<'a>,
     /// Rows times columns of the kernel.
     len: usize,
 }
@@ -221,7 +226,7 @@ struct Transform<'a> {
 impl Transform<'_> {
     /// Elements of the kernel before.
     fn kernel(&self) -> usize {
-        self.len * self.depth
+        self.len * self.depth.kernel
     }
 }
 
@@ -316,7 +321,7 @@ impl WithSimd for PackBlock<'_> {
                     }
                 }
             }
-            let Some(Transform { elements, len, .. }) = transform else { continue };
+            let Some(Transform { depth: DepthSums { elements, .. }, len }) = transform else { continue };
             for (input, kernel) in inputs.clone().zip(kernels.chunks_exact(*kernel)) {
                 for (depth, factors) in elements.iter().enumerate() {
                     for element in 0..*len {

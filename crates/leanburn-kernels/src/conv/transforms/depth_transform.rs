@@ -17,6 +17,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::conv::gather::axis::{Axis, AxisTap};
 use crate::conv::gather::problem::Gather;
+use crate::conv::packing::weights::DepthSums;
 use crate::conv::shape::ConvShape;
 use crate::simd::{load, store};
 use crate::size::reach;
@@ -58,9 +59,9 @@ pub(crate) struct DepthTransform {
     /// The depth of the products: for each product of a group a phase that reads its own transformed plane.
     pub(crate) axis: Axis,
     /// `G`: each transformed element of the kernel, as elements of the kernel and their factors.
-    pub(crate) elements: Vec<Vec<(usize, f64)>>,
+    elements: Vec<Vec<(usize, f64)>>,
     /// Elements of the kernel along the depth.
-    pub(crate) kernel: usize,
+    kernel: usize,
     /// Planes that are read for a group, and the products that they take.
     products: usize,
     /// The first plane that is read, of the first group.
@@ -144,6 +145,11 @@ impl DepthTransform {
             planes: std::array::from_fn(|product| plane(product, products)),
             results: (0..group).map(|output| result(output, group, products)).collect(),
         })
+    }
+
+    /// `G`, for the packing of weights.
+    pub(crate) fn depth_sums(&self) -> DepthSums<'_> {
+        DepthSums { elements: &self.elements, kernel: self.kernel }
     }
 
     /// The planes of the volume that are transformed for a group; some are outside of it.
