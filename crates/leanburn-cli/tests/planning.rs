@@ -455,7 +455,8 @@ fn a_fit_is_confirmed_by_plan_and_by_measure() {
     }
     let printed =
         run(&place, "fit", &[&ALONE[..], &["--budget", &bytes(smallest), "--out", "other.yaml"]].concat()).stdout;
-    let streamed = ["training.stream = [", "training.slab_planes = ", "training.stream_keep = "];
+    let streamed =
+        ["training.stream = [", "training.slab_planes = ", "training.stream_keep = ", "training.cached_percent = "];
     let parts = ["fits: ", "(lossless)", "training.recompute = [", "slower than with ", "written to other.yaml"];
     for part in parts.into_iter().chain(streamed) {
         assert!(printed.contains(part), "{part} is not in\n{printed}");

@@ -333,9 +333,7 @@ fn changes(space: &ConfigSpace, plan: &Plan) -> Vec<(String, String)> {
         let StreamSettings { slab_planes, keep, cached_percent } = candidate.stream_settings;
         changes.push((key("slab_planes"), slab_planes.to_string()));
         changes.push((key("stream_keep"), keep.to_string()));
-        if cached_percent != configured.stream_settings.cached_percent {
-            changes.push((key("cached_percent"), cached_percent.to_string()));
-        }
+        changes.push((key("cached_percent"), cached_percent.to_string()));
     }
     let shards = key("shard_optimizer");
     let is_changed = space.shards_optimizer(candidate) && !space.shards_optimizer(&configured);

@@ -9,8 +9,8 @@ use crate::yaml::{MANY, Section};
 
 /// The segments that run in slabs along the depth, forward and backward.
 ///
-/// In YAML `stream: [...]` with patterns, `*` for any text, `slab_planes`, `stream_keep` and `cached_percent`. A segment that is both recomputed and
-/// streamed is streamed.
+/// In YAML `stream: [...]` with patterns, `*` for any text, `slab_planes`, `stream_keep` and `cached_percent`. A segment that is both
+/// recomputed and streamed is streamed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Streaming {
     patterns: Vec<String>,
