@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::shape::NormShape;
+use crate::conv::reference::is_under_valgrind;
 use crate::{Activation, Stored};
 
 pub(super) const EPSILON: f64 = 1e-5;
@@ -244,6 +245,12 @@ pub(super) fn named_shapes() -> [NormShape; 6] {
         NormShape { batch_size: 2, channels: 4, positions: 20_011, groups: 2 },
         NormShape { batch_size: 1, channels: 2, positions: 40_000, groups: 1 },
     ]
+}
+
+/// Every activation on every named shape; under valgrind one on each, as what is read does not depend on it.
+pub(super) fn named_cases() -> impl Iterator<Item = (NormShape, Activation)> {
+    let of_shape = |index| ACTIVATIONS.into_iter().cycle().skip(index).take(if is_under_valgrind() { 1 } else { 5 });
+    named_shapes().into_iter().enumerate().flat_map(move |(index, shape)| of_shape(index).map(move |a| (shape, a)))
 }
 
 /// What a computation gives in pools of one and of three threads, the same.

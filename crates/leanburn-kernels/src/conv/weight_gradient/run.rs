@@ -252,16 +252,16 @@ mod tests {
         });
         let [exact_input, exact_gradient] =
             [(input, 0), (gradient, 1)].map(|(input, of)| exact_input(&input, (lens[of] / rows[of]).max(1)));
-        let mut exact = vec![0.0; shape.weight_len()];
-        for_each_product(shape, |output, weight, input| {
-            exact[weight] += exact_gradient[output].value * exact_input[input].value;
-        });
         let mut found = vec![f32::NAN; shape.weight_len()];
         run(input, gradient, &mut found);
         if is_under_valgrind() {
             assert!(found.iter().all(|found| found.is_finite()), "{shape:?}"); // reads all that is written
             return;
         }
+        let mut exact = vec![0.0; shape.weight_len()];
+        for_each_product(shape, |output, weight, input| {
+            exact[weight] += exact_gradient[output].value * exact_input[input].value;
+        });
         let error: f64 = found.iter().zip(&exact).map(|(found, exact)| (f64::from(*found) - exact).powi(2)).sum();
         let size: f64 = exact.iter().map(|exact| exact * exact).sum();
         let relative = (error / size).sqrt();
@@ -434,7 +434,8 @@ mod tests {
     fn the_number_of_threads_does_not_matter() {
         let shape = ConvShape { input: [20, 40, 40], batch_size: 2, ..cube([6, 5], 1, 3, 1, 1) };
         let [input, gradient] = [shape.input_len(), shape.output_len()].map(|len| random(len, 6));
-        let results = [1, 2, 3, 7].map(|threads| {
+        let threads: &[usize] = if is_under_valgrind() { &[3] } else { &[1, 2, 3, 7] };
+        let results = threads.iter().map(|&threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             Lanes::all_of(&shape)
                 .into_iter()
@@ -446,6 +447,7 @@ mod tests {
                 })
                 .collect::<Vec<_>>()
         });
+        let results: Vec<_> = results.collect();
         results.iter().for_each(|result| assert!(*result == results[0]));
     }
 

@@ -7,7 +7,9 @@ use pulp::Arch;
 use super::run::{fits, pays, run};
 use crate::conv::gather::problem::Gather;
 use crate::conv::operands::{Input, Output};
-use crate::conv::reference::{Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, random};
+use crate::conv::reference::{
+    Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, is_under_valgrind, random,
+};
 use crate::conv::shape::ConvShape;
 use crate::{Activation, Stored, simd};
 
@@ -71,8 +73,9 @@ proptest! {
 #[test]
 fn every_height() {
     for height in 1..=13 {
-        for padding in [[0, 0], [1, 1], [0, 2], [3, 1], [4, 0]] {
-            if height + padding[0] + padding[1] < 3 {
+        for (index, padding) in [[0, 0], [1, 1], [0, 2], [3, 1], [4, 0]].into_iter().enumerate() {
+            let is_left_out = is_under_valgrind() && (height + index) % 3 > 0; // each height and each padding is met
+            if height + padding[0] + padding[1] < 3 || is_left_out {
                 continue;
             }
             let mut shape = ConvShape { input: [2, height, 5], ..cube([3, 5], 1, 3, 1, 1) };

@@ -15,7 +15,11 @@ fn config() -> SystemConfig {
     let training = TrainingSection::default().with_max_steps(6).with_checkpoint_interval(2).with_visualize_interval(0);
     let model = AutoencoderSection::new(vec![8]).with_norm_num_groups(2).with_training(training.with_batch_size(4));
     let phantom = PhantomConfig { count: 4, shape: [16; 3], ..PhantomConfig::default() };
-    SystemConfig::new(model).with_data(DataConfig { phantom: Some(phantom), patch_size: Some([16; 3]), ..DataConfig::default() })
+    SystemConfig::new(model).with_data(DataConfig {
+        phantom: Some(phantom),
+        patch_size: Some([16; 3]),
+        ..DataConfig::default()
+    })
 }
 
 #[derive(Default)]
@@ -66,7 +70,8 @@ impl Workload for Mine {
     fn loss(&mut self, _learner: usize, scans: &Tensor<5>, _: StepPosition) -> Option<Losses> {
         let forward = |layer: &Conv3d, x: Tensor<5>| silu(layer.forward(x));
         let layers = self.0.module().iter().enumerate();
-        let y = layers.fold(scans.clone(), |x, (index, layer)| self.1.run(&format!("layer_{index}"), layer, x, forward));
+        let y =
+            layers.fold(scans.clone(), |x, (index, layer)| self.1.run(&format!("layer_{index}"), layer, x, forward));
         Some(Losses::of(y.square().mean(), Vec::new()))
     }
 }
