@@ -9,8 +9,14 @@ use crate::Stored;
 const LARGE: usize = 4 << 20;
 
 /// Whether buffers are filled before they are written: in this crate's tests, and in those that ask for the feature
-/// `filled-buffers`. Not where `LEANBURN_UNFILLED` is set: valgrind sees for itself what is not written.
+/// `filled-buffers`. Not [under valgrind](is_under_valgrind), which sees for itself what is not written.
 const FILLED: bool = cfg!(any(test, feature = "filled-buffers"));
+
+/// Whether `scripts/valgrind_kernels.sh` runs the tests: what is read and written is looked at. Plain loops would take most of the time
+/// there, so nothing is compared with them, and cases that differ in values alone are fewer.
+pub(crate) fn is_under_valgrind() -> bool {
+    std::env::var_os("LEANBURN_UNFILLED").is_some()
+}
 
 /// An empty vector with room for `len` elements.
 ///
@@ -44,7 +50,7 @@ pub fn room_for<E: Stored>(len: usize) -> Vec<E> {
 pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [MaybeUninit<E>])) -> Vec<E> {
     let mut values = room_for(len);
     let room = &mut values.spare_capacity_mut()[..len];
-    if FILLED && std::env::var_os("LEANBURN_UNFILLED").is_none() {
+    if FILLED && !is_under_valgrind() {
         // SAFETY: the memory is the vector's own, and elements are plain numbers of any bit pattern.
         unsafe { room.as_mut_ptr().write_bytes(0xff, len) };
     }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use crate::buffer::is_under_valgrind;
 use crate::conv::operands::{Input, Output, Prologue, Residual};
 use crate::conv::shape::ConvShape;
 use crate::norm::reference::activate;
@@ -166,12 +167,6 @@ pub(crate) fn for_each_product(shape: &ConvShape, mut visit: impl FnMut(usize, u
             }
         }
     }
-}
-
-/// Whether `scripts/valgrind_kernels.sh` runs the tests: what is read and written is looked at. Plain loops would take most of the time
-/// there, so nothing is compared with them, and cases that differ in values alone are fewer.
-pub(crate) fn is_under_valgrind() -> bool {
-    std::env::var_os("LEANBURN_UNFILLED").is_some()
 }
 
 /// A pass on given slices.

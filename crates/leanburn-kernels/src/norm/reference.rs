@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::shape::NormShape;
-use crate::conv::reference::is_under_valgrind;
+use crate::buffer::is_under_valgrind;
 use crate::{Activation, Stored};
 
 pub(super) const EPSILON: f64 = 1e-5;

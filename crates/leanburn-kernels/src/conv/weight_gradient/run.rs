@@ -204,12 +204,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::buffer::is_under_valgrind;
     use crate::conv::entry::weight_gradient;
     use crate::{
         Activation,
         conv::{
             Prologue,
-            reference::{cube, exact_input, for_each_product, is_under_valgrind, random, random_elements},
+            reference::{cube, exact_input, for_each_product, random, random_elements},
         },
     };
 

@@ -5,11 +5,10 @@ use proptest::prelude::*;
 use pulp::Arch;
 
 use super::run::{fits, pays, run};
+use crate::buffer::is_under_valgrind;
 use crate::conv::gather::problem::Gather;
 use crate::conv::operands::{Input, Output};
-use crate::conv::reference::{
-    Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, is_under_valgrind, random,
-};
+use crate::conv::reference::{Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, random};
 use crate::conv::shape::ConvShape;
 use crate::{Activation, Stored, simd};
 
