@@ -4,7 +4,8 @@
 #
 #     scripts/kill_and_resume.sh [KILLS=20] [SEED=1] [SIGNAL=KILL] [MODEL=autoencoder]
 #
-# MODEL: autoencoder (two learners, f16), diffusion (its latents in files), or consistency (target, teacher), each after what it needs.
+# MODEL: autoencoder (two learners, f16), swin (UNETR of labelled volumes), bev (maps of scenes), diffusion (its latents in files), or
+# consistency (target, teacher), each after what it needs.
 # Needs a built command: LEANBURN=path/to/leanburn, by default target/release/leanburn.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -94,6 +95,61 @@ device:
   precision: f16
 YAML
     ;;
+  swin)
+    cat >"$work/config.yaml" <<'YAML'
+seed: 7
+data:
+  phantom: {count: 3, shape: [32, 32, 32], noise: 0.02}
+  labels: {}
+  patch_size: [32, 32, 32]
+  flip: [true, false, false]
+segmentation:
+  num_classes: 3
+  model: swin_unetr
+  feature_size: 12
+  depths: [1, 1, 1, 1]
+  window_size: 4
+  training:
+    batch_size: 1
+    gradient_accumulation_steps: 2
+    learning_rate: 1.0e-3
+    lr_schedule: cosine
+    warmup_steps: 5
+    ema_decay: 0.9
+    max_steps: 40
+    val_interval: 20
+    visualize_interval: 40
+    checkpoint_interval: 3
+YAML
+    ;;
+  bev)
+    cat >"$work/config.yaml" <<'YAML'
+seed: 7
+scenes:
+  count: 40
+  image_size: [32, 48]
+  map: {x: [-12, 12], z: [2, 26], cell: 2}
+  val_fraction: 0.1
+bev:
+  backbone: {embed_dim: 12, depths: [1, 1, 1], num_heads: [1, 2, 4], window_size: 4, patch_size: 2}
+  depth: [2, 26, 4]
+  bev_channels: 8
+  channels: 8
+  layers: [1, 1]
+  norm_num_groups: 4
+  training:
+    batch_size: 2
+    optimizer: adamw
+    learning_rate: 1.0e-3
+    lr_schedule: cosine
+    warmup_steps: 5
+    ema_decay: 0.9
+    max_steps: 120
+    val_interval: 20
+    visualize_interval: 60
+    checkpoint_interval: 3
+YAML
+    ;;
   diffusion)
     first_stage >"$work/first.yaml"
     before first
@@ -108,7 +164,7 @@ YAML
     latent_model "consistency: {teacher: $work/teacher, start_ema: 0.9}" >"$work/config.yaml"
     ;;
   *)
-    echo "MODEL is autoencoder, diffusion or consistency, not $model" >&2
+    echo "MODEL is autoencoder, swin, bev, diffusion or consistency, not $model" >&2
     exit 2
     ;;
 esac
