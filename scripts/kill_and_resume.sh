@@ -18,6 +18,20 @@ leanburn=${LEANBURN:-target/release/leanburn}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# Settings of `training` that all runs share, behind those of their own: $1 steps, pictures each $2.
+training() {
+  cat <<YAML
+    learning_rate: 1.0e-3
+    lr_schedule: cosine
+    warmup_steps: 5
+    ema_decay: 0.9
+    max_steps: $1
+    val_interval: 20
+    visualize_interval: $2
+    checkpoint_interval: 3
+YAML
+}
+
 # A small first stage, and a model of its latents: $1 is what its scheduler and objective are.
 latent_model() {
   cat <<YAML
@@ -35,16 +49,9 @@ diffusion:
   $1
   training:
     batch_size: 2
-    learning_rate: 1.0e-3
-    lr_schedule: cosine
-    warmup_steps: 5
-    ema_decay: 0.9
-    max_steps: ${2:-40}
     num_inference_steps: 2
-    val_interval: 20
-    visualize_interval: 40
-    checkpoint_interval: 3
 YAML
+  training "${2:-40}" 40
 }
 first_stage() {
   cat <<YAML
@@ -73,6 +80,8 @@ data:
   flip: [true, false, false]
   intensity_jitter: 0.1
   val_patches: 2
+device:
+  precision: f16
 autoencoder:
   num_channels: [4, 8]
   num_res_blocks: 1
@@ -80,20 +89,11 @@ autoencoder:
   training:
     batch_size: 1
     gradient_accumulation_steps: 2
-    learning_rate: 1.0e-3
-    lr_schedule: cosine
-    warmup_steps: 5
-    ema_decay: 0.9
     max_grad_norm: 1.0
-    max_steps: 240
-    val_interval: 20
-    visualize_interval: 60
-    checkpoint_interval: 3
     adversarial_start_step: 10
     discriminator: {num_layers_d: 1, num_channels: 4}
-device:
-  precision: f16
 YAML
+    training 240 60 >>"$work/config.yaml"
     ;;
   swin)
     cat >"$work/config.yaml" <<'YAML'
@@ -112,15 +112,8 @@ segmentation:
   training:
     batch_size: 1
     gradient_accumulation_steps: 2
-    learning_rate: 1.0e-3
-    lr_schedule: cosine
-    warmup_steps: 5
-    ema_decay: 0.9
-    max_steps: 40
-    val_interval: 20
-    visualize_interval: 40
-    checkpoint_interval: 3
 YAML
+    training 40 40 >>"$work/config.yaml"
     ;;
   bev)
     cat >"$work/config.yaml" <<'YAML'
@@ -140,15 +133,8 @@ bev:
   training:
     batch_size: 2
     optimizer: adamw
-    learning_rate: 1.0e-3
-    lr_schedule: cosine
-    warmup_steps: 5
-    ema_decay: 0.9
-    max_steps: 120
-    val_interval: 20
-    visualize_interval: 60
-    checkpoint_interval: 3
 YAML
+    training 120 60 >>"$work/config.yaml"
     ;;
   diffusion)
     first_stage >"$work/first.yaml"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A crate outside the workspace that depends on the facade alone, with the versions of our lock file: tests/outside, with the test that the
-# workspace runs too, tests/as_a_library.rs.
+# A crate outside the workspace that depends on the facade alone, with the versions of our lock file: tests/outside, with the stories that
+# are tests of the workspace too, tests/stories.
 #
 #   scripts/outside_crate.sh                                        builds and runs it
 #   scripts/outside_crate.sh check --tests --features cuda [FLAG ..]  cargo's command; dependencies are those that a build with these flags left
@@ -10,9 +10,10 @@ root=$PWD target=${CARGO_TARGET_DIR:-$PWD/target}
 
 copy=$target/outside
 rm -rf "$copy"
-mkdir -p "$copy"
+mkdir -p "$copy"/{tests,examples}
 cp -rp tests/outside/{Cargo.toml,src} Cargo.lock "$copy"
-install -p -D tests/as_a_library.rs "$copy/tests/as_a_library.rs"
+cp -rp tests/stories "$copy/tests"
+cp -rp examples/train_your_own_model "$copy/examples" # a story reads it
 sed -i "s|path = \"../..\"|path = \"$root\"|" "$copy/Cargo.toml"
 # The workspace's development profile, and the features that Criterion adds to crates below Burn: or Burn would be built a second time.
 criterion=$(grep '^criterion = ' Cargo.toml)

@@ -1,12 +1,11 @@
-//! A model of one's own, of Burn's layers, is fitted into budgets, and real steps keep to them. (A configuration is fitted by the
-//! crate outside the workspace, `tests/outside`.)
+//! A configuration, and a model of one's own of Burn's layers, are fitted into budgets; real steps keep to them.
 
 use leanburn::burn::nn::PaddingConfig3d;
 use leanburn::burn::nn::conv::{Conv3d, Conv3dConfig};
 use leanburn::burn::{prelude::*, tensor::activation::silu};
 use leanburn::prelude::*;
 
-use super::{Told, alone};
+use super::{Told, alone, config};
 
 /// Four convolutions, each a segment.
 struct Layers(Learner<Vec<Conv3d>>, ResidencyPolicy);
@@ -38,6 +37,18 @@ fn trainer(setup: &StepSetup, device: &Device) -> Result<Trainer<Layers>, TrainE
 
 fn scans(setup: &StepSetup, device: &Device) -> Tensor<5> {
     Tensor::ones([setup.micro_batch, 8, 24, 24, 24], device)
+}
+
+#[test]
+fn a_configuration_is_fitted_into_a_budget() -> Told {
+    let planner = Planner::cpu();
+    let needed = config().plan(&planner)?.needed;
+    let budget = needed.share(0.75);
+    let fitted = config().fit(&planner.clone().within(budget))?;
+    assert!(fitted.peak <= budget && fitted.class == Class::Lossless, "{} of {budget}", fitted.peak);
+    assert!(fitted.config.plan(&planner)?.needed <= fitted.peak);
+    assert!(matches!(config().fit(&planner), Err(SystemError::NoBudget)));
+    Ok(())
 }
 
 #[test]

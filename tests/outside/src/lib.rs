@@ -1,1 +1,1 @@
-//! Nothing: the test is all there is.
+//! Nothing: the tests are all there is.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use crate::buffer::is_under_valgrind;
+use crate::conv::gather::problem::Gather;
 use crate::conv::operands::{Input, Output, Prologue, Residual};
 use crate::conv::shape::ConvShape;
 use crate::norm::reference::activate;
@@ -167,6 +168,11 @@ pub(crate) fn for_each_product(shape: &ConvShape, mut visit: impl FnMut(usize, u
             }
         }
     }
+}
+
+/// The gather of the forward pass, or of the data gradient.
+pub(crate) fn gather(shape: &ConvShape, forward: bool) -> Gather {
+    if forward { Gather::forward(shape) } else { Gather::data_gradient(shape) }
 }
 
 /// A pass on given slices.

@@ -8,4 +8,6 @@ pub(crate) mod plan;
 pub(crate) mod run;
 mod scratch;
 mod task;
+#[cfg(test)]
+mod tests;
 mod transformed;

@@ -3,7 +3,7 @@
 /// Most planes that are read for a group of output planes, and the products that they take.
 pub(crate) const PRODUCTS: usize = 6;
 
-/// A matrix that [`MixPlanes`] multiplies planes by.
+/// A matrix that [`MixPlanes`](super::MixPlanes) multiplies planes by.
 pub(crate) type Matrix = [[f32; PRODUCTS]; PRODUCTS];
 
 /// The finite points at which the polynomials are evaluated, one less than products; the last point is infinity. They are exact in float32,

@@ -5,15 +5,10 @@ use proptest::prelude::*;
 use pulp::Arch;
 
 use super::DepthTransform;
-use crate::conv::gather::problem::Gather;
 use crate::conv::operands::{Input, Output};
-use crate::conv::reference::{Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, random};
+use crate::conv::reference::{Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, gather, random};
 use crate::conv::shape::ConvShape;
 use crate::{Activation, Stored, simd};
-
-fn gather(shape: &ConvShape, forward: bool) -> Gather {
-    if forward { Gather::forward(shape) } else { Gather::data_gradient(shape) }
-}
 
 /// By transformed planes, whether that pays or not.
 fn transformed<E: Stored>(

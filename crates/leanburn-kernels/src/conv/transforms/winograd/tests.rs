@@ -6,16 +6,10 @@ use pulp::Arch;
 
 use super::run::{fits, pays, run};
 use crate::buffer::is_under_valgrind;
-use crate::conv::gather::problem::Gather;
 use crate::conv::operands::{Input, Output};
-use crate::conv::reference::{Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, random};
+use crate::conv::reference::{Case, ResidualKind, cases, compare_with_largest, cube, exact_and_found, gather, random};
 use crate::conv::shape::ConvShape;
 use crate::{Activation, Stored, simd};
-
-/// The gather of the forward pass, or of the data gradient.
-fn gather(shape: &ConvShape, forward: bool) -> Gather {
-    if forward { Gather::forward(shape) } else { Gather::data_gradient(shape) }
-}
 
 /// By transformed rows, whether that pays or not.
 fn transformed<E: Stored>(
