@@ -12,8 +12,6 @@ use std::sync::OnceLock;
 
 use half::bf16;
 
-use crate::Stored;
-
 /// Rows of a tile, and columns of a tile of sums.
 pub(crate) const ROWS: usize = 16;
 
@@ -23,15 +21,9 @@ pub(crate) const TERMS: usize = 32;
 /// Two bfloat16 values, the first in the low half.
 pub(crate) type Pair = u32;
 
-/// A pair of what is nearest to these.
-#[inline(always)]
-pub(crate) fn pair(low: f32, high: f32) -> Pair {
-    pair_of(Stored::from_f32(low), Stored::from_f32(high))
-}
-
 /// A pair of these.
 #[inline(always)]
-pub(crate) fn pair_of(low: bf16, high: bf16) -> Pair {
+pub(crate) fn pair(low: bf16, high: bf16) -> Pair {
     u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16
 }
 
@@ -62,14 +54,9 @@ impl Steps {
         self.last = [0; 2];
     }
 
-    /// The numbers of all.
-    pub(crate) fn all(&self) -> Range<usize> {
-        0..self.places.len()
-    }
-
-    /// The numbers of all, so many at a time, about.
+    /// The numbers of all, at most so many at a time, in equal pieces; of none one empty piece.
     pub(crate) fn pieces(&self, most: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (len, pieces) = (self.places.len(), self.places.len().div_ceil(most));
+        let (len, pieces) = (self.places.len(), self.places.len().div_ceil(most).max(1));
         (0..pieces).map(move |piece| len * piece / pieces..len * (piece + 1) / pieces)
     }
 
@@ -397,7 +384,7 @@ mod tests {
         let pairs: Vec<Pair> = (0..terms / 2 * columns)
             .map(|at| {
                 let (term, column) = (2 * (at / columns), at % columns);
-                pair(b[column * terms + term].to_f32(), b[column * terms + term + 1].to_f32())
+                pair(b[column * terms + term], b[column * terms + term + 1])
             })
             .collect();
         let mut steps = Steps::with_capacity(steps_taken);

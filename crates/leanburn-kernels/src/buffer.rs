@@ -1,6 +1,7 @@
 //! Memory for results, which are written once from end to end.
 
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 
 use crate::Stored;
 
@@ -58,6 +59,48 @@ pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [Maybe
     // SAFETY: there is room, and the caller promises that every element is written.
     unsafe { values.set_len(len) };
     values
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Zeroed scratch that begins at a cache line, so that no vector and no row of a tile that begins at a multiple of one lies across two.
+#[derive(Debug)]
+pub(crate) struct Lines<T> {
+    values: Vec<T>,
+    start: usize,
+}
+
+impl<T: Copy + Default> Lines<T> {
+    /// So many zeros.
+    pub(crate) fn new(len: usize) -> Self {
+        let line = LINE / size_of::<T>();
+        let values = vec![T::default(); if len == 0 { 0 } else { len + line }];
+        // Where nobody can say how far the next line is, as in an interpreter, the buffer begins where it lies.
+        let start = values.as_ptr().align_offset(LINE).min(values.len() - len);
+        Self { values, start }
+    }
+
+    /// Bytes of so many.
+    pub(crate) fn bytes(len: usize) -> usize {
+        if len == 0 { 0 } else { len * size_of::<T>() + LINE }
+    }
+}
+
+impl<T> Deref for Lines<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.values[self.start..]
+    }
+}
+
+impl<T> DerefMut for Lines<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.values[self.start..]
+    }
 }
 
 #[cold]

@@ -6,6 +6,7 @@ use pulp::Simd;
 
 use super::product::panel_width;
 use crate::Stored;
+use crate::buffer::Lines;
 
 /// One head of a stored operand, `[head_channels, positions]`.
 #[derive(Clone, Copy)]
@@ -112,10 +113,9 @@ pub(super) fn groups_bytes(heads: usize, positions: usize, group: usize) -> usiz
     heads * positions.div_ceil(group) * size_of::<&mut [f32]>()
 }
 
-/// Zeroed float32 scratch in `N` parts; each begins a cache line, so that no vector lies across two.
+/// Zeroed float32 scratch in `N` parts; each begins a cache line.
 pub(super) struct Scratch<const N: usize> {
-    values: Vec<f32>,
-    start: usize,
+    values: Lines<f32>,
     lens: [usize; N],
 }
 
@@ -125,26 +125,19 @@ const LINE: usize = 64 / size_of::<f32>();
 impl<const N: usize> Scratch<N> {
     /// Scratch in parts of at least these lengths.
     pub fn new(lens: [usize; N]) -> Self {
-        let values = vec![0.0; Self::len(lens)];
         let lens = lens.map(whole_lines);
-        let start = values.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
-        Self { values, start, lens }
+        Self { values: Lines::new(lens.iter().sum()), lens }
     }
 
     /// Bytes of scratch in such parts.
     pub fn bytes(lens: [usize; N]) -> usize {
-        Self::len(lens) * size_of::<f32>()
-    }
-
-    /// Values of scratch in such parts, and those before the first line.
-    fn len(lens: [usize; N]) -> usize {
-        lens.map(whole_lines).iter().sum::<usize>() + LINE
+        Lines::<f32>::bytes(lens.map(whole_lines).iter().sum())
     }
 
     /// The parts.
     #[inline(always)]
     pub fn parts(&mut self) -> [&mut [f32]; N] {
-        let mut rest = &mut self.values[self.start..];
+        let mut rest = &mut *self.values;
         self.lens.map(|len| rest.split_off_mut(..len).expect("the parts fit the whole"))
     }
 }

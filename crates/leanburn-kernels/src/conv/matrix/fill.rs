@@ -8,8 +8,27 @@ use half::bf16;
 use pulp::{Simd, WithSimd};
 
 use crate::Stored;
-use crate::amx::{Pair, pair, pair_of};
+use crate::amx::{Pair, pair};
 use crate::conv::packing::planes::{Source, Window};
+
+/// Room for rows of a volume, prologue applied: float32, and rounded, of two channels.
+#[derive(Debug)]
+pub(super) struct RowRoom {
+    exact: Vec<f32>,
+    rounded: [Vec<bf16>; 2],
+}
+
+impl RowRoom {
+    /// For rows of so many columns.
+    pub(super) fn new(columns: usize) -> Self {
+        Self { exact: vec![0.0; columns], rounded: [vec![bf16::ZERO; columns], vec![bf16::ZERO; columns]] }
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(columns: usize) -> usize {
+        columns * (size_of::<f32>() + 2 * size_of::<bf16>())
+    }
+}
 
 /// A plane to pack.
 pub(super) struct Plane<'a, 'b> {
@@ -25,8 +44,26 @@ pub(super) struct Plane<'a, 'b> {
     pub depth: usize,
     /// From one packed channel, or pair of channels, to the next.
     pub stride: usize,
-    /// Room for a row of the window; for two, where pairs are packed.
-    pub room: &'a mut [f32],
+    /// Room for a row.
+    pub room: &'a mut RowRoom,
+}
+
+/// Part of a row of a channel: as it is stored, or what the prologue makes of it.
+#[inline(always)]
+fn row<'a, S: Simd>(
+    simd: S,
+    source: &'a Source<'_, bf16>,
+    place: [usize; 4],
+    columns: &Range<usize>,
+    (exact, rounded): (&mut [f32], &'a mut [bf16]),
+) -> &'a [bf16] {
+    if source.input.prologue.is_none() {
+        return source.plain(place, columns);
+    }
+    let (exact, rounded) = (&mut exact[..columns.len()], &mut rounded[..columns.len()]);
+    source.read(simd, place, columns.clone(), exact);
+    bf16::narrow(exact, rounded);
+    rounded
 }
 
 /// Packs pairs of channels: `[pair of channels][row phase][column phase][row][column]`. The partner of an odd last channel is zero.
@@ -45,33 +82,26 @@ impl WithSimd for FillPairs<'_, '_> {
         if columns.is_empty() {
             return;
         }
-        let plain = source.input.prologue.is_none() && window.step[1] == 1;
-        let (low, high) = room.split_at_mut(columns.len());
-        let high = &mut high[..columns.len()];
+        let RowRoom { exact, rounded: [low_room, high_room] } = room;
         for (channel, target) in channels.clone().step_by(2).zip(target.chunks_mut(stride)) {
-            if channel + 1 == channels.end {
-                high.fill(0.0);
-            }
-            for (row, first) in rows(window, source.size[1]) {
+            let partner = (channel + 1 < channels.end).then_some(channel + 1);
+            for (at, first) in rows(window, source.size[1]) {
                 for next in [channel + 2, channel + 3] {
                     if next < channels.end {
-                        source.prefetch([item, next, depth, row], &columns);
+                        source.prefetch([item, next, depth, at], &columns);
                     }
                 }
-                if plain && channel + 1 < channels.end {
-                    let [low, high] =
-                        [channel, channel + 1].map(|channel| source.plain([item, channel, depth, row], &columns));
-                    let target = target[first + before..].iter_mut();
-                    target.zip(low.iter().zip(high)).for_each(|(to, (low, high))| *to = pair_of(*low, *high));
-                    continue;
-                }
-                source.read(simd, [item, channel, depth, row], columns.clone(), low);
-                if channel + 1 < channels.end {
-                    source.read(simd, [item, channel + 1, depth, row], columns.clone(), high);
-                }
+                let low = row(simd, source, [item, channel, depth, at], &columns, (exact, low_room));
+                let high = match partner {
+                    Some(partner) => row(simd, source, [item, partner, depth, at], &columns, (exact, high_room)),
+                    None => {
+                        high_room[..low.len()].fill(bf16::ZERO);
+                        &high_room[..low.len()]
+                    }
+                };
                 for (start, place) in column_phases(window, before, first) {
                     let target = &mut target[place..];
-                    let [low, high] = [&*low, &*high].map(|values| &values[start.min(values.len())..]);
+                    let [low, high] = [low, high].map(|values| &values[start.min(values.len())..]);
                     match window.step[1] {
                         1 => target
                             .iter_mut()
@@ -115,31 +145,24 @@ impl WithSimd for FillChannels<'_, '_> {
         if columns.is_empty() {
             return;
         }
-        let plain = source.input.prologue.is_none();
-        let room = &mut room[..columns.len()];
+        let RowRoom { exact, rounded: [rounded, _] } = room;
         for (channel, target) in channels.clone().zip(target.chunks_mut(stride)) {
-            for (row, first) in rows(window, source.size[1]) {
+            for (at, first) in rows(window, source.size[1]) {
                 if channel + 1 < channels.end {
-                    source.prefetch([item, channel + 1, depth, row], &columns);
+                    source.prefetch([item, channel + 1, depth, at], &columns);
                 }
-                if plain && window.step[1] == 1 {
-                    let values = source.plain([item, channel, depth, row], &columns);
-                    target[first + before..][..values.len()].copy_from_slice(values);
-                    continue;
-                }
-                source.read(simd, [item, channel, depth, row], columns.clone(), room);
+                let values = row(simd, source, [item, channel, depth, at], &columns, (exact, rounded));
                 for (start, place) in column_phases(window, before, first) {
-                    let (target, values) = (&mut target[place..], &room[start.min(room.len())..]);
-                    let rounded = |(to, value): (&mut bf16, &f32)| *to = <bf16 as Stored>::from_f32(*value);
+                    let (target, values) = (&mut target[place..], &values[start.min(values.len())..]);
                     match window.step[1] {
-                        1 => target.iter_mut().zip(values).for_each(rounded),
+                        1 => target[..values.len()].copy_from_slice(values),
                         2 => {
                             let (values, last_value) = values.as_chunks::<2>();
                             let (places, last) = target.split_at_mut(values.len());
-                            places.iter_mut().zip(values.iter().map(|[value, _]| value)).for_each(rounded);
-                            last.iter_mut().zip(last_value).for_each(rounded);
+                            places.iter_mut().zip(values).for_each(|(to, [value, _])| *to = *value);
+                            last.iter_mut().zip(last_value).for_each(|(to, value)| *to = *value);
                         }
-                        step => target.iter_mut().zip(values.iter().step_by(step)).for_each(rounded),
+                        step => target.iter_mut().zip(values.iter().step_by(step)).for_each(|(to, value)| *to = *value),
                     }
                 }
             }

@@ -4,14 +4,19 @@ use half::bf16;
 use pulp::Arch;
 
 use crate::amx::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles};
+use crate::buffer::Lines;
 use crate::conv::gather::axis::AxisTap;
 use crate::conv::gather::problem::Gather;
-use crate::conv::matrix::fill::{FillPairs, Plane};
+use crate::conv::matrix::fill::{FillPairs, Plane, RowRoom};
 use crate::conv::matrix::tiling::{Lens, POSITIONS, Tiling, window};
 use crate::conv::matrix::weights::{BLOCK, BLOCK_LEN, TileWeights};
 use crate::conv::packing::planes::{Source, Window};
 use crate::conv::packing::rows::{SharedOutput, TileRows};
 use crate::conv::tiles::tap_sums::LANES;
+
+/// Elements of the kernel, times 32 input channels, that are added up at all positions before the next: their weights, 18 KiB, stay in the
+/// first-level cache.
+const STEPS: usize = 9;
 
 /// One run of a gather.
 pub(super) struct Pass<'a, 'b> {
@@ -28,15 +33,15 @@ pub(super) struct Scratch {
     /// How the ring is laid out, if its zeros are written.
     layout: Option<Window>,
     /// `[slot][pair of channels]`, each as the window says.
-    ring: Vec<Pair>,
+    ring: Lines<Pair>,
     /// The plane that each slot holds.
     planes: Vec<Option<usize>>,
     /// `[row phase][column phase][output channel of a block][position]`.
-    sums: Vec<f32>,
+    sums: Lines<f32>,
     /// For [`TileRows`].
     room: Vec<f32>,
     /// For [`Plane`].
-    rows: Vec<f32>,
+    rows: RowRoom,
     /// Of each phase.
     steps: Vec<Steps>,
 }
@@ -56,7 +61,7 @@ impl ScratchLens {
         Self {
             lens: Lens::of(gather, &window, tiling.tile),
             room: tiling.tile[1].next_multiple_of(LANES) * gather.axes[2].phases(),
-            rows: 2 * (window.size[1] * window.step[1]).min(gather.axes[2].input),
+            rows: (window.size[1] * window.step[1]).min(gather.axes[2].input),
             steps,
         }
     }
@@ -65,7 +70,7 @@ impl ScratchLens {
     pub(super) fn bytes(&self) -> usize {
         let Self { lens, room, rows, steps } = self;
         let lists = lens.slots * size_of::<Option<usize>>() + lens.phases * size_of::<Steps>();
-        lens.bytes() + (room + rows) * size_of::<f32>() + steps * size_of::<[usize; 2]>() + lists
+        lens.bytes() + room * size_of::<f32>() + RowRoom::bytes(*rows) + steps * size_of::<[usize; 2]>() + lists
     }
 }
 
@@ -74,11 +79,11 @@ impl Scratch {
         let ScratchLens { lens, room, rows, steps } = *lens;
         Self {
             layout: None,
-            ring: vec![0; lens.ring()],
+            ring: Lines::new(lens.ring()),
             planes: vec![None; lens.slots],
-            sums: vec![0.0; lens.sums()],
+            sums: Lines::new(lens.sums()),
             room: vec![0.0; room],
-            rows: vec![0.0; rows],
+            rows: RowRoom::new(rows),
             steps: (0..lens.phases).map(|_| Steps::with_capacity(steps.div_ceil(lens.phases))).collect(),
         }
     }
@@ -180,25 +185,27 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// The sums of a block of output channels.
+    /// The sums of a block of output channels, [so many](STEPS) terms at all positions before the next terms.
     fn multiply(&self, tiles: &Tiles, scratch: &mut Scratch, tile: &Tile, block: usize, high: usize) {
         let Lens { pair_stride, sums_stride, .. } = tile.lens;
         let positions = (tile.size[0] - 1) * tile.window.size[1] + tile.size[1];
         let weights = self.weights.block(tile.group, block);
         for (steps, sums) in scratch.steps.iter().zip(scratch.sums.chunks_exact_mut(BLOCK * sums_stride)) {
-            for position in (0..positions).step_by(POSITIONS) {
-                let wide = (positions - position).div_ceil(ROWS).min(2);
-                tiles.multiply(Product {
-                    a: Operand { values: weights, stride: TERMS, tiles: high, next: ROWS * TERMS },
-                    b: Operand { values: &scratch.ring[position..], stride: pair_stride, tiles: wide, next: ROWS },
-                    steps,
-                    of: steps.all(),
-                    sums: &mut sums[position..],
-                    stride: sums_stride,
-                    right: ROWS,
-                    below: ROWS * sums_stride,
-                    add: false,
-                });
+            for of in steps.pieces(STEPS) {
+                for position in (0..positions).step_by(POSITIONS) {
+                    let wide = (positions - position).div_ceil(ROWS).min(2);
+                    tiles.multiply(Product {
+                        a: Operand { values: weights, stride: TERMS, tiles: high, next: ROWS * TERMS },
+                        b: Operand { values: &scratch.ring[position..], stride: pair_stride, tiles: wide, next: ROWS },
+                        steps,
+                        of: of.clone(),
+                        sums: &mut sums[position..],
+                        stride: sums_stride,
+                        right: ROWS,
+                        below: ROWS * sums_stride,
+                        add: of.start > 0,
+                    });
+                }
             }
         }
     }

@@ -36,7 +36,7 @@ pub(crate) fn run(gather: &Gather, arch: Arch, input: Input<'_, bf16>, weight: &
     if output.len == 0 {
         return;
     }
-    let weights = TileWeights::new(gather, weight);
+    let weights = TileWeights::new(gather, arch, weight);
     let size = gather.axes.each_ref().map(|axis| axis.input);
     let source = Source { input, channels: gather.groups * gather.channels[0], size };
     let tiling = Tiling::new(gather);

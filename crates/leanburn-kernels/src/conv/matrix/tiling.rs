@@ -1,6 +1,7 @@
 //! How a gather is divided into tasks: tiles of rows and columns, and chunks of depth.
 
 use crate::amx::{Pair, ROWS, TERMS};
+use crate::buffer::Lines;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
 use crate::conv::matrix::weights::BLOCK;
@@ -79,7 +80,7 @@ impl Lens {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.ring() * size_of::<Pair>() + self.sums() * size_of::<f32>()
+        Lines::<Pair>::bytes(self.ring()) + Lines::<f32>::bytes(self.sums())
     }
 }
 

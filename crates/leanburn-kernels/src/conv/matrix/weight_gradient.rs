@@ -1,19 +1,22 @@
 //! A task of the weight gradient in tiles: a block of the weight, over a part of the positions.
 //!
-//! For each element of the kernel, sixteen input channels, shifted by its place, times sixteen output channels, over the
-//! positions of a few planes of a tile of rows.
+//! For each element of the kernel, sixteen output channels times sixteen input channels, shifted by its place, over the
+//! positions of a few planes of a tile of rows. The input is packed twice, in pairs of positions that begin at an even and at an odd one, so
+//! that what an element reads begins at a cache line.
 
 use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::amx::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles};
-use crate::conv::matrix::fill::{FillChannels, Plane};
+use crate::buffer::Lines;
+use crate::conv::matrix::fill::{FillChannels, Plane, RowRoom};
 use crate::conv::matrix::tiling::apart;
 use crate::conv::operands::Input;
 use crate::conv::packing::planes::{Source, Window};
 use crate::conv::shape::ConvShape;
 use crate::conv::tiles::transpose::transposed;
 use crate::conv::weight_gradient::plan::{March, WeightPlan};
+use crate::size::product;
 
 /// Positions whose sums are added to the target at once, about: more in float32 would not be as exact.
 const MOST_POSITIONS: usize = 8192;
@@ -39,18 +42,18 @@ pub(crate) fn pays(shape: &ConvShape) -> bool {
 /// begins.
 #[derive(Debug)]
 pub(crate) struct TileScratch {
-    /// Ring of packed input planes, `[slot][channel][..]`.
-    planes: Vec<bf16>,
+    /// A packed input plane, `[channel][pair of positions]`.
+    flat: Lines<f32>,
+    /// Ring of packed input planes, `[slot][begin][pair of positions][channel]`: pairs that begin at even and at odd positions.
+    planes: Lines<Pair>,
     /// The depth that each slot of the ring holds.
     held: Vec<Option<usize>>,
-    /// A packed gradient plane, `[channel][pair of positions]`.
-    flat: Vec<f32>,
-    /// Packed gradient planes, `[plane][pair of positions][channel]`.
-    gradient: Vec<Pair>,
-    /// `[element][16 input channels][16 output channels]`, each a tile.
-    sums: Vec<f32>,
+    /// Packed gradient planes, `[plane][channel][position]`.
+    gradient: Lines<bf16>,
+    /// `[element][16 output channels][16 input channels]`, each a tile.
+    sums: Lines<f32>,
     /// Room for a row of the volume.
-    room: Vec<f32>,
+    room: RowRoom,
     /// What a step of the march adds up.
     steps: Steps,
     /// What is outside of the volume, and the channels of the block.
@@ -59,11 +62,21 @@ pub(crate) struct TileScratch {
 
 /// Lengths of the memory's parts, for a block of so many input and output channels.
 struct Lens {
-    channel: usize,
+    /// Input channels, rounded up to tiles.
+    inputs: usize,
+    /// From one channel of the flat plane to the next.
+    flat: usize,
+    /// Pairs of a packed input plane of one begin.
+    pairs: usize,
+    /// A slot of the ring.
     slot: usize,
     planes: usize,
+    /// From one channel of the packed gradient to the next.
     column: usize,
+    /// A packed gradient plane.
     plane: usize,
+    /// Steps of a plane.
+    steps: usize,
     sums: usize,
     room: usize,
 }
@@ -71,23 +84,29 @@ struct Lens {
 impl Lens {
     fn of(plan: &WeightPlan, channels: [usize; 2]) -> Self {
         let [inputs, outputs] = channels.map(|channels| channels.next_multiple_of(ROWS));
-        let channel = 2 * apart(plan.window(0).channel_len().div_ceil(2));
-        let pairs = (plan.rows * plan.window(0).size[1]).next_multiple_of(TERMS) / 2;
-        let slot = inputs * channel;
+        let window = plan.window(0);
+        let positions = (plan.rows * window.size[1]).next_multiple_of(TERMS);
+        let [_, height, width] = plan.shape.kernel;
+        let [_, row_step, column_step] = plan.shape.dilation;
+        let offsets = (0..height)
+            .flat_map(|row| (0..width).map(move |column| (row, column)))
+            .map(|(row, column)| window.offset(row * row_step, column * column_step));
+        let furthest = offsets.max().unwrap_or(0);
+        let pairs = (furthest + positions).max(window.channel_len()).div_ceil(2).next_multiple_of(ROWS);
+        let slot = product(&[2, pairs, inputs]);
+        let column = 2 * apart(positions / 2);
         Self {
-            channel,
+            inputs,
+            flat: apart(pairs),
+            pairs,
             slot,
-            planes: plan.slots() * slot + 2 * TERMS,
-            column: apart(pairs),
-            plane: pairs * outputs,
-            sums: plan.elements() * inputs * outputs,
+            planes: product(&[plan.slots(), slot]),
+            column,
+            plane: outputs * column,
+            steps: positions / TERMS,
+            sums: product(&[plan.elements(), inputs, outputs]),
             room: plan.shape.input[2].max(plan.output[2]),
         }
-    }
-
-    /// Steps of a plane.
-    fn steps(&self, outputs: usize) -> usize {
-        self.plane / (outputs.next_multiple_of(ROWS) * ROWS)
     }
 }
 
@@ -96,13 +115,13 @@ impl TileScratch {
     pub(crate) fn new(plan: &WeightPlan) -> Self {
         let lens = Lens::of(plan, [plan.block_in, plan.block_out]);
         Self {
-            planes: vec![bf16::ZERO; lens.planes],
+            flat: Lines::new(plan.block_in * lens.flat),
+            planes: Lines::new(lens.planes),
             held: vec![None; plan.slots()],
-            flat: vec![0.0; plan.block_out * lens.column],
-            gradient: vec![0; plan.planes * lens.plane],
-            sums: vec![0.0; lens.sums],
-            room: vec![0.0; lens.room],
-            steps: Steps::with_capacity(plan.planes * lens.steps(plan.block_out)),
+            gradient: Lines::new(plan.planes * lens.plane),
+            sums: Lines::new(lens.sums),
+            room: RowRoom::new(lens.room),
+            steps: Steps::with_capacity(plan.planes * lens.steps),
             layout: None,
         }
     }
@@ -110,12 +129,13 @@ impl TileScratch {
     /// Bytes that it takes.
     pub(crate) fn bytes(plan: &WeightPlan) -> usize {
         let lens = Lens::of(plan, [plan.block_in, plan.block_out]);
-        let lists = plan.planes * lens.steps(plan.block_out) * size_of::<[usize; 2]>();
-        lens.planes * size_of::<bf16>()
-            + (plan.block_out * lens.column + lens.sums + lens.room) * size_of::<f32>()
-            + plan.planes * lens.plane * size_of::<Pair>()
+        Lines::<f32>::bytes(plan.block_in * lens.flat)
+            + Lines::<Pair>::bytes(lens.planes)
+            + Lines::<bf16>::bytes(plan.planes * lens.plane)
+            + Lines::<f32>::bytes(lens.sums)
             + plan.slots() * size_of::<Option<usize>>()
-            + lists
+            + RowRoom::bytes(lens.room)
+            + plan.planes * lens.steps * size_of::<[usize; 2]>()
     }
 }
 
@@ -184,30 +204,26 @@ impl<'a> TileTask<'a> {
         scratch.held.fill(None);
         let layout = (outside, self.channels);
         if scratch.layout.replace(layout).is_some_and(|before| before != layout) {
-            scratch.planes.fill(bf16::ZERO);
             scratch.flat.fill(0.0);
-            scratch.gradient.fill(0);
+            scratch.gradient.fill(bf16::ZERO);
         }
     }
 
     /// Packs the input planes that this step reads and that the ring does not hold yet.
     fn pack_input(&mut self, lens: &Lens, source: &Source<'_, bf16>, window: &Window, step: &March) {
+        let ([first, _], [inputs, _]) = (self.first, self.channels);
+        let TileScratch { flat, planes, held, room, .. } = &mut self.scratch;
+        let flat = &mut flat[..inputs * lens.flat];
         for kernel_depth in 0..self.plan.shape.kernel[0] {
             for depth in step.depths.clone() {
                 let Some(depth) = self.plan.input_depth(depth, kernel_depth) else { continue };
-                let slot = depth % self.scratch.held.len();
-                if self.scratch.held[slot].replace(depth) != Some(depth) {
-                    let plane = Plane {
-                        source,
-                        window,
-                        item: step.item,
-                        channels: self.first[0]..self.first[0] + self.channels[0],
-                        depth,
-                        stride: lens.channel,
-                        room: &mut self.scratch.room,
-                    };
-                    let target = &mut self.scratch.planes[slot * lens.slot..][..lens.slot];
-                    self.arch.dispatch(FillChannels { plane, target });
+                let slot = depth % held.len();
+                if held[slot].replace(depth) != Some(depth) {
+                    let channels = first..first + inputs;
+                    let plane = Plane { source, window, item: step.item, channels, depth, stride: 2 * lens.flat, room };
+                    self.arch.dispatch(FillChannels { plane, target: as_halves(flat) });
+                    let target = planes[slot * lens.slot..][..lens.slot].split_at_mut(lens.slot / 2);
+                    self.arch.dispatch(Transpose { flat, stride: lens.flat, channels: inputs, target });
                 }
             }
         }
@@ -216,13 +232,11 @@ impl<'a> TileTask<'a> {
     /// Packs the gradient's planes of this step; what lies between two rows stays zero.
     fn pack_gradient(&mut self, lens: &Lens, source: &Source<'_, bf16>, window: &Window, step: &March) {
         let window = &self.plan.gradient_window(step.row, window);
-        let TileScratch { flat, gradient, room, .. } = &mut self.scratch;
-        let outputs = self.channels[1];
+        let TileScratch { gradient, room, .. } = &mut self.scratch;
         for (depth, target) in step.depths.clone().zip(gradient.chunks_exact_mut(lens.plane)) {
-            let channels = self.first[1]..self.first[1] + outputs;
-            let plane = Plane { source, window, item: step.item, channels, depth, stride: 2 * lens.column, room };
-            self.arch.dispatch(FillChannels { plane, target: as_halves(&mut flat[..outputs * lens.column]) });
-            self.arch.dispatch(Transpose { flat, stride: lens.column, channels: outputs, target });
+            let channels = self.first[1]..self.first[1] + self.channels[1];
+            let plane = Plane { source, window, item: step.item, channels, depth, stride: lens.column, room };
+            self.arch.dispatch(FillChannels { plane, target });
         }
     }
 
@@ -230,37 +244,36 @@ impl<'a> TileTask<'a> {
     fn add(&mut self, lens: &Lens, tiles: &Tiles, window: &Window, step: &March, kernel_depth: usize) {
         let (plan, [inputs, outputs]) = (self.plan, self.channels);
         let [_, height, width] = plan.shape.kernel;
-        let columns = outputs.next_multiple_of(ROWS);
         let TileScratch { planes, held, gradient, sums, steps, .. } = &mut self.scratch;
         steps.clear();
         for (index, depth) in step.depths.clone().enumerate() {
             let Some(slot) = plan.input_depth(depth, kernel_depth).map(|depth| depth % held.len()) else { continue };
-            for at in 0..lens.steps(outputs) {
-                steps.push(slot * lens.slot + at * TERMS, index * lens.plane + at * ROWS * columns);
+            for at in 0..lens.steps {
+                steps.push(index * lens.plane + at * TERMS, slot * lens.slot + at * ROWS * lens.inputs);
             }
         }
         let tiles_of = |channels: usize, first: usize| (channels - first).div_ceil(ROWS).min(2);
         let [_, row_step, column_step] = plan.shape.dilation;
+        let tiles_in = lens.inputs / ROWS;
         for of in steps.pieces(STEPS) {
-            for output in (0..outputs).step_by(2 * ROWS) {
-                for input in (0..inputs).step_by(2 * ROWS) {
+            for input in (0..inputs).step_by(2 * ROWS) {
+                for output in (0..outputs).step_by(2 * ROWS) {
                     for (row, column) in (0..height).flat_map(|row| (0..width).map(move |column| (row, column))) {
                         let element = (kernel_depth * height + row) * width + column;
-                        let tile = element * inputs.div_ceil(ROWS) * (columns / ROWS)
-                            + input / ROWS * (columns / ROWS)
-                            + output / ROWS;
-                        let place = input * lens.channel + window.offset(row * row_step, column * column_step);
+                        let tile = (element * outputs.div_ceil(ROWS) + output / ROWS) * tiles_in + input / ROWS;
+                        let offset = window.offset(row * row_step, column * column_step);
+                        let place = (offset % 2 * lens.pairs + offset / 2) * lens.inputs + input;
                         tiles.multiply(Product {
                             a: Operand {
-                                values: &planes[place..],
-                                stride: lens.channel,
-                                tiles: tiles_of(inputs, input),
-                                next: ROWS * lens.channel,
+                                values: &gradient[output * lens.column..],
+                                stride: lens.column,
+                                tiles: tiles_of(outputs, output),
+                                next: ROWS * lens.column,
                             },
                             b: Operand {
-                                values: &gradient[output..],
-                                stride: columns,
-                                tiles: tiles_of(outputs, output),
+                                values: &planes[place..],
+                                stride: lens.inputs,
+                                tiles: tiles_of(inputs, input),
                                 next: ROWS,
                             },
                             steps,
@@ -268,7 +281,7 @@ impl<'a> TileTask<'a> {
                             sums: &mut sums[tile * TILE..],
                             stride: ROWS,
                             right: TILE,
-                            below: columns / ROWS * TILE,
+                            below: tiles_in * TILE,
                             add: true,
                         });
                     }
@@ -279,16 +292,19 @@ impl<'a> TileTask<'a> {
 
     /// Adds the sums to the target, or overwrites it; they are zero afterwards.
     fn add_up(&mut self, overwrite: bool) {
-        let (elements, inputs, columns) = (self.plan.elements(), self.channels[0], self.channels[1].div_ceil(ROWS));
+        let [inputs, outputs] = self.channels;
+        let (elements, tiles_in) = (self.plan.elements(), inputs.div_ceil(ROWS));
         let sums = &mut self.scratch.sums[..];
         for (output, target) in self.target.iter_mut().enumerate() {
-            for (input, target) in target.chunks_exact_mut(elements).enumerate() {
-                let place = input % ROWS * ROWS + output % ROWS;
-                let first = (input / ROWS * columns + output / ROWS) * TILE + place;
-                let sums = sums[first..].iter().step_by(inputs.div_ceil(ROWS) * columns * TILE);
-                for (target, sum) in target.iter_mut().zip(sums) {
-                    *target = if overwrite { *sum } else { *target + *sum };
-                }
+            for input in (0..inputs).step_by(ROWS) {
+                let tile = output / ROWS * tiles_in + input / ROWS;
+                self.arch.dispatch(AddUp {
+                    sums: &sums[tile * TILE + output % ROWS * ROWS..],
+                    stride: outputs.div_ceil(ROWS) * tiles_in * TILE,
+                    elements,
+                    target: &mut target[input * elements..(input + ROWS).min(inputs) * elements],
+                    overwrite,
+                });
             }
         }
         sums.fill(0.0);
@@ -302,13 +318,14 @@ fn as_halves(values: &mut [f32]) -> &mut [bf16] {
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), len) }
 }
 
-/// Writes pairs of positions of each channel, `[channel][pair]`, to `[pair][channel]`.
+/// Writes pairs of positions of each channel, `[channel][pair]`, to `[pair][channel]`: those that begin at even positions, as they are read,
+/// and those that begin at odd ones.
 struct Transpose<'a> {
     flat: &'a [f32],
     /// From one channel to the next.
     stride: usize,
     channels: usize,
-    target: &'a mut [Pair],
+    target: (&'a mut [Pair], &'a mut [Pair]),
 }
 
 impl WithSimd for Transpose<'_> {
@@ -317,14 +334,54 @@ impl WithSimd for Transpose<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let columns = self.channels.next_multiple_of(ROWS);
-        for (at, target) in self.target.chunks_exact_mut(ROWS * columns).enumerate() {
+        let (even, odd) = self.target;
+        let blocks = even.len() / (ROWS * columns);
+        for at in 0..blocks {
             for first in (0..self.channels).step_by(ROWS) {
                 let rows = (self.channels - first).min(ROWS);
                 let flat = &self.flat[first * self.stride + at * ROWS..];
                 let block = transposed(simd, flat, self.stride, [rows, ROWS]);
-                for (target, pairs) in target.chunks_exact_mut(columns).zip(&block) {
+                for (target, pairs) in even[at * ROWS * columns..].chunks_exact_mut(columns).zip(&block) {
                     let target = target[first..].iter_mut();
                     target.zip(pairs).for_each(|(target, pair)| *target = pair.to_bits());
+                }
+            }
+            // Those whose second position is in this block.
+            let (start, end) = ((at * ROWS).saturating_sub(1) * columns, (at * ROWS + ROWS - 1) * columns);
+            let pairs = even[start..end].iter().zip(&even[start + columns..end + columns]);
+            odd[start..end].iter_mut().zip(pairs).for_each(|(odd, (pair, next))| *odd = pair >> 16 | next << 16);
+        }
+        let last = even.len() - columns;
+        odd[last..].iter_mut().zip(&even[last..]).for_each(|(odd, pair)| *odd = pair >> 16);
+    }
+}
+
+/// Adds the sums of some input channels, up to sixteen, to what one output channel has of the weight, or overwrites that.
+struct AddUp<'a> {
+    /// `[element][input channel]`.
+    sums: &'a [f32],
+    /// From one element to the next.
+    stride: usize,
+    elements: usize,
+    /// `[input channel][element]`.
+    target: &'a mut [f32],
+    overwrite: bool,
+}
+
+impl WithSimd for AddUp<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { sums, stride, elements, target, overwrite } = self;
+        for first in (0..elements).step_by(ROWS) {
+            let (rows, channels) = (ROWS.min(elements - first), target.len() / elements);
+            let block = transposed(simd, &sums[first * stride..], stride, [rows, channels]);
+            for (target, sums) in target.chunks_exact_mut(elements).zip(&block) {
+                let target = target[first..].iter_mut().zip(&sums[..rows]);
+                match overwrite {
+                    true => target.for_each(|(target, sum)| *target = *sum),
+                    false => target.for_each(|(target, sum)| *target += *sum),
                 }
             }
         }

@@ -1,11 +1,15 @@
 //! Weights as tiles.
 
 use half::bf16;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::Stored;
 use crate::amx::{ROWS, TERMS};
+use crate::buffer::Lines;
 use crate::conv::gather::problem::Gather;
+use crate::conv::tiles::tap_sums::LANES;
+use crate::conv::tiles::transpose::transposed;
 
 /// Output channels of a block: two tiles.
 pub(super) const BLOCK: usize = 2 * ROWS;
@@ -17,7 +21,7 @@ pub(super) const BLOCK_LEN: usize = BLOCK * TERMS;
 /// channel]`, with zeros for channels that are not there.
 #[derive(Debug)]
 pub(super) struct TileWeights {
-    values: Vec<bf16>,
+    values: Lines<bf16>,
     /// Length of a block.
     block_len: usize,
     /// Blocks of a group.
@@ -28,28 +32,25 @@ pub(super) struct TileWeights {
 
 impl TileWeights {
     /// Packs a weight.
-    pub(super) fn new(gather: &Gather, weight: &[f32]) -> Self {
+    pub(super) fn new(gather: &Gather, arch: Arch, weight: &[f32]) -> Self {
         let mut weights = Self::unfilled(gather);
         let (blocks, inputs, block_len) = (weights.blocks, weights.inputs, weights.block_len);
         let elements = weight.len() / (gather.groups * gather.channels[0] * gather.channels[1]);
         let group_len = weight.len() / gather.groups;
-        weights.values = vec![bf16::ZERO; gather.groups * blocks * block_len];
+        weights.values = Lines::new(gather.groups * blocks * block_len);
         weights.values.par_chunks_exact_mut(block_len).enumerate().for_each(|(at, target)| {
             let (group, first) = (at / blocks, at % blocks * BLOCK);
             let weight = &weight[group * group_len..][..group_len];
             for row in 0..BLOCK.min(gather.channels[1] - first) {
-                for input in 0..inputs {
-                    let from = (first + row) * gather.strides.output + input * TERMS * gather.strides.input;
-                    let channels = TERMS.min(gather.channels[0] - input * TERMS);
-                    // What these channels have for all elements is in the first-level cache.
-                    for element in 0..elements {
-                        let target = &mut target[(element * inputs + input) * BLOCK_LEN + row * TERMS..][..channels];
-                        let weight = weight[from + element..].iter().step_by(gather.strides.input);
-                        target
-                            .iter_mut()
-                            .zip(weight)
-                            .for_each(|(to, weight)| *to = <bf16 as Stored>::from_f32(*weight));
-                    }
+                for input in (0..gather.channels[0]).step_by(LANES) {
+                    arch.dispatch(FillWeights {
+                        weight: &weight[(first + row) * gather.strides.output + input * gather.strides.input..],
+                        stride: gather.strides.input,
+                        channels: LANES.min(gather.channels[0] - input),
+                        elements,
+                        target: &mut target[input / TERMS * BLOCK_LEN + row * TERMS + input % TERMS..],
+                        target_stride: inputs * BLOCK_LEN,
+                    });
                 }
             }
         });
@@ -60,16 +61,50 @@ impl TileWeights {
     pub(super) fn unfilled(gather: &Gather) -> Self {
         let [inputs, blocks] = [gather.channels[0].div_ceil(TERMS), gather.channels[1].div_ceil(BLOCK)];
         let elements = gather.axes.iter().map(|axis| axis.kernel).product::<usize>();
-        Self { values: Vec::new(), block_len: elements * inputs * BLOCK_LEN, blocks, inputs }
+        Self { values: Lines::new(0), block_len: elements * inputs * BLOCK_LEN, blocks, inputs }
     }
 
     /// Bytes of the weights.
     pub(super) fn bytes(&self, groups: usize) -> usize {
-        groups * self.blocks * self.block_len * size_of::<bf16>()
+        Lines::<bf16>::bytes(groups * self.blocks * self.block_len)
     }
 
     /// A block of a group.
     pub(super) fn block(&self, group: usize, block: usize) -> &[bf16] {
         &self.values[(group * self.blocks + block) * self.block_len..][..self.block_len]
+    }
+}
+
+/// Packs what some input channels, up to sixteen, have for one output channel.
+struct FillWeights<'a> {
+    weight: &'a [f32],
+    /// From one channel to the next.
+    stride: usize,
+    channels: usize,
+    elements: usize,
+    target: &'a mut [bf16],
+    /// From one element to the next.
+    target_stride: usize,
+}
+
+impl WithSimd for FillWeights<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { weight, stride, channels, elements, target, target_stride } = self;
+        if elements == 1 {
+            let weights = target.iter_mut().zip(weight.iter().step_by(stride));
+            weights.take(channels).for_each(|(to, weight)| *to = <bf16 as Stored>::from_f32(*weight));
+            return;
+        }
+        for first in (0..elements).step_by(LANES) {
+            let columns = LANES.min(elements - first);
+            let block = transposed(simd, &weight[first..], stride, [channels, columns]);
+            for (element, weights) in (first..).zip(&block[..columns]) {
+                let rounded = weights.map(<bf16 as Stored>::from_f32);
+                target[element * target_stride..][..channels].copy_from_slice(&rounded[..channels]);
+            }
+        }
     }
 }

@@ -43,6 +43,8 @@ const CHANNEL_LANES_PART: usize = 2048;
 const CHANNEL_LANES_TASKS: usize = 4;
 /// Channels of a block, of the input and of the output, where positions are the terms of AMX's tiles.
 const TILES_BLOCK: usize = 64;
+/// Packed values of the input of a task there, each of which is packed twice, about (1 MiB).
+const TILES_PACKED: usize = 512 * 1024;
 /// Sums of a task there, about (512 KiB).
 const TILES_SUMS: usize = 128 * 1024;
 
@@ -177,8 +179,7 @@ impl WeightPlan {
         let even = |channels: usize, most: usize| balanced(channels, most).next_multiple_of(ROWS).min(channels);
         self.block_out = even(channels_out, TILES_BLOCK);
         let sums = TILES_SUMS / (self.block_out.next_multiple_of(ROWS) * self.elements());
-        // Twice as many values of half the size.
-        let packed = 2 * PACKED / (self.slots() * self.window(0).channel_len());
+        let packed = TILES_PACKED / (2 * self.slots() * self.window(0).channel_len());
         self.block_in = even(channels_in, TILES_BLOCK.min(sums).min(packed).max(ROWS) / ROWS * ROWS);
     }
 
