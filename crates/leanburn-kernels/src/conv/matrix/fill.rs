@@ -9,6 +9,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::Stored;
 use crate::amx::{Pair, pair};
+use crate::conv::matrix::halves;
 use crate::conv::packing::planes::{Source, Window};
 
 /// Room for rows of a volume, prologue applied: float32, and rounded, of two channels.
@@ -99,28 +100,19 @@ impl WithSimd for FillPairs<'_, '_> {
                         &high_room[..low.len()]
                     }
                 };
-                for (start, place) in column_phases(window, before, first) {
-                    let target = &mut target[place..];
-                    let [low, high] = [low, high].map(|values| &values[start.min(values.len())..]);
-                    match window.step[1] {
-                        1 => target
-                            .iter_mut()
-                            .zip(low.iter().zip(high))
-                            .for_each(|(to, (low, high))| *to = pair(*low, *high)),
-                        2 => {
-                            let [(low, last_low), (high, last_high)] = [low.as_chunks::<2>(), high.as_chunks::<2>()];
-                            let (places, last) = target.split_at_mut(low.len());
-                            let values = low.iter().zip(high);
-                            places
-                                .iter_mut()
-                                .zip(values)
-                                .for_each(|(to, ([low, _], [high, _]))| *to = pair(*low, *high));
-                            let values = last_low.iter().zip(last_high);
-                            last.iter_mut().zip(values).for_each(|(to, (low, high))| *to = pair(*low, *high));
+                match window.step[1] {
+                    1 => halves::pairs(simd, low, high, &mut target[first + before..]),
+                    2 => {
+                        for (start, place) in column_phases::<2>(window, before) {
+                            let [low, high] = [low, high].map(|values| &values[start.min(values.len())..]);
+                            halves::second_pairs(simd, low, high, &mut target[first + place..]);
                         }
-                        step => {
-                            let values = low.iter().zip(high).step_by(step);
-                            target.iter_mut().zip(values).for_each(|(to, (low, high))| *to = pair(*low, *high));
+                    }
+                    step => {
+                        for (start, place) in column_phases::<0>(window, before) {
+                            let values = low.iter().zip(high).skip(start).step_by(step);
+                            let target = target[first + place..].iter_mut();
+                            target.zip(values).for_each(|(to, (low, high))| *to = pair(*low, *high));
                         }
                     }
                 }
@@ -152,17 +144,19 @@ impl WithSimd for FillChannels<'_, '_> {
                     source.prefetch([item, channel + 1, depth, at], &columns);
                 }
                 let values = row(simd, source, [item, channel, depth, at], &columns, (exact, rounded));
-                for (start, place) in column_phases(window, before, first) {
-                    let (target, values) = (&mut target[place..], &values[start.min(values.len())..]);
-                    match window.step[1] {
-                        1 => target[..values.len()].copy_from_slice(values),
-                        2 => {
-                            let (values, last_value) = values.as_chunks::<2>();
-                            let (places, last) = target.split_at_mut(values.len());
-                            places.iter_mut().zip(values).for_each(|(to, [value, _])| *to = *value);
-                            last.iter_mut().zip(last_value).for_each(|(to, value)| *to = *value);
+                match window.step[1] {
+                    1 => halves::values(simd, values, &mut target[first + before..]),
+                    2 => {
+                        for (start, place) in column_phases::<2>(window, before) {
+                            let values = &values[start.min(values.len())..];
+                            halves::second_values(simd, values, &mut target[first + place..]);
                         }
-                        step => target.iter_mut().zip(values.iter().step_by(step)).for_each(|(to, value)| *to = *value),
+                    }
+                    step => {
+                        for (start, place) in column_phases::<0>(window, before) {
+                            let values = values.iter().skip(start).step_by(step);
+                            target[first + place..].iter_mut().zip(values).for_each(|(to, value)| *to = *value);
+                        }
                     }
                 }
             }
@@ -181,13 +175,14 @@ fn rows(window: &Window, height: usize) -> impl Iterator<Item = (usize, usize)> 
     })
 }
 
-/// Phases of the columns of a row that begins at `first`, with `before` zeros: the first column inside of the volume that belongs
-/// to it, and the place of that.
+/// Phases of the columns of a row, with `before` zeros: the first column inside of the volume that belongs to it, and the place of that,
+/// counted from the row's first. `STEP` is the window's step, or zero where nobody knows it beforehand: divisions take longer than a short row.
 #[inline(always)]
-fn column_phases(window: &Window, before: usize, first: usize) -> impl Iterator<Item = (usize, usize)> {
-    let (phase_len, step) = (window.size[0] * window.size[1], window.step[1]);
+fn column_phases<const STEP: usize>(window: &Window, before: usize) -> impl Iterator<Item = (usize, usize)> {
+    let step = if STEP > 0 { STEP } else { window.step[1] };
+    let phase_len = window.size[0] * window.size[1];
     (0..window.phases[1]).map(move |phase| {
         let start = (phase + step - before % step) % step;
-        (start, first + phase * phase_len + (before + start) / step)
+        (start, phase * phase_len + (before + start) / step)
     })
 }
