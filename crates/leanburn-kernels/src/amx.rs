@@ -185,8 +185,8 @@ mod supported {
     pub(super) fn ask() -> bool {
         const BF16: u32 = 1 << 22;
         const TILE: u32 = 1 << 24;
-        // AVX-512 is what packs the operands.
-        if __cpuid(0).eax < 7 || !is_x86_feature_detected!("avx512bw") {
+        // AVX-512 is what packs the operands and rounds the sums.
+        if __cpuid(0).eax < 7 || !is_x86_feature_detected!("avx512bw") || !is_x86_feature_detected!("avx512bf16") {
             return false;
         }
         if __cpuid_count(7, 0).edx & (BF16 | TILE) != BF16 | TILE {

@@ -24,7 +24,8 @@ use crate::simd;
 /// # Numerics
 ///
 /// float32 regardless of the element; each sum in the same order regardless of the number of threads. In bfloat16, where the
-/// processor has AMX and there are enough channels, weights and what the prologue makes are rounded to bfloat16 first.
+/// processor has AMX and there are enough channels, weights and what the prologue makes are rounded to bfloat16 first, and what is
+/// smaller than the smallest normal number is zero.
 ///
 /// # Panics
 ///

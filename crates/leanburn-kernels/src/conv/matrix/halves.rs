@@ -72,6 +72,25 @@ pub(super) fn second_values<S: Simd>(simd: S, row: &[bf16], target: &mut [bf16])
     target.iter_mut().zip(row.iter().step_by(2)).for_each(|(to, value)| *to = *value);
 }
 
+/// Writes `sums + bias`, plus a residual, rounded to the nearest bfloat16; below the smallest normal number they are zero.
+///
+/// # Safety
+///
+/// The processor must have [tiles](crate::amx::is_supported). The residual, which may be the target, must be readable and the target writable
+/// for as many values as there are sums, and nobody else may write to them.
+pub(super) unsafe fn finish(sums: &[f32], bias: f32, residual: Option<*const bf16>, target: *mut bf16) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as the caller promises; who has tiles has AVX-512 BF16.
+    unsafe {
+        masked::finish(sums, bias, residual.map(<*const bf16>::cast), target.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (sums, bias, residual, target);
+        unreachable!("there are no tiles");
+    }
+}
+
 /// The same in vectors of AVX-512, of which the last is masked.
 ///
 /// # Safety
@@ -80,9 +99,10 @@ pub(super) fn second_values<S: Simd>(simd: S, row: &[bf16], target: &mut [bf16])
 #[cfg(target_arch = "x86_64")]
 mod masked {
     use std::arch::x86_64::{
-        __m512i, __mmask16, __mmask32, _mm256_mask_storeu_epi16, _mm256_maskz_loadu_epi16, _mm512_and_si512,
-        _mm512_cvtepi32_epi16, _mm512_cvtepu16_epi32, _mm512_mask_storeu_epi16, _mm512_mask_storeu_epi32,
-        _mm512_maskz_loadu_epi16, _mm512_or_si512, _mm512_set1_epi32, _mm512_slli_epi32,
+        __m256i, __m512i, __mmask16, __mmask32, _mm256_mask_storeu_epi16, _mm256_maskz_loadu_epi16, _mm512_add_ps,
+        _mm512_and_si512, _mm512_castsi512_ps, _mm512_cvtepi32_epi16, _mm512_cvtepu16_epi32, _mm512_cvtneps_pbh,
+        _mm512_mask_storeu_epi16, _mm512_mask_storeu_epi32, _mm512_maskz_loadu_epi16, _mm512_maskz_loadu_ps,
+        _mm512_or_si512, _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32,
     };
 
     /// The first sixteen of so many, or all.
@@ -126,6 +146,24 @@ mod masked {
                 let [low, high] = [low, high].map(|row| _mm512_maskz_loadu_epi16(mask, row.add(at)));
                 let values = both(_mm512_and_si512(low, first), high);
                 _mm512_mask_storeu_epi32(target.add(at / 2), of_16((len - at).div_ceil(2)), values);
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) unsafe fn finish(sums: &[f32], bias: f32, residual: Option<*const i16>, target: *mut i16) {
+        let bias = _mm512_set1_ps(bias);
+        for at in (0..sums.len()).step_by(16) {
+            let mask = of_16(sums.len() - at);
+            // SAFETY: the mask has no places beyond the length.
+            unsafe {
+                let mut sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, sums.as_ptr().add(at)), bias);
+                if let Some(residual) = residual {
+                    let halves = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, residual.add(at)));
+                    sum = _mm512_add_ps(sum, _mm512_castsi512_ps(_mm512_slli_epi32::<16>(halves)));
+                }
+                let rounded: __m256i = std::mem::transmute(_mm512_cvtneps_pbh(sum));
+                _mm256_mask_storeu_epi16(target.add(at), mask, rounded);
             }
         }
     }

@@ -1,13 +1,14 @@
 //! One run of a gather: its tiles, planes and blocks of output channels.
 
 use half::bf16;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use crate::amx::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles};
 use crate::buffer::Lines;
 use crate::conv::gather::axis::AxisTap;
 use crate::conv::gather::problem::Gather;
 use crate::conv::matrix::fill::{FillPairs, Plane, RowRoom};
+use crate::conv::matrix::halves;
 use crate::conv::matrix::tiling::{Lens, POSITIONS, Tiling, window};
 use crate::conv::matrix::weights::{BLOCK, BLOCK_LEN, TileWeights};
 use crate::conv::packing::planes::{Source, Window};
@@ -215,7 +216,7 @@ impl Pass<'_, '_> {
         let axes = &self.gather.axes;
         let channel = tile.group * self.gather.channels[1] + first + index;
         let plane = (tile.item * self.gather.groups * self.gather.channels[1] + channel) * axes[0].output + depth;
-        self.arch.dispatch(TileRows {
+        self.arch.dispatch(RoundedRows(TileRows {
             output: &self.output,
             channel,
             plane: plane * axes[1].output * axes[2].output,
@@ -228,6 +229,23 @@ impl Pass<'_, '_> {
             phase_stride: BLOCK * tile.lens.sums_stride,
             row_stride: tile.window.size[1],
             room: &mut scratch.room,
+        }));
+    }
+}
+
+/// Rows of sums that are written, rounded by one instruction.
+struct RoundedRows<'a, 'b>(TileRows<'a, 'b, bf16>);
+
+impl WithSimd for RoundedRows<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.0.each(|output, channel, first, sums| {
+            let (target, bias, residual) = output.place(channel, first, sums.len());
+            // SAFETY: the place and the residual are as long as the sums, and tiles, chunks, channels and items are each one task's: nobody
+            // else has these columns. Whoever computes in tiles can round as well.
+            unsafe { halves::finish(sums, bias, residual, target.cast()) };
         });
     }
 }

@@ -1,8 +1,8 @@
 //! A task of the weight gradient in tiles: a block of the weight, over a part of the positions.
 //!
 //! For each element of the kernel, sixteen output channels times sixteen input channels, shifted by its place, over the
-//! positions of a few planes of a tile of rows. The input is packed twice, in pairs of positions that begin at an even and at an odd one, so
-//! that what an element reads begins at a cache line.
+//! positions of a few planes of a tile of rows. The input is packed in pairs of positions that begin at an even one and, where an element
+//! reads them, in those that begin at an odd one, so that what an element reads begins at a cache line.
 
 use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
@@ -66,7 +66,7 @@ struct Lens {
     inputs: usize,
     /// From one channel of the flat plane to the next.
     flat: usize,
-    /// Pairs of a packed input plane of one begin.
+    /// Pairs of a packed input plane that begin at even positions, and, if there are any, of those that begin at odd ones.
     pairs: usize,
     /// A slot of the ring.
     slot: usize,
@@ -91,9 +91,10 @@ impl Lens {
         let offsets = (0..height)
             .flat_map(|row| (0..width).map(move |column| (row, column)))
             .map(|(row, column)| window.offset(row * row_step, column * column_step));
-        let furthest = offsets.max().unwrap_or(0);
+        let furthest = offsets.clone().max().unwrap_or(0);
+        let begins = if offsets.clone().any(|offset| offset % 2 == 1) { 2 } else { 1 };
         let pairs = (furthest + positions).max(window.channel_len()).div_ceil(2).next_multiple_of(ROWS);
-        let slot = product(&[2, pairs, inputs]);
+        let slot = product(&[begins, pairs, inputs]);
         let column = 2 * apart(positions / 2);
         Self {
             inputs,
@@ -222,7 +223,7 @@ impl<'a> TileTask<'a> {
                     let channels = first..first + inputs;
                     let plane = Plane { source, window, item: step.item, channels, depth, stride: 2 * lens.flat, room };
                     self.arch.dispatch(FillChannels { plane, target: as_halves(flat) });
-                    let target = planes[slot * lens.slot..][..lens.slot].split_at_mut(lens.slot / 2);
+                    let target = planes[slot * lens.slot..][..lens.slot].split_at_mut(lens.pairs * lens.inputs);
                     self.arch.dispatch(Transpose { flat, stride: lens.flat, channels: inputs, target });
                 }
             }
@@ -319,7 +320,7 @@ fn as_halves(values: &mut [f32]) -> &mut [bf16] {
 }
 
 /// Writes pairs of positions of each channel, `[channel][pair]`, to `[pair][channel]`: those that begin at even positions, as they are read,
-/// and those that begin at odd ones.
+/// and those that begin at odd ones, unless there is no room for them.
 struct Transpose<'a> {
     flat: &'a [f32],
     /// From one channel to the next.
@@ -346,13 +347,16 @@ impl WithSimd for Transpose<'_> {
                     target.zip(pairs).for_each(|(target, pair)| *target = pair.to_bits());
                 }
             }
+            if odd.is_empty() {
+                continue;
+            }
             // Those whose second position is in this block.
             let (start, end) = ((at * ROWS).saturating_sub(1) * columns, (at * ROWS + ROWS - 1) * columns);
             let pairs = even[start..end].iter().zip(&even[start + columns..end + columns]);
             odd[start..end].iter_mut().zip(pairs).for_each(|(odd, (pair, next))| *odd = pair >> 16 | next << 16);
         }
         let last = even.len() - columns;
-        odd[last..].iter_mut().zip(&even[last..]).for_each(|(odd, pair)| *odd = pair >> 16);
+        odd.iter_mut().skip(last).zip(&even[last..]).for_each(|(odd, pair)| *odd = pair >> 16);
     }
 }
 

@@ -29,6 +29,24 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
         Self { values: values.as_mut_ptr(), len: values.len(), bias, residual }
     }
 
+    /// Where part of a row from element `first` on is, what is added to all of it, and the volume that is added, if there is one.
+    pub(crate) fn place(
+        &self,
+        channel: usize,
+        first: usize,
+        len: usize,
+    ) -> (*mut MaybeUninit<E>, f32, Option<*const E>) {
+        assert!(first <= self.len && len <= self.len - first, "a row leaves the output");
+        let target = self.values.wrapping_add(first);
+        let residual = match self.residual {
+            Residual::None => None,
+            Residual::InPlace => Some(target.cast_const().cast()),
+            Residual::Of(volume) => Some(volume[first..first + len].as_ptr()),
+        };
+        // Adding a negative zero changes nothing.
+        (target, self.bias.map_or(-0.0, |bias| bias[channel]), residual)
+    }
+
     /// Finishes part of a row: adds the channel's bias and the residual to `sums`, and writes them from element `first`
     /// of the volume on.
     ///
@@ -100,6 +118,15 @@ impl<E: Stored> WithSimd for TileRows<'_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
+        // SAFETY: tiles, chunks, channels and items are each one task's, so these columns are this task's.
+        self.each(|output, channel, first, sums| unsafe { output.finish(channel, first, sums) });
+    }
+}
+
+impl<'b, E: Stored> TileRows<'_, 'b, E> {
+    /// Gives the sums of each part of a row of the output, and the element at which it begins.
+    #[inline(always)]
+    pub(crate) fn each(self, write: impl Fn(&SharedOutput<'b, E>, usize, usize, &[f32])) {
         let [row_phases, column_phases] = self.phases;
         let start = self.first[1] * column_phases;
         let end = ((self.first[1] + self.tile[1]) * column_phases).min(self.size[1]);
@@ -127,8 +154,7 @@ impl<E: Stored> WithSimd for TileRows<'_, '_, E> {
                     }
                     &mut row[..end - start]
                 };
-                // SAFETY: tiles, chunks, channels and items are each one task's, so these columns are this task's.
-                unsafe { self.output.finish(self.channel, self.plane + place * self.size[1] + start, sums) };
+                write(self.output, self.channel, self.plane + place * self.size[1] + start, sums);
             }
         }
     }

@@ -43,7 +43,7 @@ const CHANNEL_LANES_PART: usize = 2048;
 const CHANNEL_LANES_TASKS: usize = 4;
 /// Channels of a block, of the input and of the output, where positions are the terms of AMX's tiles.
 const TILES_BLOCK: usize = 64;
-/// Packed values of the input of a task there, each of which is packed twice, about (1 MiB).
+/// Packed values of the input of a task there, each of which may be packed twice, about (1 MiB).
 const TILES_PACKED: usize = 512 * 1024;
 /// Sums of a task there, about (512 KiB).
 const TILES_SUMS: usize = 128 * 1024;

@@ -192,14 +192,22 @@ fn blocks<'a>(plan: &WeightPlan, weight: &'a mut [f32]) -> Vec<Vec<&'a mut [f32]
 /// Adds the sums of the other parts to those of the first.
 fn add_parts(target: &mut [f32], partial: &[f32]) {
     const PIECE: usize = 4096;
+    /// Elements that are added up at once.
+    const TOGETHER: usize = 32;
     if partial.is_empty() {
         return;
     }
     let len = target.len();
     target.par_chunks_mut(PIECE).enumerate().for_each(|(piece, target)| {
-        for (index, target) in target.iter_mut().enumerate() {
-            let parts = partial[piece * PIECE + index..].iter().step_by(len);
-            *target = parts.fold(f64::from(*target), |sum, part| sum + f64::from(*part)) as f32;
+        for (at, target) in target.chunks_mut(TOGETHER).enumerate() {
+            let first = piece * PIECE + at * TOGETHER;
+            let mut sums = [0.0f64; TOGETHER];
+            sums.iter_mut().zip(&*target).for_each(|(sum, value)| *sum = f64::from(*value));
+            for part in partial.chunks_exact(len) {
+                let part = &part[first..first + target.len()];
+                sums.iter_mut().zip(part).for_each(|(sum, value)| *sum += f64::from(*value));
+            }
+            target.iter_mut().zip(sums).for_each(|(target, sum)| *target = sum as f32);
         }
     });
 }
