@@ -146,6 +146,18 @@ mod tests {
     }
 
     #[test]
+    fn scratch_begins_at_a_line_and_is_zero() {
+        for len in [0, 1, 15, 16, 17, 1000, 100_000] {
+            let (mut floats, halves) = (Lines::<f32>::new(len), Lines::<u16>::new(len));
+            assert!(floats.len() >= len && halves.len() >= len && floats.iter().all(|value| *value == 0.0));
+            assert!(len == 0 || floats.as_ptr().cast::<u8>().align_offset(LINE) == 0, "{len}");
+            assert!(len == 0 || halves.as_ptr().cast::<u8>().align_offset(LINE) == 0, "{len}");
+            floats[..len].fill(1.0);
+            assert!(floats.values.capacity() * size_of::<f32>() <= Lines::<f32>::bytes(len));
+        }
+    }
+
+    #[test]
     fn what_is_left_out_is_seen() {
         // SAFETY: in a test the buffer is filled before.
         let values = unsafe { filled(2, |values: &mut [MaybeUninit<f32>]| _ = values[0].write(1.0)) };

@@ -153,7 +153,7 @@ const MOSTLY_NOISE: f64 = 0.5;
 fn mostly_noise(noise: f64) -> String {
     format!(
         "{:.0} % of the variance of the latents is noise that the encoder draws about their means: there is little to learn. Train the first \
-         stage longer, or set its `training.initial_deviation` to 0.1",
+         stage longer, or set its `training.initial_deviation` to 0.01",
         100.0 * noise
     )
 }

@@ -235,4 +235,31 @@ mod tests {
             }
         }
     }
+
+    /// Sums of every length with and without a residual, in place too, rounded as elsewhere; what is smaller than normal numbers is zero.
+    #[test]
+    fn finished_rows_of_every_length() {
+        if !simd::takes_tiles() {
+            return;
+        }
+        for len in 0..=40 {
+            let sums: Vec<f32> = (0..len).map(|at| (at as f32 - 7.0) * 0.3337).collect();
+            let residual: Vec<bf16> = (0..41).map(|at| bf16::from_f32(at as f32 * 0.125)).collect();
+            for kind in 0..3 {
+                let mut target = residual.clone();
+                let from = [None, Some(residual.as_ptr()), Some(target.as_ptr())][kind];
+                // SAFETY: there are tiles, and both are longer than the sums.
+                unsafe { finish(&sums, 0.5, from, target.as_mut_ptr()) };
+                for (at, found) in target.iter().enumerate() {
+                    let more = if kind > 0 { residual[at].to_f32() } else { 0.0 };
+                    let expected = sums.get(at).map_or(residual[at], |sum| bf16::from_f32(sum + 0.5 + more));
+                    assert_eq!(*found, expected, "{len} {kind} {at}");
+                }
+            }
+        }
+        let mut target = [bf16::ONE; 2];
+        // SAFETY: there are tiles, and the target is as long as the sums.
+        unsafe { finish(&[1e-39, f32::NAN], 0.0, None, target.as_mut_ptr()) };
+        assert!(target[0] == bf16::ZERO && target[1].is_nan());
+    }
 }
