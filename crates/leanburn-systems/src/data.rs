@@ -149,8 +149,8 @@ impl Data for Arc<Dataset> {
 
 /// A sequence of fields: the section `sequence`.
 impl Data for Arc<SequenceDataset> {
-    fn open(context: &Context<'_>, _progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self> {
-        Ok(Arc::new(SequenceDataset::open(&context.fields(), context.seed)?))
+    fn open(context: &Context<'_>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self> {
+        Ok(Arc::new(SequenceDataset::open_with(&context.fields(), context.seed, progress)?))
     }
 
     fn extent(&self) -> Result<[usize; 3]> {

@@ -1,5 +1,6 @@
 //! The windows of a sequence, split in time.
 
+use crate::datasets::Progress;
 use crate::error::DataError;
 use crate::random::{Stream, generator};
 use crate::sequences::advection::Advection;
@@ -45,11 +46,23 @@ impl SequenceDataset {
     /// without the channels or on another grid than those before, or if there are too few frames
     /// for one window of each part.
     pub fn open(config: &SequenceConfig, seed: u64) -> Result<Self, DataError> {
+        Self::open_with(config, seed, |_| {})
+    }
+
+    /// As [`SequenceDataset::open`], calling `progress` for each flow that a solver computes, a few at a time.
+    ///
+    /// # Errors
+    /// As [`SequenceDataset::open`].
+    pub fn open_with(
+        config: &SequenceConfig,
+        seed: u64,
+        progress: impl FnMut(Progress<'_>),
+    ) -> Result<Self, DataError> {
         DataError::if_invalid(config.validate())?;
         let synthetic = if config.navier_stokes.is_some() { "navier_stokes" } else { "advection" };
         let place = config.paths.first().cloned().unwrap_or_else(|| PathBuf::from(synthetic));
         let named = |error| at_unless_named(error, &place);
-        let mut sequence = read(config, seed).map_err(named)?;
+        let mut sequence = read(config, seed, progress).map_err(named)?;
         let [frames, all, size @ ..] = sequence.shape();
         let split = TimeSplit::new(frames, sequence.trajectory_length(), config.days(), config.val_fraction);
         let split = split.map_err(named)?;
@@ -202,9 +215,9 @@ impl SequenceDataset {
 }
 
 /// The prepared frames of a configuration.
-fn read(config: &SequenceConfig, seed: u64) -> Result<Sequence, DataError> {
+fn read(config: &SequenceConfig, seed: u64, progress: impl FnMut(Progress<'_>)) -> Result<Sequence, DataError> {
     if let Some(flows) = &config.navier_stokes {
-        return config.prepare(NavierStokes::new(flows, seed)?.sequence()?);
+        return config.prepare(NavierStokes::new(flows, seed)?.sequence_with(progress)?);
     }
     match &config.advection {
         Some(advection) => config.prepare(Advection::new(advection, seed)?.sequence()?),

@@ -2,6 +2,7 @@
 
 use super::config::NavierStokesConfig;
 use super::solver::Solver;
+use crate::datasets::Progress;
 use crate::error::DataError;
 use crate::fourier::{Grid, Value};
 use crate::random::{Stream, generator};
@@ -13,6 +14,9 @@ use rustfft::num_complex::Complex;
 
 /// Waves of the initial vorticity along an axis, at most.
 const HIGHEST: i64 = 8;
+
+/// Flows that each thread computes, about, before progress is told.
+const FLOWS_OF_A_THREAD: usize = 4;
 
 /// The vorticity of incompressible flows on the periodic unit square, by a pseudo-spectral solver.
 ///
@@ -56,12 +60,28 @@ impl NavierStokes {
     /// # Errors
     /// If there is no memory, or a flow does not stay finite, as the time step is too long.
     pub fn sequence(&self) -> Result<Sequence, DataError> {
+        self.sequence_with(|_| {})
+    }
+
+    /// As [`NavierStokes::sequence`], calling `progress` for each flow, a few at a time.
+    ///
+    /// # Errors
+    /// As [`NavierStokes::sequence`].
+    pub fn sequence_with(&self, mut progress: impl FnMut(Progress<'_>)) -> Result<Sequence, DataError> {
         let NavierStokesConfig { trajectories, steps, size, .. } = self.config;
         let shape = [trajectories * steps, 1, size, size];
         let mut data = zeros(&shape)?;
-        data.par_chunks_exact_mut(steps * size * size)
-            .enumerate()
-            .try_for_each(|(index, frames)| self.trajectory(index as u64, frames))?;
+        let (flow, together) = (steps * size * size, FLOWS_OF_A_THREAD * rayon::current_num_threads());
+        for (group, frames) in data.chunks_mut(flow * together).enumerate() {
+            let first = group * together;
+            frames
+                .par_chunks_exact_mut(flow)
+                .enumerate()
+                .try_for_each(|(index, frames)| self.trajectory((first + index) as u64, frames))?;
+            for done in first + 1..=first + frames.len() / flow {
+                progress(Progress { done, total: trajectories, name: &format!("flow {done}") });
+            }
+        }
         Sequence::new(data, shape)?.with_trajectory_length(steps)
     }
 
@@ -165,6 +185,16 @@ mod tests {
         let few = frames(&NavierStokesConfig { trajectories: 2, ..small() }, 1);
         assert_eq!(one.data()[..few.data().len()], few.data()[..], "a flow does not depend on the others");
         assert_ne!(one.data()[..1024], one.data()[4 * 1024..5 * 1024], "each flow begins elsewhere");
+    }
+
+    #[test]
+    fn progress_counts_every_flow() {
+        let config =
+            NavierStokesConfig { trajectories: 19, steps: 1, size: 16, solver_size: 16, spin_up: 0.0, ..small() };
+        let mut done = Vec::new();
+        let flows = NavierStokes::new(&config, 1).unwrap();
+        flows.sequence_with(|progress| done.push((progress.done, progress.total, progress.name.to_string()))).unwrap();
+        assert_eq!(done, (1..=19).map(|flow| (flow, 19, format!("flow {flow}"))).collect::<Vec<_>>());
     }
 
     #[test]
