@@ -189,8 +189,7 @@ mod tests {
 
     #[test]
     fn progress_counts_every_flow() {
-        let config =
-            NavierStokesConfig { trajectories: 19, steps: 1, size: 16, solver_size: 16, spin_up: 0.0, ..small() };
+        let config = NavierStokesConfig { trajectories: 19, steps: 1, size: 16, spin_up: 0.0, ..small() };
         let mut done = Vec::new();
         let flows = NavierStokes::new(&config, 1).unwrap();
         flows.sequence_with(|progress| done.push((progress.done, progress.total, progress.name.to_string()))).unwrap();
