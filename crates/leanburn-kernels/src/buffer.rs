@@ -1,4 +1,4 @@
-//! Memory for results, which are written once from end to end.
+//! Memory for results, which are written once from end to end, and scratch that begins at a cache line.
 
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};

@@ -105,7 +105,7 @@ pub fn data_gradient_allocating<E: Element>(
 /// # Memory
 ///
 /// Per thread about 768 KiB for the packed rows of a tile and about 512 KiB for partial sums, or up to twice as much of both where planes
-/// are transformed along the depth (more only for a single row of many thousand columns, or a kernel of many thousand elements). Where the positions are cut into parts, the parts'
+/// are transformed along the depth, and up to 1 MiB for the packed input in tiles of AMX (more only for a single row of many thousand columns, or a kernel of many thousand elements). Where the positions are cut into parts, the parts'
 /// results: 4 MiB, or twice the weight if that is more. With several items 8 bytes for each weight.
 ///
 /// # Numerics
