@@ -179,11 +179,12 @@ def main() -> None:
     servers = started(options)
     compared(servers, cases, TOLERANCES[options.dtype])
     peak = servers["leanburn"].greeting["peak_flops"]
-    rows, ratios, shares, gains = [], [], [], []
+    rows, ratios, plain, shares, gains = [], [], [], [], []
     for case in cases:
         taken = medians(servers, case, options)
         sums = {name: sum(seconds.values()) for name, seconds in taken.items()}
         ratios.append(min(sums[name] for name in sums if name.startswith("PyTorch")) / sums["leanburn"])
+        plain.append(sums["PyTorch, plain"] / sums["leanburn"])
         shares.append(case.flops() / sums["leanburn"] / peak)
         gains.append(sums.get("leanburn, f32", 0.0) / sums["leanburn"])
         times = [f"{1e3 * seconds['forward']:.2f} + {1e3 * seconds['backward']:.2f}" for seconds in taken.values()]
@@ -199,7 +200,8 @@ def main() -> None:
 
     gain = ["to our f32"] if options.dtype != "f32" else []
     body = table(["channels", "size", "kernel", "stride", *servers, "ratio", *gain, "of peak"], rows, names=4)
-    body += f"\n\n{len(ratios)} shapes: smallest ratio {min(ratios):.2f}, geometric mean {statistics.geometric_mean(ratios):.2f}; of the peak "
+    body += f"\n\n{len(ratios)} shapes: smallest ratio {min(ratios):.2f}, geometric mean {statistics.geometric_mean(ratios):.2f}; to plain PyTorch "
+    body += f"{min(plain):.2f} and {statistics.geometric_mean(plain):.2f}. Of the peak "
     body += f"{mean(shares, 16)} in the geometric mean over those with 16 channels and more."
     if gain:
         body += f" To our f32: {mean(gains, 32)} in the geometric mean over those with 32 channels and more."

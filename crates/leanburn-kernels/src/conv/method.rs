@@ -1,4 +1,4 @@
-//! Which method a gather is computed by: directly, or with transformed rows or depth where that is faster.
+//! Which method a gather is computed by: directly, position by position, or with transformed rows or depth where that is faster.
 
 use half::bf16;
 use pulp::Arch;
@@ -7,23 +7,35 @@ use crate::conv::gather::problem::Gather;
 use crate::conv::matrix;
 use crate::conv::operands::Input;
 use crate::conv::packing::rows::SharedOutput;
+use crate::conv::pointwise;
 use crate::conv::transforms::depth_transform::DepthTransform;
 use crate::conv::transforms::winograd;
 use crate::{Stored, simd};
 
 /// How a gather is computed best.
-struct Method {
-    /// By rows transformed; else directly.
-    rows: bool,
-    /// With depth transformed, where it is direct: each of its phases.
-    depth: Vec<DepthTransform>,
+enum Method {
+    /// By itself at each position.
+    Pointwise,
+    /// By rows transformed.
+    Rows,
+    /// With depth transformed: each of its phases.
+    Depth(Vec<DepthTransform>),
+    /// Directly.
+    Direct,
 }
 
 impl Method {
     fn of(gather: &Gather) -> Self {
+        if pointwise::pays(gather) {
+            return Self::Pointwise;
+        }
         let depth = DepthTransform::of(gather);
         let near = depth.iter().any(|transform| transform.reads_few_weights(gather));
-        Self { rows: winograd::pays(gather) && !near, depth }
+        match depth.is_empty() {
+            _ if winograd::pays(gather) && !near => Self::Rows,
+            true => Self::Direct,
+            false => Self::Depth(depth),
+        }
     }
 }
 
@@ -36,10 +48,11 @@ pub(crate) fn run<E: Stored>(
     output: SharedOutput<'_, E>,
 ) {
     match Method::of(gather) {
-        Method { rows: true, .. } => winograd::run(gather, arch, input, weight, output),
-        Method { depth, .. } if depth.is_empty() => gather.run(arch, None, input, weight, &output),
-        Method { depth, .. } => {
-            depth.into_iter().for_each(|transform| gather.run(arch, Some(transform), input, weight, &output));
+        Method::Pointwise => pointwise::run(gather, arch, input, weight, &output),
+        Method::Rows => winograd::run(gather, arch, input, weight, output),
+        Method::Direct => gather.run(arch, None, input, weight, &output),
+        Method::Depth(phases) => {
+            phases.into_iter().for_each(|transform| gather.run(arch, Some(transform), input, weight, &output));
         }
     }
 }
@@ -70,10 +83,11 @@ fn tiles_pay(gather: &Gather) -> bool {
 /// Bytes that [`run`] takes at most, in the current pool.
 pub(crate) fn workspace(gather: &Gather, arch: Arch) -> usize {
     match Method::of(gather) {
-        Method { rows: true, .. } => winograd::workspace(gather, arch),
-        Method { depth, .. } if depth.is_empty() => gather.workspace(arch, None),
-        Method { depth, .. } => {
-            let each = depth.into_iter().map(|transform| gather.workspace(arch, Some(transform)));
+        Method::Pointwise => pointwise::workspace(gather),
+        Method::Rows => winograd::workspace(gather, arch),
+        Method::Direct => gather.workspace(arch, None),
+        Method::Depth(phases) => {
+            let each = phases.into_iter().map(|transform| gather.workspace(arch, Some(transform)));
             each.max().unwrap_or(0)
         }
     }

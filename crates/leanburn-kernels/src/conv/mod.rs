@@ -15,6 +15,7 @@ mod matrix;
 pub(crate) mod method;
 mod operands;
 pub(crate) mod packing;
+mod pointwise;
 #[cfg(test)]
 pub(crate) mod reference;
 mod shape;

@@ -71,7 +71,7 @@ impl Axis {
     }
 
     /// Whether each output reads the input of the same index, alone.
-    fn is_pointwise(&self) -> bool {
+    pub(crate) fn is_pointwise(&self) -> bool {
         let read = (self.input == self.output && self.step == 1).then_some(self.first);
         read == Some(0) && self.taps == [[AxisTap { element: 0, read: 0 }]] && self.kernel == 1
     }

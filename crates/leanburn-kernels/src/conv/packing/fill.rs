@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use crate::conv::packing::planes::{Source, Window};
+use crate::Stored;
+use crate::conv::packing::planes::{Affine, Source, Window};
 use crate::simd::load;
-use crate::{Activation, Stored};
 
 /// Most lanes of a vector.
 const LANES: usize = crate::conv::tiles::tap_sums::LANES;
@@ -46,11 +46,7 @@ impl<E: Stored> WithSimd for FillPlane<'_, '_, E> {
         let phase_len = window.size[0] * window.size[1];
         let last = channels.end.saturating_sub(1);
         for (channel, target) in channels.zip(target.chunks_exact_mut(window.channel_len())) {
-            let prologue = source.input.prologue.as_ref().map(|prologue| {
-                let plane = item * source.channels + channel;
-                let [scale, shift] = [prologue.scale, prologue.shift].map(|values| simd.splat_f32s(values[plane]));
-                Affine::<S> { scale, shift, activation: prologue.activation }
-            });
+            let prologue = source.affine(simd, [item, channel, depth, 0]);
             for row_phase in 0..window.phases[0] {
                 let target = &mut target[row_phase * window.phases[1] * phase_len..][..window.phases[1] * phase_len];
                 for index in 0..window.size[0] {
@@ -77,22 +73,10 @@ impl<E: Stored> WithSimd for FillPlane<'_, '_, E> {
     }
 }
 
-/// What the prologue does to one channel.
-struct Affine<S: Simd> {
-    scale: S::f32s,
-    shift: S::f32s,
-    activation: Activation,
-}
-
 /// Applies the prologue.
 #[inline(always)]
 fn prepared<S: Simd>(simd: S, prologue: &Option<Affine<S>>, values: S::f32s) -> S::f32s {
-    match prologue {
-        None => values,
-        Some(Affine { scale, shift, activation }) => {
-            activation.apply(simd, simd.mul_add_e_f32s(values, *scale, *shift))
-        }
-    }
+    prologue.as_ref().map_or(values, |prologue| prologue.of(simd, values))
 }
 
 /// Where a row goes, in the phases of its columns.

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use crate::Stored;
 use crate::conv::operands::Input;
+use crate::{Activation, Stored};
 
 /// Values that must be readable (and initialised) after the last packed channel, for vectors that begin inside it.
 pub(crate) const SLACK: usize = 16;
@@ -67,19 +67,41 @@ impl<E: Stored> Source<'_, E> {
     /// `place` is the item of the batch, the channel (of all groups), the depth and the row.
     #[inline(always)]
     pub(crate) fn read<S: Simd>(&self, simd: S, place: [usize; 4], columns: Range<usize>, target: &mut [f32]) {
-        let plane = self.row(place).0;
         E::widen(self.plain(place, &columns), target);
-        if let Some(prologue) = &self.input.prologue {
-            let (scale, shift) = (simd.splat_f32s(prologue.scale[plane]), simd.splat_f32s(prologue.shift[plane]));
+        if let Some(prologue) = self.affine(simd, place) {
             let (vectors, rest) = S::as_mut_simd_f32s(target);
             for vector in vectors {
-                *vector = prologue.activation.apply(simd, simd.mul_add_e_f32s(*vector, scale, shift));
+                *vector = prologue.of(simd, *vector);
             }
             if !rest.is_empty() {
-                let last = simd.mul_add_e_f32s(simd.partial_load_f32s(rest), scale, shift);
-                simd.partial_store_f32s(rest, prologue.activation.apply(simd, last));
+                let last = prologue.of(simd, simd.partial_load_f32s(rest));
+                simd.partial_store_f32s(rest, last);
             }
         }
+    }
+
+    /// What the prologue does to the channel of an item, `place` as for [`Self::read`].
+    #[inline(always)]
+    pub(crate) fn affine<S: Simd>(&self, simd: S, place: [usize; 4]) -> Option<Affine<S>> {
+        let prologue = self.input.prologue.as_ref()?;
+        let plane = self.row(place).0;
+        let [scale, shift] = [prologue.scale, prologue.shift].map(|values| simd.splat_f32s(values[plane]));
+        Some(Affine { scale, shift, activation: prologue.activation })
+    }
+}
+
+/// What a prologue does to one channel of an item.
+pub(crate) struct Affine<S: Simd> {
+    scale: S::f32s,
+    shift: S::f32s,
+    activation: Activation,
+}
+
+impl<S: Simd> Affine<S> {
+    /// The function of each value of a vector.
+    #[inline(always)]
+    pub(crate) fn of(&self, simd: S, values: S::f32s) -> S::f32s {
+        self.activation.apply(simd, simd.mul_add_e_f32s(values, self.scale, self.shift))
     }
 }
 

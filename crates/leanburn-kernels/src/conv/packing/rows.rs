@@ -8,6 +8,7 @@ use crate::Stored;
 use crate::conv::operands::{Output, Residual};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::tiles::transpose::transposed;
+use crate::simd::{load, store};
 
 /// A volume that many tasks write to, each its own rows.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
     }
 
     /// Where part of a row from element `first` on is, what is added to all of it, and the volume that is added, if there is one.
+    #[inline(always)]
     pub(crate) fn place(
         &self,
         channel: usize,
@@ -54,12 +56,10 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
     ///
     /// No other thread reads or writes these elements at the same time.
     #[inline(always)]
-    unsafe fn finish(&self, channel: usize, first: usize, sums: &[f32]) {
-        assert!(first <= self.len && sums.len() <= self.len - first, "a row leaves the output");
+    pub(crate) unsafe fn finish(&self, channel: usize, first: usize, sums: &[f32]) {
+        let (target, bias, _) = self.place(channel, first, sums.len());
         // SAFETY: inside of the volume, whose borrow `self` holds; nobody else has these elements now.
-        let target = unsafe { std::slice::from_raw_parts_mut(self.values.add(first), sums.len()) };
-        // Adding a negative zero changes nothing.
-        let bias = self.bias.map_or(-0.0, |bias| bias[channel]);
+        let target = unsafe { std::slice::from_raw_parts_mut(target, sums.len()) };
         let rows = target.iter_mut().zip(sums);
         match self.residual {
             Residual::None => rows.for_each(|(target, sum)| _ = target.write(E::from_f32(sum + bias))),
@@ -74,6 +74,37 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
                     target.write(E::from_f32(sum + bias + residual.to_f32()));
                 });
             }
+        }
+    }
+
+    /// [`Self::finish`] of whole vectors, in a volume of float32.
+    ///
+    /// # Safety
+    ///
+    /// The elements are float32, and no other thread reads or writes these at the same time.
+    #[inline(always)]
+    pub(crate) unsafe fn finish_vectors<S: Simd>(&self, simd: S, channel: usize, first: usize, sums: &[S::f32s]) {
+        let (target, bias, residual) = self.place(channel, first, sums.len() * S::F32_LANES);
+        let bias = simd.splat_f32s(bias);
+        for (index, sum) in sums.iter().enumerate() {
+            let (place, sum) = (index * S::F32_LANES, simd.add_f32s(*sum, bias));
+            // SAFETY: `place` has checked the last of them, in the residual too; nobody else has these elements now.
+            unsafe {
+                let residual = residual.map(|residual| load::<S>(residual.cast::<f32>().add(place)));
+                let sum = residual.map_or(sum, |residual| simd.add_f32s(sum, residual));
+                store::<S>(target.cast::<f32>().add(place), sum);
+            }
+        }
+    }
+
+    /// Asks for part of a row, to be written soon.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, first: usize, len: usize) {
+        #[cfg(target_arch = "x86_64")]
+        for place in (first..first + len).step_by(64 / size_of::<E>()) {
+            let address = self.values.wrapping_add(place).cast();
+            // SAFETY: prefetching is a hint, and never faults.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address) };
         }
     }
 }
