@@ -12,7 +12,7 @@ use crate::Stored;
 use crate::buffer::Lines;
 use crate::conv::gather::problem::Gather;
 use crate::conv::operands::Input;
-use crate::conv::packing::planes::Source;
+use crate::conv::packing::planes::{Source, prepared};
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::tiles::tap_sums::LANES;
 use crate::parallel::{for_each, threads};
@@ -159,7 +159,7 @@ impl<E: Stored> Part<'_, '_, E> {
                     Some(values) if width <= self.len - start => {
                         let (from, to) = (S::as_simd_f32s(&values[start..][..width]).0, S::as_mut_simd_f32s(target).0);
                         for (to, from) in to.iter_mut().zip(from) {
-                            *to = prologue.as_ref().map_or(*from, |prologue| prologue.of(simd, *from));
+                            *to = prepared(simd, &prologue, *from);
                         }
                     }
                     _ => {
@@ -255,7 +255,7 @@ impl<E: Stored> Part<'_, '_, E> {
                     for (target, sum) in values.chunks_exact_mut(S::F32_LANES).zip(sums) {
                         S::as_mut_simd_f32s(target).0[0] = *sum;
                     }
-                    self.output.finish(number, first, &values[..len]);
+                    self.output.finish(simd, number, first, &values[..len]);
                 }
             }
         }

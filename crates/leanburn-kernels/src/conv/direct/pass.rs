@@ -40,6 +40,10 @@ pub(super) struct Scratch<'a, E> {
     pub(super) ring: Vec<f32>,
     /// The plane that each slot holds.
     pub(super) planes: Vec<Option<usize>>,
+    /// Planes at the end of a group, before they were transformed, that are the first of the next group's.
+    carried: Vec<f32>,
+    /// The group that they are for.
+    carried_to: Option<usize>,
     /// `[row phase][column phase]`, then as [`TapSums::target`]; or for each plane computed together `[row phase][column
     /// phase][position][channel]`.
     pub(super) sums: Vec<f32>,
@@ -58,6 +62,7 @@ pub(super) struct Scratch<'a, E> {
 pub(super) struct ScratchLens {
     slots: usize,
     ring: usize,
+    carried: usize,
     sums: usize,
     by_channel: usize,
     room: usize,
@@ -74,6 +79,7 @@ impl ScratchLens {
         let sums = phases * pass.widest * positions(&window, tiling.tile).next_multiple_of(LANES);
         Self {
             slots,
+            carried: pass.carried() * gather.channels[0] * window.channel_len(),
             ring: slots * gather.channels[0] * window.channel_len() + 2 * SLACK,
             sums: pass.kept() * sums + LANES,
             by_channel: if pass.lanes == Lanes::Channels { sums + LANES } else { 0 },
@@ -86,8 +92,8 @@ impl ScratchLens {
 
     /// Bytes of all.
     pub(super) fn bytes(&self) -> usize {
-        let Self { slots, ring, sums, by_channel, room, packed, taps, apart } = self;
-        let floats = ring + sums + by_channel + room + packed + apart;
+        let Self { slots, ring, carried, sums, by_channel, room, packed, taps, apart } = self;
+        let floats = ring + carried + sums + by_channel + room + packed + apart;
         floats * size_of::<f32>() + slots * size_of::<Option<usize>>() + taps * size_of::<Tap>()
     }
 }
@@ -100,6 +106,8 @@ impl<'a, E: Stored> Scratch<'a, E> {
             layout: None,
             ring: vec![0.0; lens.ring],
             planes: vec![None; lens.slots],
+            carried: vec![0.0; lens.carried],
+            carried_to: None,
             sums: vec![0.0; lens.sums],
             by_channel: vec![0.0; lens.by_channel],
             room: vec![0.0; lens.room],
@@ -168,6 +176,7 @@ impl<E: Stored> Pass<'_, '_, E> {
     /// tile that shares zeros reads a few after the last channel of a slot.
     fn clear(&self, scratch: &mut Scratch<'_, E>, tile: &Tile) {
         scratch.planes.fill(None);
+        scratch.carried_to = None;
         if scratch.layout != Some(tile.window) {
             if scratch.layout.is_some() {
                 scratch.ring[..self.slots() * self.slot_len(tile) + SLACK].fill(0.0);
@@ -195,6 +204,7 @@ impl<E: Stored> Pass<'_, '_, E> {
                 Lanes::Channels => self.planes_by_channels(scratch, tile, depths.clone(), block),
                 Lanes::Positions if self.transform.is_some() => {
                     for (kept, depth) in depths.clone().enumerate() {
+                        self.prefetch_output(tile, depth, block);
                         self.plane_by_positions(scratch, tile, depth, block, kept);
                     }
                 }
@@ -249,6 +259,11 @@ impl<E: Stored> Pass<'_, '_, E> {
         if self.lanes == Lanes::Channels || self.transform.is_some() { self.tiling.planes } else { 1 }
     }
 
+    /// Planes of the volume that a group of transformed planes has in common with the next one.
+    fn carried(&self) -> usize {
+        self.transform.as_ref().map_or(0, DepthTransform::shared)
+    }
+
     /// The input planes that an output plane reads, each with the number of its tap among those of its phase.
     pub(super) fn inputs(&self, depth: usize) -> impl Iterator<Item = (usize, usize)> {
         let axis = &self.depth;
@@ -283,15 +298,47 @@ impl<E: Stored> Pass<'_, '_, E> {
         let (products, input) = (self.depth.kernel, self.gather.axes[0].input);
         let group = plane / products;
         let first = group * products % self.slots();
+        let carried_len = self.carried() * slot_len;
+        let known = if scratch.carried_to == Some(group) { self.carried() } else { 0 };
+        scratch.ring[first * slot_len..][..known * slot_len].copy_from_slice(&scratch.carried[..known * slot_len]);
         for (index, depth) in transform.inputs(group).enumerate() {
             match usize::try_from(depth) {
+                _ if index < known => {}
                 Ok(depth) if depth < input => self.fill(scratch, tile, depth, first + index),
                 _ => scratch.ring[(first + index) * slot_len..][..slot_len].fill(0.0),
             }
             scratch.planes[first + index] = Some(group * products + index);
         }
         let planes = &mut scratch.ring[first * slot_len..][..products * slot_len];
+        scratch.carried[..carried_len].copy_from_slice(&planes[products * slot_len - carried_len..]);
+        scratch.carried_to = Some(group + 1);
         self.arch.dispatch(MixPlanes::inputs(transform, planes));
+    }
+
+    /// Asks for the output plane of a product's number in its group: it is written when all of them are computed, and stores wait for
+    /// their lines.
+    fn prefetch_output(&self, tile: &Tile, depth: usize, block: &Block) {
+        let (axes, products) = (&self.gather.axes, self.depth.phases());
+        let outputs = self.transform.as_ref().map(|transform| transform.outputs(depth / products));
+        let Some(depth) = outputs.and_then(|mut outputs| outputs.nth(depth % products)) else { return };
+        let [rows, columns]: [Range<usize>; 2] = std::array::from_fn(|axis| {
+            let phases = self.phases()[axis];
+            let first = tile.first[axis] * phases;
+            first..(first + tile.size[axis] * phases).min(axes[axis + 1].output)
+        });
+        for channel in block.first..block.first + block.channels {
+            let plane = self.output_plane(tile, channel, depth);
+            for row in rows.clone() {
+                self.output.prefetch(plane + row * axes[2].output + columns.start, columns.len());
+            }
+        }
+    }
+
+    /// The element at which an output plane of a channel of the tile's group begins.
+    fn output_plane(&self, tile: &Tile, channel: usize, depth: usize) -> usize {
+        let axes = &self.gather.axes;
+        let channel = (tile.item * self.gather.groups + tile.group) * self.gather.channels[1] + channel;
+        (channel * axes[0].output + depth) * axes[1].output * axes[2].output
     }
 
     /// Packs a plane of the volume.
@@ -329,12 +376,10 @@ impl<E: Stored> Pass<'_, '_, E> {
             Lanes::Positions => &mut scratch.sums[kept * phases * self.phase_stride(tile)..],
         };
         for index in 0..block.channels {
-            let channel = tile.group * self.gather.channels[1] + block.first + index;
-            let plane = (tile.item * self.gather.groups * self.gather.channels[1] + channel) * axes[0].output + depth;
             let rows = TileRows {
                 output: self.output,
-                channel,
-                plane: plane * axes[1].output * axes[2].output,
+                channel: tile.group * self.gather.channels[1] + block.first + index,
+                plane: self.output_plane(tile, block.first + index, depth),
                 size: [axes[1].output, axes[2].output],
                 first: tile.first,
                 tile: tile.size,

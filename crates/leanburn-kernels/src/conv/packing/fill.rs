@@ -8,7 +8,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use crate::Stored;
-use crate::conv::packing::planes::{Affine, Source, Window};
+use crate::conv::packing::planes::{Affine, Source, Window, prepared};
 use crate::simd::load;
 
 /// Most lanes of a vector.
@@ -71,12 +71,6 @@ impl<E: Stored> WithSimd for FillPlane<'_, '_, E> {
             }
         }
     }
-}
-
-/// Applies the prologue.
-#[inline(always)]
-fn prepared<S: Simd>(simd: S, prologue: &Option<Affine<S>>, values: S::f32s) -> S::f32s {
-    prologue.as_ref().map_or(values, |prologue| prologue.of(simd, values))
 }
 
 /// Where a row goes, in the phases of its columns.

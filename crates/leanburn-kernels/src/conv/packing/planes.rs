@@ -68,13 +68,14 @@ impl<E: Stored> Source<'_, E> {
     #[inline(always)]
     pub(crate) fn read<S: Simd>(&self, simd: S, place: [usize; 4], columns: Range<usize>, target: &mut [f32]) {
         E::widen(self.plain(place, &columns), target);
-        if let Some(prologue) = self.affine(simd, place) {
+        let prologue = self.affine(simd, place);
+        if prologue.is_some() {
             let (vectors, rest) = S::as_mut_simd_f32s(target);
             for vector in vectors {
-                *vector = prologue.of(simd, *vector);
+                *vector = prepared(simd, &prologue, *vector);
             }
             if !rest.is_empty() {
-                let last = prologue.of(simd, simd.partial_load_f32s(rest));
+                let last = prepared(simd, &prologue, simd.partial_load_f32s(rest));
                 simd.partial_store_f32s(rest, last);
             }
         }
@@ -97,11 +98,14 @@ pub(crate) struct Affine<S: Simd> {
     activation: Activation,
 }
 
-impl<S: Simd> Affine<S> {
-    /// The function of each value of a vector.
-    #[inline(always)]
-    pub(crate) fn of(&self, simd: S, values: S::f32s) -> S::f32s {
-        self.activation.apply(simd, simd.mul_add_e_f32s(values, self.scale, self.shift))
+/// Applies the prologue, if there is one. (A closure over it would be compiled for another instruction set.)
+#[inline(always)]
+pub(crate) fn prepared<S: Simd>(simd: S, prologue: &Option<Affine<S>>, values: S::f32s) -> S::f32s {
+    match prologue {
+        None => values,
+        Some(Affine { scale, shift, activation }) => {
+            activation.apply(simd, simd.mul_add_e_f32s(values, *scale, *shift))
+        }
     }
 }
 

@@ -56,7 +56,23 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
     ///
     /// No other thread reads or writes these elements at the same time.
     #[inline(always)]
-    pub(crate) unsafe fn finish(&self, channel: usize, first: usize, sums: &[f32]) {
+    pub(crate) unsafe fn finish<S: Simd>(&self, simd: S, channel: usize, first: usize, sums: &[f32]) {
+        let whole = if E::as_f32(&[]).is_some() { sums.len() - sums.len() % S::F32_LANES } else { 0 };
+        let (vectors, rest) = sums.split_at(whole);
+        // SAFETY: the elements are float32 where there are vectors; as the caller says, nobody else has these now.
+        unsafe {
+            self.finish_vectors(simd, channel, first, S::as_simd_f32s(vectors).0);
+            self.finish_each(channel, first + whole, rest);
+        }
+    }
+
+    /// Finishes part of a row, element by element.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::finish`].
+    #[inline(always)]
+    unsafe fn finish_each(&self, channel: usize, first: usize, sums: &[f32]) {
         let (target, bias, _) = self.place(channel, first, sums.len());
         // SAFETY: inside of the volume, whose borrow `self` holds; nobody else has these elements now.
         let target = unsafe { std::slice::from_raw_parts_mut(target, sums.len()) };
@@ -77,7 +93,7 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
         }
     }
 
-    /// [`Self::finish`] of whole vectors, in a volume of float32.
+    /// Finishes whole vectors of a row, in a volume of float32.
     ///
     /// # Safety
     ///
@@ -90,8 +106,10 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
             let (place, sum) = (index * S::F32_LANES, simd.add_f32s(*sum, bias));
             // SAFETY: `place` has checked the last of them, in the residual too; nobody else has these elements now.
             unsafe {
-                let residual = residual.map(|residual| load::<S>(residual.cast::<f32>().add(place)));
-                let sum = residual.map_or(sum, |residual| simd.add_f32s(sum, residual));
+                let sum = match residual {
+                    None => sum,
+                    Some(residual) => simd.add_f32s(sum, load::<S>(residual.cast::<f32>().add(place))),
+                };
                 store::<S>(target.cast::<f32>().add(place), sum);
             }
         }
@@ -148,9 +166,14 @@ impl<E: Stored> WithSimd for TileRows<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        // SAFETY: tiles, chunks, channels and items are each one task's, so these columns are this task's.
-        self.each(|output, channel, first, sums| unsafe { output.finish(channel, first, sums) });
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.each(
+            #[inline(always)]
+            |output, channel, first, sums| {
+                // SAFETY: tiles, chunks, channels and items are each one task's, so these columns are this task's.
+                unsafe { output.finish(simd, channel, first, sums) }
+            },
+        );
     }
 }
 

@@ -7,7 +7,7 @@ use pulp::Arch;
 use crate::Stored;
 use crate::conv::packing::fill::FillPlane;
 use crate::conv::packing::planes::{Source, Window};
-use crate::conv::transforms::depth_transform::{KernelTransform, Matrix, MixPlanes, PRODUCTS};
+use crate::conv::transforms::depth_transform::{KernelTransform, Mix, MixPlanes, PRODUCTS};
 use crate::conv::weight_gradient::dot_products::PlanePair;
 use crate::conv::weight_gradient::plan::March;
 use crate::conv::weight_gradient::task::WeightTask;
@@ -21,7 +21,7 @@ impl WeightTask<'_> {
         window: &Window,
         step: &March,
     ) {
-        let KernelTransform { group, inputs, gradients, .. } = transform;
+        let group = &transform.group;
         let [slot_len, plane_len] = self.plane_lens(window);
         let [of_input, of_gradient] = [0, 1].map(|of| self.first[of]..self.first[of] + self.channels[of]);
         let gradient_window = &self.plan.gradient_window(step.row, window);
@@ -38,7 +38,7 @@ impl WeightTask<'_> {
                 known: scratch.carried_to == Some(first),
                 planes: &mut scratch.carried,
             };
-            Planes { source: input, window, item, channels, depths, matrix: inputs, room }.pack(
+            Planes { source: input, window, item, channels, depths, mix: Mix::Inputs, room }.pack(
                 self.arch,
                 carried,
                 window.channel_len(),
@@ -48,12 +48,16 @@ impl WeightTask<'_> {
             let last = step.depths.end.min(first + group);
             let depths = std::array::from_fn(|plane| Some(first + plane).filter(|depth| *depth < last));
             let (channels, room) = (of_gradient.clone(), &mut scratch.room);
-            Planes { source: gradient, window: gradient_window, item, channels, depths, matrix: gradients, room }.pack(
-                self.arch,
-                Carried::default(),
-                column_len,
-                columns,
-            );
+            Planes {
+                source: gradient,
+                window: gradient_window,
+                item,
+                channels,
+                depths,
+                mix: Mix::Gradients(*group),
+                room,
+            }
+            .pack(self.arch, Carried::default(), column_len, columns);
         }
     }
 
@@ -82,7 +86,7 @@ struct Planes<'a, 'b, E> {
     /// The planes; zeros where there is none.
     depths: [Option<usize>; PRODUCTS],
     /// How they are transformed.
-    matrix: &'a Matrix,
+    mix: Mix<'static>,
     /// Room for a row.
     room: &'a mut Vec<f32>,
 }
@@ -100,7 +104,7 @@ struct Carried<'a> {
 impl<E: Stored> Planes<'_, '_, E> {
     /// Packs and transforms them, `[product][channel][..]`, channel by channel, while its planes are close.
     fn pack(self, arch: Arch, carried: Carried<'_>, channel_len: usize, target: &mut [f32]) {
-        let Self { source, window, item, channels, depths, matrix, room } = self;
+        let Self { source, window, item, channels, depths, mix, room } = self;
         let stride = target.len() / PRODUCTS;
         for (index, channel) in channels.enumerate() {
             let target = &mut target[index * channel_len..];
@@ -109,7 +113,8 @@ impl<E: Stored> Planes<'_, '_, E> {
             for (target, shared) in target.chunks_mut(stride).zip(shared.chunks_exact(channel_len)).take(known) {
                 target[..channel_len].copy_from_slice(shared);
             }
-            for (depth, target) in depths.into_iter().zip(target.chunks_mut(stride)).skip(known) {
+            let read = if let Mix::Gradients(planes) = mix { planes } else { PRODUCTS };
+            for (depth, target) in depths.into_iter().zip(target.chunks_mut(stride)).take(read).skip(known) {
                 let (channels, target) = (channel..channel + 1, &mut target[..channel_len]);
                 match depth {
                     Some(depth) => arch.dispatch(FillPlane { source, window, item, channels, depth, room, target }),
@@ -120,7 +125,7 @@ impl<E: Stored> Planes<'_, '_, E> {
             for (target, shared) in last.zip(shared.chunks_exact_mut(channel_len)) {
                 shared.copy_from_slice(&target[..channel_len]);
             }
-            arch.dispatch(MixPlanes::by(matrix, target, stride, channel_len));
+            arch.dispatch(MixPlanes::by(mix, target, stride, channel_len));
         }
     }
 }

@@ -122,6 +122,11 @@ impl DepthTransform {
         first..first + self.products as isize
     }
 
+    /// The planes of the volume that a group has in common with the next one.
+    pub(crate) fn shared(&self) -> usize {
+        self.products - self.outputs[1]
+    }
+
     /// The output planes of a group.
     pub(crate) fn outputs(&self, group: usize) -> impl Iterator<Item = usize> {
         let ([all, each], [phase, phases]) = (self.outputs, self.phase);

@@ -1,8 +1,6 @@
 //! A kernel's gradient of transformed planes.
 
-use super::polynomials::{
-    LEAST_CHANNELS, LEAST_PRODUCTS, Matrix, PRODUCTS, element, group, plane, products, result, saves,
-};
+use super::polynomials::{LEAST_CHANNELS, LEAST_PRODUCTS, Matrix, PRODUCTS, element, group, products, saves};
 use crate::conv::shape::ConvShape;
 
 /// Fewest positions whose sums pay for the transforms of a weight gradient.
@@ -16,10 +14,6 @@ const LEAST_SUMMED: usize = 1024;
 pub(crate) struct KernelTransform {
     /// Planes of the gradient in a group, which read [`PRODUCTS`] planes of the input.
     pub(crate) group: usize,
-    /// `Bᵀ`, how planes of the input are transformed.
-    pub(crate) inputs: Matrix,
-    /// `A`, how planes of the gradient are, of which those behind a group are zero.
-    pub(crate) gradients: Matrix,
     /// `G`: what each product adds to the elements; zeros behind the last one.
     pub(crate) elements: Matrix,
 }
@@ -32,13 +26,8 @@ impl KernelTransform {
         if shape.stride[0] > 1 || shape.dilation[0] > 1 {
             return None;
         }
-        let results: Vec<_> = (0..group).map(|output| result(output, group, PRODUCTS)).collect();
         Some(Self {
             group,
-            inputs: std::array::from_fn(|product| plane(product, PRODUCTS)),
-            gradients: std::array::from_fn(|product| {
-                std::array::from_fn(|plane| results.get(plane).map_or(0.0, |result| result[product]))
-            }),
             elements: std::array::from_fn(|product| {
                 let factors = element(product, kernel, PRODUCTS);
                 std::array::from_fn(|element| factors.get(element).map_or(0.0, |factor| *factor as f32))

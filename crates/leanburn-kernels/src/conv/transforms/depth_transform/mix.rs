@@ -4,14 +4,16 @@ use pulp::{Simd, WithSimd};
 
 use super::depth::DepthTransform;
 use super::polynomials::{Matrix, PRODUCTS};
+use crate::conv::transforms::minimal_filter;
 use crate::simd::{load, store};
 use crate::size::reach;
 
-/// Multiplies planes by one of a transform's matrices, in place.
+/// Planes that are read for a group where each output reads two.
+const FEWER: usize = PRODUCTS - 1;
+
+/// Makes other planes of planes, in place.
 pub(crate) struct MixPlanes<'a> {
-    /// As many of its columns count as there are planes.
-    matrix: &'a [[f32; PRODUCTS]],
-    planes: usize,
+    mix: Mix<'a>,
     values: &'a mut [f32],
     /// From one of the planes to the next.
     stride: usize,
@@ -19,17 +21,31 @@ pub(crate) struct MixPlanes<'a> {
     runs: [usize; 3],
 }
 
+/// What is made of what.
+#[derive(Clone, Copy)]
+pub(crate) enum Mix<'a> {
+    /// Of [`PRODUCTS`] planes of the input as many, ready for the products.
+    Inputs,
+    /// Of [`PRODUCTS`] products so many output planes, three or four.
+    Outputs(usize),
+    /// Of so many planes of the output's gradient, three or four, [`PRODUCTS`] that are ready for the products of a kernel's gradient.
+    Gradients(usize),
+    /// Of [`FEWER`] planes as many as the matrix has rows, all of whose columns but the last count.
+    Fewer(&'a [[f32; PRODUCTS]]),
+}
+
 impl<'a> MixPlanes<'a> {
-    /// By this matrix: `len` values of each plane, `stride` from one to the next.
-    pub(crate) fn by(matrix: &'a Matrix, values: &'a mut [f32], stride: usize, len: usize) -> Self {
-        Self { matrix, planes: PRODUCTS, values, stride, runs: [1, len, 0] }
+    /// `len` values of each plane, `stride` from one to the next.
+    pub(crate) fn by(mix: Mix<'a>, values: &'a mut [f32], stride: usize, len: usize) -> Self {
+        Self { mix, values, stride, runs: [1, len, 0] }
     }
 
     /// Makes the planes of a group, one after the other in `values`, ready for the products.
     pub(crate) fn inputs(transform: &'a DepthTransform, values: &'a mut [f32]) -> Self {
-        let (matrix, planes) = (&transform.planes[..transform.products], transform.products);
-        let stride = values.len() / planes;
-        Self { matrix, planes, values, stride, runs: [1, stride, 0] }
+        let planes: &Matrix = &transform.planes;
+        let mix = if transform.products == PRODUCTS { Mix::Inputs } else { Mix::Fewer(&planes[..FEWER]) };
+        let stride = values.len() / transform.products;
+        Self { mix, values, stride, runs: [1, stride, 0] }
     }
 
     /// Makes the sums of a group's products, `stride` from one to the next, its output planes.
@@ -39,7 +55,9 @@ impl<'a> MixPlanes<'a> {
         stride: usize,
         runs: [usize; 3],
     ) -> Self {
-        Self { matrix: &transform.results, planes: transform.products, values, stride, runs }
+        let results = &transform.results;
+        let mix = if transform.products == PRODUCTS { Mix::Outputs(results.len()) } else { Mix::Fewer(results) };
+        Self { mix, values, stride, runs }
     }
 }
 
@@ -48,47 +66,96 @@ impl WithSimd for MixPlanes<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        match self.planes {
-            PRODUCTS => self.mix::<S, PRODUCTS>(simd),
-            FEWER => self.mix::<S, FEWER>(simd),
-            planes => panic!("{planes} planes are mixed nowhere"),
+        match self.mix {
+            Mix::Inputs => self.each::<S, PRODUCTS, PRODUCTS>(
+                simd,
+                #[inline(always)]
+                |planes| minimal_filter::input(simd, planes),
+            ),
+            Mix::Outputs(4) => self.each::<S, PRODUCTS, 4>(
+                simd,
+                #[inline(always)]
+                |products| minimal_filter::output(simd, products),
+            ),
+            Mix::Outputs(3) => self.each::<S, PRODUCTS, 3>(
+                simd,
+                #[inline(always)]
+                |products| minimal_filter::output(simd, products),
+            ),
+            Mix::Gradients(4) => self.each::<S, 4, PRODUCTS>(
+                simd,
+                #[inline(always)]
+                |planes| minimal_filter::gradient(simd, planes),
+            ),
+            Mix::Gradients(3) => self.each::<S, 3, PRODUCTS>(
+                simd,
+                #[inline(always)]
+                |planes| minimal_filter::gradient(simd, planes),
+            ),
+            Mix::Fewer(matrix) if matrix.len() == FEWER => self.each::<S, FEWER, FEWER>(
+                simd,
+                #[inline(always)]
+                |planes| multiplied(simd, matrix, planes),
+            ),
+            Mix::Fewer(matrix) => self.each::<S, FEWER, 4>(
+                simd,
+                #[inline(always)]
+                |planes| multiplied(simd, matrix, planes),
+            ),
+            Mix::Outputs(group) | Mix::Gradients(group) => panic!("{group} planes share no products"),
         }
     }
 }
 
-/// Planes that are read for a group where each output reads two.
-const FEWER: usize = PRODUCTS - 1;
+/// The planes times a matrix of so many rows.
+#[inline(always)]
+fn multiplied<S: Simd, const ROWS: usize>(
+    simd: S,
+    matrix: &[[f32; PRODUCTS]],
+    planes: [S::f32s; FEWER],
+) -> [S::f32s; ROWS] {
+    let mut sums = [simd.splat_f32s(0.0); ROWS];
+    for (sum, factors) in sums.iter_mut().zip(matrix) {
+        *sum = simd.mul_f32s(simd.splat_f32s(factors[0]), planes[0]);
+        for (factor, value) in factors[1..FEWER].iter().zip(&planes[1..]) {
+            *sum = simd.mul_add_e_f32s(simd.splat_f32s(*factor), *value, *sum);
+        }
+    }
+    sums
+}
 
 impl MixPlanes<'_> {
+    /// Makes `TO` planes of `FROM`.
     #[inline(always)]
-    fn mix<S: Simd, const PLANES: usize>(self, simd: S) {
-        let Self { matrix, values, stride, runs: [runs, len, run_stride], .. } = self;
+    fn each<S: Simd, const FROM: usize, const TO: usize>(
+        self,
+        simd: S,
+        mix: impl Fn([S::f32s; FROM]) -> [S::f32s; TO],
+    ) {
+        let Self { values, stride, runs: [runs, len, run_stride], .. } = self;
         let end = reach(runs, run_stride, len);
-        assert!(end <= stride && reach(PLANES, stride, end) <= values.len() && matrix.len() <= PLANES);
+        assert!(end <= stride && reach(FROM.max(TO), stride, end) <= values.len());
         let whole = len - len % S::F32_LANES;
         for first in (0..runs).map(|run| run * run_stride) {
             let start = values.as_mut_ptr();
             for place in (first..first + whole).step_by(S::F32_LANES) {
-                let mut planes = [simd.splat_f32s(0.0); PLANES];
+                let mut planes = [simd.splat_f32s(0.0); FROM];
                 for (plane, value) in planes.iter_mut().enumerate() {
                     // SAFETY: the run has a whole vector from here on, and each of the planes has the run.
                     *value = unsafe { load::<S>(start.add(plane * stride + place)) };
                 }
-                for (plane, factors) in matrix.iter().enumerate() {
-                    let mut sum = simd.mul_f32s(simd.splat_f32s(factors[0]), planes[0]);
-                    for (factor, value) in factors[1..PLANES].iter().zip(&planes[1..]) {
-                        sum = simd.mul_add_e_f32s(simd.splat_f32s(*factor), *value, sum);
-                    }
-                    // SAFETY: as above; the matrix has no more rows than there are planes.
-                    unsafe { store::<S>(start.add(plane * stride + place), sum) };
+                for (plane, value) in mix(planes).into_iter().enumerate() {
+                    // SAFETY: as above.
+                    unsafe { store::<S>(start.add(plane * stride + place), value) };
                 }
             }
-            for place in first + whole..first + len {
-                let planes: [f32; PLANES] = std::array::from_fn(|plane| values[plane * stride + place]);
-                for (plane, factors) in matrix.iter().enumerate() {
-                    let more = factors[1..PLANES].iter().zip(&planes[1..]);
-                    let sum = more.fold(factors[0] * planes[0], |sum, (factor, value)| factor.mul_add(*value, sum));
-                    values[plane * stride + place] = sum;
+            if whole < len {
+                let mut planes = [simd.splat_f32s(0.0); FROM];
+                for (plane, value) in planes.iter_mut().enumerate() {
+                    *value = simd.partial_load_f32s(&values[plane * stride + first + whole..][..len - whole]);
+                }
+                for (plane, value) in mix(planes).into_iter().enumerate() {
+                    simd.partial_store_f32s(&mut values[plane * stride + first + whole..][..len - whole], value);
                 }
             }
         }

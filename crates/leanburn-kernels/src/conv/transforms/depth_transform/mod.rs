@@ -22,5 +22,5 @@ mod tests;
 
 pub(crate) use depth::DepthTransform;
 pub(crate) use kernel::KernelTransform;
-pub(crate) use mix::MixPlanes;
-pub(crate) use polynomials::{Matrix, PRODUCTS};
+pub(crate) use mix::{Mix, MixPlanes};
+pub(crate) use polynomials::PRODUCTS;

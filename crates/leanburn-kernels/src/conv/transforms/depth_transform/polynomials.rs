@@ -1,14 +1,11 @@
 //! The polynomials whose product a group of planes is, as matrices, and where they pay.
 
+use crate::conv::transforms::minimal_filter::POINTS;
 /// Most planes that are read for a group of output planes, and the products that they take.
-pub(crate) const PRODUCTS: usize = 6;
+pub(crate) use crate::conv::transforms::minimal_filter::PRODUCTS;
 
-/// A matrix that [`MixPlanes`](super::MixPlanes) multiplies planes by.
+/// A matrix that planes are multiplied by.
 pub(crate) type Matrix = [[f32; PRODUCTS]; PRODUCTS];
-
-/// The finite points at which the polynomials are evaluated, one less than products; the last point is infinity. They are exact in float32,
-/// and their powers stay nearer to one than those of the simple points 0, ±1, ±2.
-const POINTS: [f64; PRODUCTS - 1] = [0.0, 0.625, -0.625, 1.5, -1.5];
 
 /// Fewest channels, in and out, for which the transforms pay.
 pub(super) const LEAST_CHANNELS: usize = 6;

@@ -19,7 +19,14 @@ mod run;
 #[cfg(test)]
 mod tests;
 mod tiling;
-mod transform;
 mod weights;
 
+use crate::conv::transforms::minimal_filter::PRODUCTS;
+
 pub(crate) use run::{pays, run, workspace};
+
+/// Rows of the output in a group.
+const OUTPUTS: usize = 4;
+
+/// Rows of the input that a group reads, and the products that they take.
+const COMPONENTS: usize = PRODUCTS;

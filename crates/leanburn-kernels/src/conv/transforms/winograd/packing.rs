@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::transform::{self, COMPONENTS, OUTPUTS};
+use super::{COMPONENTS, OUTPUTS};
 use crate::Stored;
 use crate::conv::gather::problem::Gather;
 use crate::conv::packing::planes::{SLACK, Source};
 use crate::conv::tiles::tap_sums::LANES;
+use crate::conv::transforms::minimal_filter;
 use crate::simd::load;
 use crate::size::whole;
 
@@ -152,7 +153,7 @@ fn transform_rows<S: Simd>(
             // SAFETY: rows are whole vectors long, and `column` is the first of a vector that begins inside.
             *value = unsafe { load::<S>(row.as_ptr().add(column)) };
         }
-        let values = transform::input(simd, values);
+        let values = minimal_filter::input(simd, values);
         for (component, value) in values.into_iter().enumerate() {
             let target = &mut target[component * stride + column..];
             if width - column >= S::F32_LANES {

@@ -5,13 +5,14 @@ use pulp::{Arch, Simd, WithSimd};
 use super::packing::{PackStrip, Strip};
 use super::plan::Plan;
 use super::tiling::Tiling;
-use super::transform::{self, COMPONENTS, OUTPUTS};
 use super::weights::TransformedWeights;
+use super::{COMPONENTS, OUTPUTS};
 use crate::Stored;
 use crate::conv::gather::problem::Gather;
 use crate::conv::packing::planes::{SLACK, Source};
 use crate::conv::packing::rows::{ByChannel, SharedOutput, TileRows};
 use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap};
+use crate::conv::transforms::minimal_filter;
 use crate::simd::{load, store};
 use crate::size::{product, reach};
 
@@ -232,7 +233,7 @@ impl WithSimd for Combine<'_> {
                     // SAFETY: rows are whole vectors and inside of each component, as checked above.
                     *value = unsafe { load::<S>(sums.add(component * component_len + place)) };
                 }
-                for (component, value) in transform::output(simd, values).into_iter().enumerate() {
+                for (component, value) in minimal_filter::output::<_, OUTPUTS>(simd, values).into_iter().enumerate() {
                     // SAFETY: as above.
                     unsafe { store::<S>(sums.add(component * component_len + place), value) };
                 }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::COMPONENTS;
 use super::pass::{Pass, Scratch, Tile};
-use super::transform::COMPONENTS;
 use crate::Stored;
 use crate::conv::tiles::row_sums::{RowSums, rows_together};
 use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Registers, Tap, TapSums};

@@ -5,8 +5,8 @@ use rayon::prelude::*;
 
 use super::pass::{Pass, Scratch, ScratchLens};
 use super::plan::Plan;
-use super::transform::{COMPONENTS, OUTPUTS};
 use super::weights::TransformedWeights;
+use super::{COMPONENTS, OUTPUTS};
 use crate::Stored;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;

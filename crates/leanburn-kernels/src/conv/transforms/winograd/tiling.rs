@@ -1,7 +1,7 @@
 //! How the work is divided into tasks: tiles of groups of rows and of columns, and chunks of depth.
 
 use super::packing::Strip;
-use super::transform::{COMPONENTS, OUTPUTS};
+use super::{COMPONENTS, OUTPUTS};
 use crate::conv::gather::problem::Gather;
 use crate::conv::tiles::tap_sums::{LANES, Lanes};
 use crate::size::{product, sum};

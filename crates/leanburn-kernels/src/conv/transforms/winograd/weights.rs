@@ -3,9 +3,10 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::transform::{self, COMPONENTS};
+use super::COMPONENTS;
 use crate::conv::gather::problem::Gather;
 use crate::conv::tiles::tap_sums::Block;
+use crate::conv::transforms::minimal_filter;
 use crate::parallel::busy;
 
 /// Weights of a gather, `[group][block][component][input channel][element][channel of the block]`, where the elements
@@ -129,7 +130,7 @@ impl WithSimd for TransformBlock<'_> {
             let (c3, c4, c5) = (&mut c3[..len], &mut c4[..len], &mut c5[..len]);
             for index in 0..len {
                 let three = [first[index], second[index], third[index]].map(f64::from);
-                let six = transform::kernel(three).map(|value| value as f32);
+                let six = minimal_filter::kernel(three).map(|value| value as f32);
                 [c0[index], c1[index], c2[index], c3[index], c4[index], c5[index]] = six;
             }
         }
