@@ -55,6 +55,22 @@ impl<E: Stored> Source<'_, E> {
         }
     }
 
+    /// Asks for the rows of a window, to be read when a few other planes are packed.
+    #[inline(always)]
+    pub(crate) fn prefetch_window(&self, window: &Window, [item, channel, depth]: [usize; 3]) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let end = (window.first[0] + (window.size[0] * window.step[0]) as isize).clamp(0, self.size[1] as isize);
+            let rows = window.first[0].max(0) as usize..end as usize;
+            let [first, last] = [rows.start, rows.end].map(|row| self.row([item, channel, depth, row]).1);
+            for line in (first..last).step_by(64 / size_of::<E>()) {
+                let address = self.input.values.as_ptr().wrapping_add(line).cast();
+                // SAFETY: prefetching is a hint, and never faults.
+                unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address) };
+            }
+        }
+    }
+
     /// Part of a row as it is stored.
     #[inline(always)]
     pub(crate) fn plain(&self, place: [usize; 4], columns: &Range<usize>) -> &[E] {

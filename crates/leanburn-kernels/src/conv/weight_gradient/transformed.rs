@@ -106,6 +106,7 @@ impl<E: Stored> Planes<'_, '_, E> {
     fn pack(self, arch: Arch, carried: Carried<'_>, channel_len: usize, target: &mut [f32]) {
         let Self { source, window, item, channels, depths, mix, room } = self;
         let stride = target.len() / PRODUCTS;
+        let last_channel = channels.end.saturating_sub(1);
         for (index, channel) in channels.enumerate() {
             let target = &mut target[index * channel_len..];
             let shared = &mut carried.planes[index * carried.count * channel_len..][..carried.count * channel_len];
@@ -124,6 +125,11 @@ impl<E: Stored> Planes<'_, '_, E> {
             let last = target.chunks(stride).skip(PRODUCTS - carried.count);
             for (target, shared) in last.zip(shared.chunks_exact_mut(channel_len)) {
                 shared.copy_from_slice(&target[..channel_len]);
+            }
+            if channel < last_channel {
+                for depth in depths.iter().take(read).skip(known).flatten() {
+                    source.prefetch_window(window, [item, channel + 1, *depth]);
+                }
             }
             arch.dispatch(MixPlanes::by(mix, target, stride, channel_len));
         }
