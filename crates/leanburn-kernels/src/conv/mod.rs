@@ -1,7 +1,7 @@
 //! 3D convolution: forward, data gradient (which is the transposed convolution) and weight gradient.
 //!
 //! From the inside out: `tiles` (inner loops), `gather` (what is summed), `packing` (values and weights in, rows out),
-//! `transforms` and `direct` (the engines), `method` (which of them), then the passes, and `entry`.
+//! `pointwise`, `transforms` and `direct` (the engines), `method` (which of them), then the passes, and `entry`.
 //! `weight_gradient` has an engine of its own.
 
 pub(crate) mod bias_gradient;
