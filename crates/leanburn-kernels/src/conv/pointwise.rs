@@ -267,7 +267,8 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
-    use crate::conv::reference::{Case, ResidualKind, compare, cube, exact_and_found, gather};
+    use crate::conv::operands::Output;
+    use crate::conv::reference::{Case, ResidualKind, Run, compare, cube, exact_and_found, gather};
     use crate::conv::shape::ConvShape;
     use crate::{Activation, simd};
 
@@ -286,18 +287,19 @@ mod tests {
         shapes
     }
 
-    fn of<E: Stored>(arch: Arch, forward: bool) -> impl Fn(&ConvShape, Input<'_, E>, &[f32], SharedOutput<'_, E>) {
+    /// By positions.
+    fn of<E: Stored>(arch: Arch, forward: bool) -> impl Fn(&ConvShape, Input<'_, E>, &[f32], Output<'_, E>) {
         move |shape, input, weight, output| {
             let gather = gather(shape, forward);
             assert!(pays(&gather));
-            run(&gather, arch, input, weight, &output);
+            run(&gather, arch, input, weight, &output.into());
         }
     }
 
     fn check<E: Stored>(case: &Case, tolerance: f64) {
         for arch in simd::available() {
             for forward in [true, false] {
-                compare::<E>(case, forward, tolerance, &|s, i, w, o| of(arch, forward)(s, i, w, o.into()));
+                compare::<E>(case, forward, tolerance, &of(arch, forward));
             }
         }
     }
@@ -322,12 +324,10 @@ mod tests {
             let case =
                 Case { shape, prologue: Some(Activation::Relu), bias: true, residual: ResidualKind::None, seed: 5 };
             for (arch, forward) in simd::available().into_iter().flat_map(|arch| [(arch, true), (arch, false)]) {
-                let direct = |s: &ConvShape, i: Input<'_, f32>, w: &[f32], o: SharedOutput<'_, f32>| {
-                    gather(s, forward).run(arch, None, i, w, &o);
+                let direct = |shape: &ConvShape, input: Input<'_, f32>, weight: &[f32], output: Output<'_, f32>| {
+                    gather(shape, forward).run(arch, None, input, weight, &output.into());
                 };
-                let found = |run: &dyn Fn(&ConvShape, Input<'_, f32>, &[f32], SharedOutput<'_, f32>)| {
-                    exact_and_found::<f32>(&case, forward, &|s, i, w, o| run(s, i, w, o.into())).1
-                };
+                let found = |run: Run<'_, f32>| exact_and_found(&case, forward, run).1;
                 assert_eq!(found(&of(arch, forward)), found(&direct), "{arch:?} {forward} {shape:?}");
             }
         }
@@ -338,10 +338,7 @@ mod tests {
         let shape = ConvShape { batch_size: 2, ..cube([40, 30], 9, 1, 1, 0) };
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let run = |s: &ConvShape, i: Input<'_, f32>, w: &[f32], o: SharedOutput<'_, f32>| {
-                of(simd::best(), true)(s, i, w, o)
-            };
-            pool.install(|| exact_and_found::<f32>(&Case::plain(shape), true, &|s, i, w, o| run(s, i, w, o.into())).1)
+            pool.install(|| exact_and_found::<f32>(&Case::plain(shape), true, &of(simd::best(), true)).1)
         };
         let one = on(1);
         assert!([2, 3, 16].into_iter().all(|threads| on(threads) == one));
