@@ -209,7 +209,9 @@ const DIFFUSION: [&str; 4] =
 /// With shrunken windows, padded ones and shifted ones in every stage; both orders of merging; kept and recomputed.
 ///
 /// A leaky ReLU of the decoder whose argument is zero but for rounding has one slope or the other: PyTorch's own gradients in
-/// float32 are up to 1e-2 from those in float64. So those of the whole model are compared roughly, those of its parts exactly.
+/// float32 are up to 1e-2 from those in float64. So those of the whole model are compared roughly, those of its parts exactly. The residual blocks of
+/// the second version's transformer end in such functions too: by AVX2 all of its gradients are within 1e-4, by AVX-512 and by plain code those of
+/// the second stage's block and of what stands before it are all at once up to 3.5e-3 away, those behind it are not.
 #[test]
 fn swin_unetr() {
     let check = |what: &str, pairs: Pairs, of_gradients: f64| {
@@ -229,7 +231,8 @@ fn swin_unetr() {
     }
     for name in ["swin_unetr", "swin_unetr_v2"] {
         let fixture = SwinFixture::read(name);
-        check(name, fixture.compared(&fixture.run_transformer(), true), 1e-4);
+        let of_transformer = if name == "swin_unetr_v2" { 2e-2 } else { 1e-4 };
+        check(name, fixture.compared(&fixture.run_transformer(), true), of_transformer);
         let kept = fixture.run(ResidencyPolicy::keep());
         check(name, fixture.compared(&kept, false), 2e-2);
         assert_eq!(kept.gradients.len(), fixture.names().len() + 1, "{name}");
