@@ -4,8 +4,6 @@
 //! of positions as *columns*, `[column][channel][position]`, each as wide as a register tile; the tiles read their weights where the
 //! caller has them, and their sums go to the output at once.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::Stored;
@@ -15,7 +13,7 @@ use crate::conv::operands::Input;
 use crate::conv::packing::planes::{Source, prepared};
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::tiles::tap_sums::LANES;
-use crate::parallel::{for_each, threads};
+use crate::parallel::{for_each_with, threads};
 use crate::simd::{apart, load};
 use crate::size::{product, reach, sum};
 
@@ -50,23 +48,14 @@ pub(crate) fn run<E: Stored>(
     let [channels_in, channels_out] = gather.channels;
     let (each, positions) = (task_positions(gather), positions(gather));
     let source = Source { input, channels: gather.groups * channels_in, size: [1, 1, positions] };
-    let (tasks, next) = (tasks(gather), AtomicUsize::new(0));
-    let work = |_| {
-        let mut columns = None;
-        loop {
-            let task = next.fetch_add(1, Ordering::Relaxed);
-            if task >= tasks {
-                break;
-            }
-            let (part, piece) = (task % positions.div_ceil(each), task / positions.div_ceil(each));
-            let (item, group) = (piece / gather.groups, piece % gather.groups);
-            let weight = &weight[group * channels_in * channels_out..][..channels_in * channels_out];
-            let columns = columns.get_or_insert_with(|| Lines::new(columns_len(gather)));
-            let (first, len) = (part * each, each.min(positions - part * each));
-            arch.dispatch(Part { gather, source: &source, item, group, first, len, weight, columns, output });
-        }
+    let run = |columns: &mut Lines<f32>, task: usize| {
+        let (part, piece) = (task % positions.div_ceil(each), task / positions.div_ceil(each));
+        let (item, group) = (piece / gather.groups, piece % gather.groups);
+        let weight = &weight[group * channels_in * channels_out..][..channels_in * channels_out];
+        let (first, len) = (part * each, each.min(positions - part * each));
+        arch.dispatch(Part { gather, source: &source, item, group, first, len, weight, columns, output });
     };
-    for_each((0..rayon::current_num_threads().min(tasks)).collect(), multiplications(gather), work);
+    for_each_with(tasks(gather), multiplications(gather), || Lines::new(columns_len(gather)), run);
 }
 
 /// Bytes that [`run`] takes at most, in the current pool.

@@ -5,8 +5,6 @@
 //! channels, register tiles (`tiles`) sum over the input channels and the elements of the kernel, and the rows are
 //! written out (`packing::rows`).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use pulp::Arch;
 
 use crate::Stored;
@@ -20,7 +18,7 @@ use crate::conv::packing::rows::SharedOutput;
 use crate::conv::packing::weights::{PackedWeights, WeightOrder};
 use crate::conv::tiles::tap_sums::{Block, Lanes, Registers, blocks};
 use crate::conv::transforms::depth_transform::DepthTransform;
-use crate::parallel::{for_each, threads};
+use crate::parallel::{for_each_with, threads};
 use crate::size::{product, sum};
 
 impl Gather {
@@ -41,24 +39,16 @@ impl Gather {
         let weights = PackedWeights::new(arch, plan.blocks(), apart.as_deref().unwrap_or(weight), &plan.order());
         let size = self.axes.each_ref().map(|axis| axis.input);
         let source = Source { input, channels: self.groups * self.channels[0], size };
-        let ([chunks, high, wide], next) = (plan.counts(), AtomicUsize::new(0));
+        let [chunks, high, wide] = plan.counts();
         let tasks = plan.tasks();
         let pass = plan.pass(weights, output);
-        let work = |_| {
-            let mut scratch = None;
-            loop {
-                let task = next.fetch_add(1, Ordering::Relaxed);
-                if task >= tasks {
-                    break;
-                }
-                let scratch = scratch.get_or_insert_with(|| Scratch::new(&pass, source));
-                let (chunk, task) = (task % chunks, task / chunks);
-                let (column, task) = (task % wide, task / wide);
-                let (row, piece) = (task % high, task / high);
-                pass.task(scratch, piece, [row, column], chunk);
-            }
+        let run = |scratch: &mut Scratch<'_, E>, task: usize| {
+            let (chunk, task) = (task % chunks, task / chunks);
+            let (column, task) = (task % wide, task / wide);
+            let (row, piece) = (task % high, task / high);
+            pass.task(scratch, piece, [row, column], chunk);
         };
-        for_each((0..rayon::current_num_threads().min(tasks)).collect(), self.multiplications(), work);
+        for_each_with(tasks, self.multiplications(), || Scratch::new(&pass, source), run);
     }
 
     /// Bytes that [`Self::run`] takes at most.
