@@ -9,7 +9,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::Stored;
 use crate::conv::packing::planes::{Affine, Source, Window, prepared};
-use crate::simd::load;
+use crate::simd::{load, load_part, store_part};
 
 /// Most lanes of a vector.
 const LANES: usize = crate::conv::tiles::tap_sums::LANES;
@@ -105,7 +105,7 @@ impl RowPlace {
                     *target = prepared(simd, prologue, *vector);
                 }
                 if !rest.is_empty() {
-                    simd.partial_store_f32s(target_rest, prepared(simd, prologue, simd.partial_load_f32s(rest)));
+                    store_part(simd, target_rest, prepared(simd, prologue, load_part(simd, rest)));
                 }
             }
             2 => self.fill_pairs(simd, values, prologue, target),
@@ -113,8 +113,8 @@ impl RowPlace {
                 for start in (0..values.len()).step_by(S::F32_LANES) {
                     let mut part = [0.0; LANES];
                     let len = S::F32_LANES.min(values.len() - start);
-                    let vector = simd.partial_load_f32s(&values[start..][..len]);
-                    simd.partial_store_f32s(&mut part[..len], prepared(simd, prologue, vector));
+                    let vector = load_part(simd, &values[start..][..len]);
+                    store_part(simd, &mut part[..len], prepared(simd, prologue, vector));
                     for (column, value) in part[..len].iter().enumerate() {
                         self.of(target, start + column, 1).iter_mut().for_each(|target| *target = *value);
                     }
@@ -128,29 +128,24 @@ impl RowPlace {
     #[inline(always)]
     fn fill_pairs<S: Simd>(&self, simd: S, values: &[f32], prologue: &Option<Affine<S>>, target: &mut [f32]) {
         let lanes = S::F32_LANES;
-        for start in (0..values.len()).step_by(2 * lanes) {
-            let part = &values[start..values.len().min(start + 2 * lanes)];
+        let (zero, one) = target.split_at_mut(self.phase_len);
+        // The phase of the first column of those inside of the volume, and of the second.
+        let mut phases = if self.before.is_multiple_of(2) { [zero, one] } else { [one, zero] };
+        for (number, phase) in phases.iter_mut().enumerate() {
+            let packed = if phase.is_empty() { 0 } else { (values.len() + 1 - number) / 2 };
+            let start = if packed == 0 { 0 } else { self.first + (self.before + number) / 2 };
+            *phase = &mut std::mem::take(phase)[start..][..packed];
+        }
+        for (index, part) in values.chunks(2 * lanes).enumerate() {
             let (low, high) = part.split_at(lanes.min(part.len()));
-            let [low, high] = [vector(simd, low), vector(simd, high)];
+            let [low, high] = [load_part(simd, low), load_part(simd, high)];
             let (even, odd) = halves(simd, prepared(simd, prologue, low), prepared(simd, prologue, high));
-            for (number, vector) in [even, odd].into_iter().enumerate() {
-                let target = self.of(target, start + number, (part.len() + 1 - number) / 2);
-                match S::as_mut_simd_f32s(target) {
-                    ([whole], _) => *whole = vector,
-                    (_, part) => simd.partial_store_f32s(part, vector),
-                }
+            for (phase, vector) in phases.iter_mut().zip([even, odd]) {
+                let end = phase.len().min((index + 1) * lanes);
+                let start = end.min(index * lanes);
+                store_part(simd, &mut phase[start..end], vector);
             }
         }
-    }
-}
-
-/// Up to one vector; the rest is zero.
-#[inline(always)]
-fn vector<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
-    match S::as_simd_f32s(values) {
-        ([whole], _) => *whole,
-        (_, []) => simd.splat_f32s(0.0),
-        (_, part) => simd.partial_load_f32s(part),
     }
 }
 

@@ -11,6 +11,7 @@ use std::ops::Range;
 use pulp::Simd;
 
 use crate::conv::operands::Input;
+use crate::simd::{load_part, store_part};
 use crate::{Activation, Stored};
 
 /// Values that must be readable (and initialised) after the last packed channel, for vectors that begin inside it.
@@ -91,8 +92,8 @@ impl<E: Stored> Source<'_, E> {
                 *vector = prepared(simd, &prologue, *vector);
             }
             if !rest.is_empty() {
-                let last = prepared(simd, &prologue, simd.partial_load_f32s(rest));
-                simd.partial_store_f32s(rest, last);
+                let last = prepared(simd, &prologue, load_part(simd, rest));
+                store_part(simd, rest, last);
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::Stored;
 use crate::conv::operands::{Output, Residual};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::tiles::transpose::transposed;
-use crate::simd::{load, store};
+use crate::simd::{load, load_part, load_part_from, store, store_part_to};
 
 /// A volume that many tasks write to, each its own rows.
 #[derive(Debug)]
@@ -57,12 +57,33 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
     /// No other thread reads or writes these elements at the same time.
     #[inline(always)]
     pub(crate) unsafe fn finish<S: Simd>(&self, simd: S, channel: usize, first: usize, sums: &[f32]) {
-        let whole = if E::as_f32(&[]).is_some() { sums.len() - sums.len() % S::F32_LANES } else { 0 };
-        let (vectors, rest) = sums.split_at(whole);
         // SAFETY: the elements are float32 where there are vectors; as the caller says, nobody else has these now.
         unsafe {
-            self.finish_vectors(simd, channel, first, S::as_simd_f32s(vectors).0);
-            self.finish_each(channel, first + whole, rest);
+            if E::as_f32(&[]).is_none() {
+                return self.finish_each(channel, first, sums);
+            }
+            let (vectors, rest) = S::as_simd_f32s(sums);
+            self.finish_vectors(simd, channel, first, vectors);
+            self.finish_part(simd, channel, first + sums.len() - rest.len(), rest);
+        }
+    }
+
+    /// Finishes less than a vector of a row, in a volume of float32.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::finish_vectors`].
+    #[inline(always)]
+    unsafe fn finish_part<S: Simd>(&self, simd: S, channel: usize, first: usize, sums: &[f32]) {
+        let (target, bias, residual) = self.place(channel, first, sums.len());
+        let sum = simd.add_f32s(load_part(simd, sums), simd.splat_f32s(bias));
+        // SAFETY: `place` has checked the last of them, in the residual too; nobody else has these elements now.
+        unsafe {
+            let sum = match residual {
+                None => sum,
+                Some(residual) => simd.add_f32s(sum, load_part_from(simd, residual.cast(), sums.len())),
+            };
+            store_part_to(simd, target.cast(), sums.len(), sum);
         }
     }
 

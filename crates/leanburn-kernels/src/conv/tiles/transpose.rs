@@ -3,6 +3,7 @@
 use pulp::Simd;
 
 use crate::conv::tiles::tap_sums::LANES;
+use crate::simd::load_part;
 
 /// `target[column][row] = source[row * stride + column]` for up to sixteen rows and columns; the rest is not defined.
 #[inline(always)]
@@ -20,8 +21,7 @@ pub(crate) fn transposed<S: Simd>(
         let mut values = [zero; LANES];
         for (row, values) in values.iter_mut().enumerate() {
             if row < rows {
-                let source = &source[row * stride..][..columns];
-                *values = if columns == LANES { S::as_simd_f32s(source).0[0] } else { simd.partial_load_f32s(source) };
+                *values = load_part(simd, &source[row * stride..][..columns]);
             }
         }
         // SAFETY: sixteen lanes are AVX-512 here; vectors and arrays of sixteen values are of the same size.

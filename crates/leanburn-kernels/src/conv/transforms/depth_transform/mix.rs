@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use super::depth::DepthTransform;
 use super::polynomials::{Matrix, PRODUCTS};
 use crate::conv::transforms::minimal_filter;
-use crate::simd::{load, store};
+use crate::simd::{load, load_part, store, store_part};
 use crate::size::reach;
 
 /// Planes that are read for a group where each output reads two.
@@ -152,10 +152,10 @@ impl MixPlanes<'_> {
             if whole < len {
                 let mut planes = [simd.splat_f32s(0.0); FROM];
                 for (plane, value) in planes.iter_mut().enumerate() {
-                    *value = simd.partial_load_f32s(&values[plane * stride + first + whole..][..len - whole]);
+                    *value = load_part(simd, &values[plane * stride + first + whole..][..len - whole]);
                 }
                 for (plane, value) in mix(planes).into_iter().enumerate() {
-                    simd.partial_store_f32s(&mut values[plane * stride + first + whole..][..len - whole], value);
+                    store_part(simd, &mut values[plane * stride + first + whole..][..len - whole], value);
                 }
             }
         }

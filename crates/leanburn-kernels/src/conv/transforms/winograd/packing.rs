@@ -10,7 +10,7 @@ use crate::conv::gather::problem::Gather;
 use crate::conv::packing::planes::{SLACK, Source};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::transforms::minimal_filter;
-use crate::simd::load;
+use crate::simd::{load, store_part};
 use crate::size::whole;
 
 /// The part of a plane that a tile reads.
@@ -160,7 +160,7 @@ fn transform_rows<S: Simd>(
                 let (vectors, _) = S::as_mut_simd_f32s(&mut target[..S::F32_LANES]);
                 vectors[0] = value;
             } else {
-                simd.partial_store_f32s(&mut target[..width - column], value);
+                store_part(simd, &mut target[..width - column], value);
             }
         }
     }
