@@ -46,6 +46,11 @@ pub struct SequenceConfig {
     pub normalize: Normalize,
     /// Whether [`Normalize::ZScore`] is that of each place instead of the whole channel.
     pub pointwise: bool,
+    /// Whether a training window is moved along both axes by lengths of its own, what leaves on one side coming in on the other: for fields
+    /// that are periodic.
+    pub roll: bool,
+    /// Whether a training window is turned by a number of quarter turns of its own: for square fields of scalars, such as vorticity.
+    pub rotate90: bool,
     /// Percentiles that become 0 and 1 under [`Normalize::Percentile`]; nothing is clipped.
     pub percentiles: [f64; 2],
     /// Share of the time that is held out, at the end.
@@ -73,6 +78,8 @@ impl Default for SequenceConfig {
             sample_factor: 1,
             normalize: Normalize::ZScore,
             pointwise: false,
+            roll: false,
+            rotate90: false,
             percentiles: [0.5, 99.5],
             val_fraction: 0.2,
             num_workers: 2,
@@ -123,7 +130,7 @@ impl SequenceConfig {
         let advected = self.advection.as_ref().map(|fields| fields.shape);
         let flows = self.navier_stokes.as_ref().map(|flows| [flows.size; 2]);
         let size = advected.or(flows).or(self.shape)?;
-        Some(size.map(|length| length.div_ceil(self.downsample)))
+        Some(size.map(|length| length.div_ceil(self.downsample.max(1))))
     }
 
     /// How many synthetic fields there are.
@@ -156,6 +163,7 @@ impl SequenceConfig {
             self.downsample,
             "write 1 for the grid of the files",
         );
+        self.check_placement(&mut validation);
         checks::percentiles(&mut validation, self.percentiles);
         checks::val_fraction(&mut validation, self.val_fraction);
         checks::loading(&mut validation, self.num_workers, self.prefetch);
@@ -196,6 +204,24 @@ impl SequenceConfig {
         let scores = !self.pointwise || self.normalize == Normalize::ZScore;
         let (expected, help) = ("`normalize: z_score`", "write `normalize: z_score`, or drop `pointwise`");
         validation.check_together(scores, &["normalize"], "pointwise", expected, format!("{:?}", self.normalize), help);
+    }
+
+    fn check_placement(&self, validation: &mut Validation) {
+        for (key, given) in [("roll", self.roll), ("rotate90", self.rotate90)] {
+            let (expected, help) = ("no statistics of each place", "drop `pointwise`, or this");
+            validation.check_together(
+                !(given && self.pointwise),
+                &["pointwise"],
+                key,
+                expected,
+                "pointwise: true",
+                help,
+            );
+        }
+        let square = self.size().is_none_or(|[height, width]| height == width);
+        let (found, with) = (format!("{:?}", self.size().unwrap_or_default()), &["shape", "advection.shape"]);
+        let help = "make the fields square, or leave it out";
+        validation.check_together(square || !self.rotate90, with, "rotate90", "square fields", found, help);
     }
 
     fn check_channels(&self, validation: &mut Validation) {
@@ -239,6 +265,8 @@ mod tests {
             navier_stokes: Some(NavierStokesConfig { size: 0, ..NavierStokesConfig::default() }),
             sample_factor: 4,
             pointwise: true,
+            roll: true,
+            rotate90: true,
             normalize: Normalize::MinMax,
             percentiles: [99.0, 1.0],
             val_fraction: 1.0,
@@ -265,6 +293,9 @@ mod tests {
             "input_days",
             "pointwise",
             "downsample",
+            "roll",
+            "rotate90",
+            "rotate90",
             "percentiles",
             "val_fraction",
             "num_workers",

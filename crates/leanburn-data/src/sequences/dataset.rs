@@ -8,6 +8,7 @@ use crate::sequences::config::SequenceConfig;
 use crate::sequences::degradation::Resize;
 use crate::sequences::navier_stokes::NavierStokes;
 use crate::sequences::normalization::normalize;
+use crate::sequences::placement::Placement;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::split::TimeSplit;
 use crate::sequences::window::{Window, WindowBatch};
@@ -67,6 +68,10 @@ impl SequenceDataset {
         let split = TimeSplit::new(frames, sequence.trajectory_length(), config.days(), config.val_fraction);
         let split = split.map_err(named)?;
         let degradation = degradation(config.sample_factor, size).map_err(named)?;
+        if config.rotate90 && size[0] != size[1] {
+            let (expected, remedy) = ("square fields, as `rotate90` says", "Leave `rotate90` out, or cut the fields.");
+            return Err(named(DataError::malformed(expected, format!("{size:?}"), remedy)));
+        }
         let intensities = normalize(&mut sequence, split.border(), config)?;
         let targets = match config.target_channel {
             Some(target) if config.use_channels.is_empty() => vec![target],
@@ -124,7 +129,8 @@ impl SequenceDataset {
     /// # Errors
     /// If there is no memory.
     pub fn train_window(&self, index: u64) -> Result<Window, DataError> {
-        self.window(self.train_start(index))
+        let (start, placement) = self.train_place(index);
+        self.window(start, placement)
     }
 
     /// So many training windows, made in place: no window is in memory besides the batch. None may be missing.
@@ -134,20 +140,23 @@ impl SequenceDataset {
         indices: impl Iterator<Item = u64>,
     ) -> Result<WindowBatch, DataError> {
         let mut batch = WindowBatch::zeros(batch_size, self.window_shapes())?;
-        let mut starts = indices.map(|index| self.train_start(index));
+        let mut places = indices.map(|index| self.train_place(index));
+        let mut frame = self.scratch()?;
         batch.fill(|input, target| {
-            self.write_window(starts.next()?, input, target);
+            self.write_window(places.next()?, &mut frame, input, target);
             Some(())
         })?;
         Ok(batch)
     }
 
-    /// The time of the first frame of training window `index`.
-    fn train_start(&self, index: u64) -> usize {
+    /// The time of the first frame of training window `index`, and how it lies on the fields.
+    fn train_place(&self, index: u64) -> (usize, Placement) {
         let count = self.len() as u64;
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.shuffle(&mut generator(self.seed, Stream::EpochOrder, index / count));
-        self.split.train_start(order[(index % count) as usize])
+        let [.., height, width] = self.sequence.shape();
+        let placement = Placement::draw(&self.config, [height, width], self.seed, index);
+        (self.split.train_start(order[(index % count) as usize]), placement)
     }
 
     /// Validation window `index`, in the order of time.
@@ -161,7 +170,7 @@ impl SequenceDataset {
                 found: index.to_string(),
             });
         }
-        self.window(self.split.val_start(index))
+        self.window(self.split.val_start(index), Placement::PLAIN)
     }
 
     /// What to be better than: that nothing changes, the last frame that is seen, once for each target frame; of super-resolution what
@@ -180,10 +189,10 @@ impl SequenceDataset {
         }
     }
 
-    fn window(&self, start: usize) -> Result<Window, DataError> {
+    fn window(&self, start: usize, placement: Placement) -> Result<Window, DataError> {
         let [input_shape, target_shape] = self.window_shapes();
         let (mut input, mut target) = (zeros(&input_shape)?, zeros(&target_shape)?);
-        self.write_window(start, &mut input, &mut target);
+        self.write_window((start, placement), &mut self.scratch()?, &mut input, &mut target);
         Ok(Window { input, input_shape, target, target_shape, start })
     }
 
@@ -196,20 +205,39 @@ impl SequenceDataset {
         [of(self.config.input_days, channels, seen), predicted]
     }
 
-    /// The window that starts at a time, into places of its [shapes](Self::window_shapes).
-    fn write_window(&self, start: usize, input: &mut [f32], target: &mut [f32]) {
+    /// A plane, in which [`write_window`](Self::write_window) places what is made coarse.
+    fn scratch(&self) -> Result<Vec<f32>, DataError> {
+        let [_, _, height, width] = self.sequence.shape();
+        zeros(&[height, width])
+    }
+
+    /// The window that starts at a time and lies so on the fields, into places of its [shapes](Self::window_shapes).
+    fn write_window(
+        &self,
+        (start, placement): (usize, Placement),
+        placed: &mut [f32],
+        input: &mut [f32],
+        target: &mut [f32],
+    ) {
         let [_, channels, height, width] = self.sequence.shape();
-        let (plane, frame) = (height * width, channels * height * width);
-        let seen = &self.sequence.data()[start * frame..(start + self.config.input_days) * frame];
-        match &self.degradation {
-            Some(degradation) => degradation.write(seen, input),
-            None => input.copy_from_slice(seen),
+        let mut place = |[time, channel]: [usize; 2], values: &mut [f32]| {
+            let field = &self.sequence.data()[(time * channels + channel) * height * width..][..height * width];
+            placement.place(field, [height, width], values);
+        };
+        let seen = input.len() / (self.config.input_days * channels);
+        for (index, values) in input.chunks_exact_mut(seen).enumerate() {
+            let at = [start + index / channels, index % channels];
+            match &self.degradation {
+                Some(degradation) => {
+                    place(at, placed);
+                    degradation.write(placed, values);
+                }
+                None => place(at, values),
+            }
         }
-        let first = start + self.config.days() - self.config.predict_days;
-        for (index, values) in target.chunks_exact_mut(plane).enumerate() {
-            let time = first + index / self.targets.len();
-            let from = time * frame + self.targets[index % self.targets.len()] * plane;
-            values.copy_from_slice(&self.sequence.data()[from..from + plane]);
+        let (first, targets) = (start + self.config.days() - self.config.predict_days, self.targets.len());
+        for (index, values) in target.chunks_exact_mut(height * width).enumerate() {
+            place([first + index / targets, self.targets[index % targets]], values);
         }
     }
 }
@@ -335,6 +363,57 @@ mod tests {
     }
 
     #[test]
+    fn training_windows_are_rolled_and_turned_as_a_whole_and_others_are_not() {
+        let square = AdvectionConfig { steps: 40, shape: [8, 8], ..AdvectionConfig::default() };
+        let plain = SequenceConfig { advection: Some(square), ..fields(40) };
+        let moved = SequenceConfig { roll: true, rotate90: true, ..plain.clone() };
+        let open = |config: &SequenceConfig| SequenceDataset::open(config, 1).unwrap();
+        let (plain, moved) = (open(&plain), open(&moved));
+        assert_eq!(plain.val_window(0).unwrap(), moved.val_window(0).unwrap());
+        let mut changed = 0;
+        for index in 0..20 {
+            let (one, other) = (plain.train_window(index).unwrap(), moved.train_window(index).unwrap());
+            assert_eq!((one.start, one.input_shape), (other.start, other.input_shape));
+            let values = |window: &Window| [&window.input[..], &window.target].concat();
+            let (one, other) = (values(&one), values(&other));
+            // Where each place of the first plane went, so did that of all others, of the input and of the target.
+            let mut places: Vec<usize> = Vec::new();
+            for at in 0..64 {
+                let same =
+                    |place: &usize| one.chunks(64).zip(other.chunks(64)).all(|(one, other)| other[*place] == one[at]);
+                places.push((0..64).find(same).expect("a place for every value"));
+            }
+            changed += usize::from(places.iter().enumerate().any(|(at, place)| at != *place));
+            places.sort_unstable();
+            assert_eq!(places, (0..64).collect::<Vec<_>>());
+        }
+        assert!(changed >= 18, "{changed}");
+        let batch = moved.train_batch(3, 4..).unwrap();
+        let one = moved.train_window(5).unwrap();
+        assert_eq!(batch.target[one.target.len()..][..one.target.len()], one.target);
+    }
+
+    #[test]
+    fn a_field_is_moved_before_it_is_made_coarse() {
+        let square = AdvectionConfig { steps: 40, shape: [8, 8], ..AdvectionConfig::default() };
+        let config = SequenceConfig {
+            advection: Some(square),
+            input_days: 1,
+            predict_days: 1,
+            sample_factor: 2,
+            roll: true,
+            rotate90: true,
+            ..SequenceConfig::default()
+        };
+        let dataset = SequenceDataset::open(&config, 1).unwrap();
+        let window = dataset.train_window(3).unwrap();
+        let coarse = Resize::degrade([8, 8], 2).apply(&window.target).unwrap();
+        assert_eq!(window.input, coarse);
+        let plain = dataset.window(window.start, Placement::PLAIN).unwrap();
+        assert_ne!(window.target, plain.target);
+    }
+
+    #[test]
     fn what_does_not_fit_is_reported() {
         let message = |config: &SequenceConfig| SequenceDataset::open(config, 1).unwrap_err().to_string();
         let few = message(&fields(20));
@@ -354,6 +433,9 @@ mod tests {
         write(&path, 0, &[30, 2, 3, 3]);
         let config = SequenceConfig { paths: vec![path], advection: None, downsample: 2, ..fields(1) };
         assert_eq!(SequenceDataset::open(&config, 1).unwrap().sequence().shape(), [30, 2, 2, 2]);
+        let turned =
+            message(&SequenceConfig { paths: config.paths.clone(), rotate90: true, downsample: 1, ..fields(1) });
+        assert!(turned.contains("square"), "{turned}");
         let wrong = message(&SequenceConfig { use_channels: vec![2], ..config });
         assert!(wrong.contains("few.npy") && wrong.contains("below 2"), "{wrong}");
     }

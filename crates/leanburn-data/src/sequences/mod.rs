@@ -7,6 +7,7 @@ mod dataset;
 mod degradation;
 mod navier_stokes;
 mod normalization;
+mod placement;
 mod sequence;
 mod split;
 mod window;

@@ -26,6 +26,8 @@ pub(crate) fn read_sequence(section: &mut Section<'_>) -> SequenceConfig {
         downsample: section.number("downsample", default.downsample, 1..=MANY),
         normalize: section.choice("normalize", default.normalize),
         pointwise: section.get("pointwise", default.pointwise),
+        roll: section.get("roll", default.roll),
+        rotate90: section.get("rotate90", default.rotate90),
         percentiles: section.number("percentiles", default.percentiles, 0..=100),
         val_fraction: section.number("val_fraction", default.val_fraction, 0..1),
         num_workers: section.number("num_workers", default.num_workers, 0..=MANY),
