@@ -4,8 +4,8 @@
 #
 #     scripts/kill_and_resume.sh [KILLS=20] [SEED=1] [SIGNAL=KILL] [MODEL=autoencoder]
 #
-# MODEL: autoencoder (two learners, f16), swin (UNETR of labelled volumes), bev (maps of scenes), diffusion (its latents in files), or
-# consistency (target, teacher), each after what it needs.
+# MODEL: autoencoder (two learners, f16), swin (UNETR of labelled volumes), bev (maps of scenes), operator (FNO of flows, rolled and turned),
+# super_resolution (SR3 of them), diffusion (its latents in files), or consistency (target, teacher), each after what it needs.
 # Needs a built command: LEANBURN=path/to/leanburn, by default target/release/leanburn.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -61,6 +61,19 @@ autoencoder:
   num_res_blocks: 1
   norm_num_groups: 2
   training: {max_steps: 2, visualize_interval: 0}
+YAML
+}
+
+# Flows; $1 is what is seen of them.
+flows() {
+  cat <<YAML
+seed: 7
+sequence:
+  navier_stokes: {trajectories: 8, steps: 6, size: 16, solver_size: 32, spin_up: 1.0}
+  roll: true
+  rotate90: true
+  val_fraction: 0.3
+  $1
 YAML
 }
 
@@ -136,6 +149,32 @@ bev:
 YAML
     training 120 60 >>"$work/config.yaml"
     ;;
+  operator)
+    flows 'input_days: 2' >"$work/config.yaml"
+    cat >>"$work/config.yaml" <<'YAML'
+operator:
+  widths: 8
+  modes: [4, 4]
+  num_layers: 2
+  training:
+    batch_size: 4
+YAML
+    training 240 120 >>"$work/config.yaml"
+    ;;
+  super_resolution)
+    flows 'sample_factor: 4' >"$work/config.yaml"
+    cat >>"$work/config.yaml" <<'YAML'
+super_resolution:
+  num_channels: [8, 16]
+  num_res_blocks: 1
+  training:
+    num_inference_steps: 2
+    num_samples: 2
+    val_windows: 2
+    batch_size: 2
+YAML
+    training 120 60 >>"$work/config.yaml"
+    ;;
   diffusion)
     first_stage >"$work/first.yaml"
     before first
@@ -150,7 +189,7 @@ YAML
     latent_model "consistency: {teacher: $work/teacher, start_ema: 0.9}" >"$work/config.yaml"
     ;;
   *)
-    echo "MODEL is autoencoder, swin, bev, diffusion or consistency, not $model" >&2
+    echo "MODEL is autoencoder, swin, bev, operator, super_resolution, diffusion or consistency, not $model" >&2
     exit 2
     ;;
 esac
