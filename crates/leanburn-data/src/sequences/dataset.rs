@@ -220,7 +220,7 @@ impl SequenceDataset {
         target: &mut [f32],
     ) {
         let [_, channels, height, width] = self.sequence.shape();
-        let mut place = |[time, channel]: [usize; 2], values: &mut [f32]| {
+        let place = |[time, channel]: [usize; 2], values: &mut [f32]| {
             let field = &self.sequence.data()[(time * channels + channel) * height * width..][..height * width];
             placement.place(field, [height, width], values);
         };
