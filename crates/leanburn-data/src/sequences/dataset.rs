@@ -205,10 +205,10 @@ impl SequenceDataset {
         [of(self.config.input_days, channels, seen), predicted]
     }
 
-    /// A plane, in which [`write_window`](Self::write_window) places what is made coarse.
+    /// Room for a plane that [`write_window`](Self::write_window) places and makes coarse; none where nothing is made coarse.
     fn scratch(&self) -> Result<Vec<f32>, DataError> {
-        let [_, _, height, width] = self.sequence.shape();
-        zeros(&[height, width])
+        let [.., height, width] = self.sequence.shape();
+        if self.degradation.is_some() { zeros(&[height, width]) } else { Ok(Vec::new()) }
     }
 
     /// The window that starts at a time and lies so on the fields, into places of its [shapes](Self::window_shapes).
