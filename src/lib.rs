@@ -96,7 +96,7 @@ pub mod prelude {
     pub use crate::ops::random::seed;
     pub use crate::ops::{
         Gradients, Residency, ResidencyPolicy, StreamKeep, StreamSettings, Tensors, backward, keep_freed_memory,
-        recompute, struct_of_tensors,
+        on_pool, recompute, struct_of_tensors,
     };
     pub use crate::plan::{
         Candidate, Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Obstacle, Plan, Rates, RecordError,

@@ -7,7 +7,7 @@ use clap::Args;
 use leanburn::ops::{attention3d, backward, backward_from_ones};
 use serde_json::{Value, json};
 
-use crate::measure::{Line, Step, Timing, live_bytes, report, use_threads};
+use crate::measure::{Line, Step, Timing, live_bytes, report};
 use crate::values::{digest, tensor};
 
 #[derive(Args)]
@@ -25,7 +25,6 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    use_threads(arguments.timing.threads)?;
     let device = Device::flex().autodiff();
     let Arguments { positions, channels, .. } = *arguments;
     let scale = (channels as f64).powf(-0.5);

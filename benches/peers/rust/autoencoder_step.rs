@@ -1,6 +1,6 @@
 //! Training steps of the KL autoencoder; the same as `pytorch/autoencoder_step.py`.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use clap::{Args, ValueEnum};
 use leanburn::nn::losses::{kl_divergence, l1_loss};
 use leanburn::prelude::*;
@@ -49,7 +49,7 @@ type Forward<M> = fn(&M, Tensor<5>, Tensor<5>) -> (Tensor<5>, Tensor<5>, Tensor<
 
 pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let training = &arguments.training;
-    let device = training.device()?;
+    let device = Device::flex().autodiff();
     let config = config(arguments);
     let volume = [1, 1, arguments.shape[0], arguments.shape[1], arguments.shape[2]];
     config.check_input(volume)?;

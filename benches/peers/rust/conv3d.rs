@@ -9,14 +9,11 @@ use clap::Args;
 use leanburn::ops::{Convolution, Gradients, backward, backward_from_ones, conv3d, peak_bf16_flops, peak_f32_flops};
 use serde_json::{Value, json};
 
-use crate::measure::{program, use_threads, versions};
+use crate::measure::{program, versions};
 use crate::values::{digest, tensor};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Threads of the CPU.
-    #[arg(long)]
-    threads: usize,
     /// Of the volumes: f32, or bf16.
     #[arg(long, default_value = "f32")]
     dtype: String,
@@ -26,7 +23,6 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    use_threads(arguments.threads)?;
     let threads = rayon::current_num_threads();
     let dtype = match &arguments.dtype[..] {
         "f32" => DType::F32,

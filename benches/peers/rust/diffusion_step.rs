@@ -1,6 +1,6 @@
 //! Training steps of the U-Net of a latent diffusion model; the same as `pytorch/diffusion_step.py`.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use clap::Args;
 use leanburn::nn::losses::l2_loss;
 use leanburn::nn::models::{DiffusionConditions, DiffusionUNet3dConfig};
@@ -34,7 +34,7 @@ const TIME: f32 = 500.0;
 
 pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let training = &arguments.training;
-    let device = training.device()?;
+    let device = Device::flex().autodiff();
     let config = config(arguments);
     let [depth, height, width] = arguments.shape[..] else { unreachable!("clap takes three") };
     let latent = [1, arguments.latent_channels, depth, height, width];

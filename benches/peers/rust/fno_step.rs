@@ -1,5 +1,6 @@
 //! Training steps of the Fourier neural operator; the same as `pytorch/fno_step.py`.
 
+use burn::tensor::Device;
 use clap::Args;
 use leanburn::nn::losses::l2_loss;
 use leanburn::nn::models::FnoConfig;
@@ -29,7 +30,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let Arguments { shape, batch_size, width, modes, layers, training } = arguments;
-    let device = training.device()?;
+    let device = Device::flex().autodiff();
     let config = FnoConfig::new(1, 1, vec![*width; layers + 1], vec![vec![*modes; shape.len()]; *layers]);
     let mut field = [*batch_size, 1, 1, 1, 1];
     field[5 - shape.len()..].copy_from_slice(shape);

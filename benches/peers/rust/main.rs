@@ -15,14 +15,23 @@ mod swin_unetr_step;
 mod training_step;
 mod values;
 
-use clap::Parser;
-use leanburn::prelude::CountingAllocator;
+use clap::{Parser, Subcommand};
+use leanburn::prelude::{CountingAllocator, keep_freed_memory, on_pool};
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator;
 
 /// Training steps and single operations on the CPU, timed.
 #[derive(Parser)]
+struct Arguments {
+    /// Threads; 0 are as many as there are processors.
+    #[arg(long, global = true, default_value_t = 0)]
+    threads: usize,
+    #[command(subcommand)]
+    program: Program,
+}
+
+#[derive(Subcommand)]
 enum Program {
     /// Training steps of a chain of residual blocks.
     ResidualChain(residual_chain::Arguments),
@@ -41,14 +50,22 @@ enum Program {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    leanburn::ops::keep_freed_memory();
-    match Program::parse() {
-        Program::ResidualChain(arguments) => residual_chain::run(&arguments),
-        Program::AutoencoderStep(arguments) => autoencoder_step::run(&arguments),
-        Program::DiffusionStep(arguments) => diffusion_step::run(&arguments),
-        Program::FnoStep(arguments) => fno_step::run(&arguments),
-        Program::SwinUnetrStep(arguments) => swin_unetr_step::run(&arguments),
-        Program::Attention(arguments) => attention::run(&arguments),
-        Program::Conv3d(arguments) => conv3d::run(&arguments),
+    keep_freed_memory();
+    let Arguments { threads, program } = Arguments::parse();
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    Ok(on_pool(|| program.run().map_err(|error| error.to_string()))?)
+}
+
+impl Program {
+    fn run(&self) -> Result<(), Box<dyn std::error::Error>> {
+        match self {
+            Self::ResidualChain(arguments) => residual_chain::run(arguments),
+            Self::AutoencoderStep(arguments) => autoencoder_step::run(arguments),
+            Self::DiffusionStep(arguments) => diffusion_step::run(arguments),
+            Self::FnoStep(arguments) => fno_step::run(arguments),
+            Self::SwinUnetrStep(arguments) => swin_unetr_step::run(arguments),
+            Self::Attention(arguments) => attention::run(arguments),
+            Self::Conv3d(arguments) => conv3d::run(arguments),
+        }
     }
 }

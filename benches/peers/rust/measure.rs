@@ -2,15 +2,11 @@
 
 use clap::Args;
 use leanburn::prelude::CountingAllocator;
-use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
 use serde_json::{Value, json};
 
 /// How long to measure, and on how much of the machine.
 #[derive(Args)]
 pub struct Timing {
-    /// Threads of the CPU.
-    #[arg(long)]
-    pub threads: usize,
     /// Steps to time, after some that are not.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
@@ -22,11 +18,6 @@ pub struct Step {
     pub kept_bytes: u64,
     /// Values in which all programs have to agree.
     pub checks: Value,
-}
-
-/// Uses this many threads from here on.
-pub fn use_threads(threads: usize) -> Result<(), ThreadPoolBuildError> {
-    ThreadPoolBuilder::new().num_threads(threads).build_global()
 }
 
 /// Bytes of the heap in use.

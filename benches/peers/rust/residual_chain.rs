@@ -10,7 +10,7 @@ use leanburn::ops::{backward, recompute};
 use serde_json::json;
 
 use crate::burn_block::BurnBlock;
-use crate::measure::{Line, Step, Timing, live_bytes, report, use_threads};
+use crate::measure::{Line, Step, Timing, live_bytes, report};
 use crate::values::{digest, fill, gradient_norm, tensor};
 
 #[derive(Args)]
@@ -36,7 +36,6 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    use_threads(arguments.timing.threads)?;
     let device = Device::flex().autodiff();
     let Arguments { channels, groups, .. } = *arguments;
     match arguments.burn {

@@ -25,7 +25,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let training = &arguments.training;
-    let device = training.device()?;
+    let device = Device::flex().autodiff();
     let config =
         SwinUnetrConfig::new(arguments.in_channels, arguments.classes).with_feature_size(arguments.feature_size);
     let volume = [1, arguments.in_channels, arguments.shape[0], arguments.shape[1], arguments.shape[2]];

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use clap::{Args, ValueEnum};
 use leanburn::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::measure::{Line, Step, Timing, live_bytes, report, use_threads};
+use crate::measure::{Line, Step, Timing, live_bytes, report};
 use crate::values::fill;
 
 /// How a model is trained.
@@ -22,6 +22,9 @@ pub struct Training {
     /// Run every segment again in backward.
     #[arg(long)]
     recompute: bool,
+    /// But for those of this pattern.
+    #[arg(long, requires = "recompute")]
+    keep: Option<String>,
     #[arg(long)]
     learning_rate: f64,
     /// Updates before the clock runs; the steps before the first and after the last of them are compared.
@@ -63,19 +66,21 @@ pub struct Subject<M> {
 }
 
 impl Training {
-    /// The CPU, with as many threads as asked.
-    pub fn device(&self) -> Result<Device, Box<dyn std::error::Error>> {
-        use_threads(self.timing.threads)?;
-        Ok(Device::flex().autodiff())
-    }
-
     pub fn residency(&self) -> ResidencyPolicy {
-        if self.recompute { ResidencyPolicy::recompute_all() } else { ResidencyPolicy::keep() }
+        match (self.recompute, &self.keep) {
+            (false, _) => ResidencyPolicy::keep(),
+            (true, None) => ResidencyPolicy::recompute_all(),
+            (true, Some(kept)) => ResidencyPolicy::recompute_all().with_rule(kept, Residency::Keep),
+        }
     }
 
     /// The residency, as the table says it.
     pub fn mode(&self) -> String {
-        if self.recompute { "recomputed" } else { "plain" }.into()
+        match (self.recompute, &self.keep) {
+            (false, _) => "plain".into(),
+            (true, None) => "recomputed".into(),
+            (true, Some(kept)) => format!("recomputed, not {kept}"),
+        }
     }
 
     /// Of the activations.

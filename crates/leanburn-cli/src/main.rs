@@ -6,6 +6,7 @@ use clap::Parser;
 use leanburn_cli::command::Command;
 use leanburn_cli::console::{print_stderr, stderr_has_colours};
 use leanburn_cli::diagnostic;
+use leanburn_cli::error::CommandError;
 
 /// Counts the heap, so that memory on the CPU is measured and not guessed.
 #[global_allocator]
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
             print(panic);
         }
     }));
-    match Arguments::parse().command.run() {
+    match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = error.exit_code();
@@ -37,5 +38,13 @@ fn main() -> ExitCode {
             }
             ExitCode::from(code)
         }
+    }
+}
+
+/// Runs the command on a thread of rayon's pool; a rank stays on the thread that MPI knows.
+fn run(command: Command) -> Result<(), CommandError> {
+    match leanburn_mpi::ranks_of_launcher(|name| std::env::var(name).ok()) {
+        0 | 1 => leanburn_ops::on_pool(|| command.run()),
+        _ => command.run(),
     }
 }

@@ -41,6 +41,7 @@ pub use counting::CountingAllocator;
 pub use element::Stored;
 pub use heap::keep_freed_memory;
 pub use kernels::Element;
+pub use parallel::on_pool;
 pub use peak::{peak_bf16_flops, peak_f32_flops};
 pub use shape_error::{ShapeError, ShapeProblem};
 pub use size::check_volume;

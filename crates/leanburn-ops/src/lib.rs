@@ -37,7 +37,9 @@ pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
 pub use gradients::{Gradients, backward, backward_from_ones};
 pub use leanburn_kernels::bev_pool::BevCells;
 pub use leanburn_kernels::simd::{Instructions, UnknownInstructions, VARIABLE as INSTRUCTIONS_VARIABLE, instructions};
-pub use leanburn_kernels::{Activation, CountingAllocator, keep_freed_memory, peak_bf16_flops, peak_f32_flops};
+pub use leanburn_kernels::{
+    Activation, CountingAllocator, keep_freed_memory, on_pool, peak_bf16_flops, peak_f32_flops,
+};
 pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
 pub use operations::bev_pool::bev_pool;
 pub use operations::conv_transpose3d::conv_transpose3d;

@@ -24,6 +24,11 @@ use crate::conv::weight_gradient::task::WeightTask;
 use crate::parallel::{for_each, threads};
 use crate::{Stored, simd, size};
 
+/// Multiply-adds of an item that all threads share, at least.
+const SHARED_ITEM: usize = 1 << 27;
+/// Elements of a weight of which each thread may have a gradient of its own, at most (1 MiB).
+const MOST_OF_A_THREAD: usize = 1 << 18;
+
 /// [`weight_gradient`](crate::conv::weight_gradient()) by these instructions.
 pub(crate) fn weight_gradient_on<E: Stored>(
     arch: Arch,
@@ -32,8 +37,8 @@ pub(crate) fn weight_gradient_on<E: Stored>(
     gradient: Input<E>,
     target: &mut [f32],
 ) {
-    let with = |shape: &ConvShape, input: Input<'_, E>, gradient: Input<'_, E>, target: &mut [f32]| {
-        with_lanes(arch, Lanes::of(shape), shape, input, gradient, target);
+    let with = |on: On, shape: &ConvShape, input: Input<'_, E>, gradient: Input<'_, E>, target: &mut [f32]| {
+        with_lanes(arch, Lanes::of(shape), on, shape, input, gradient, target);
     };
     by_items(with, shape, input, gradient, target);
 }
@@ -46,19 +51,41 @@ pub(crate) fn weight_gradient_bf16(
     gradient: Input<'_, bf16>,
     target: &mut [f32],
 ) {
-    let with =
-        |shape: &ConvShape, input: Input<'_, bf16>, gradient: Input<'_, bf16>, target: &mut [f32]| match tiles_pay(
-            shape,
-        ) {
-            true => in_tiles(arch, shape, input, gradient, target),
-            false => with_lanes(arch, Lanes::of(shape), shape, input, gradient, target),
-        };
+    let with = |on: On, shape: &ConvShape, input: Input<'_, bf16>, gradient: Input<'_, bf16>, target: &mut [f32]| {
+        match tiles_pay(shape) {
+            true => in_tiles(arch, on, shape, input, gradient, target),
+            false => with_lanes(arch, Lanes::of(shape), on, shape, input, gradient, target),
+        }
+    };
     by_items(with, shape, input, gradient, target);
+}
+
+/// Where the tasks of an item run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum On {
+    /// On all threads.
+    Threads,
+    /// On the thread that has the item.
+    ThisThread,
+}
+
+/// Items whose gradients are computed at once, each on a thread: as many as there are threads, or one.
+///
+/// Few multiply-adds are not worth what it costs to share them, one item after the other.
+pub(super) fn items_at_once(shape: &ConvShape) -> usize {
+    let threads = rayon::current_num_threads();
+    let is_small = shape.weight_len() <= MOST_OF_A_THREAD && item_of(shape).multiplications() < SHARED_ITEM;
+    if is_small && threads <= shape.batch_size { threads } else { 1 }
+}
+
+/// An item of the batch, alone.
+fn item_of(shape: &ConvShape) -> ConvShape {
+    ConvShape { batch_size: shape.batch_size.min(1), ..*shape }
 }
 
 /// Adds up what `with` makes of the items of a batch.
 fn by_items<E: Stored>(
-    with: impl Fn(&ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]),
+    with: impl Fn(On, &ConvShape, Input<'_, E>, Input<'_, E>, &mut [f32]) + Sync,
     shape: &ConvShape,
     input: Input<'_, E>,
     gradient: Input<'_, E>,
@@ -68,24 +95,56 @@ fn by_items<E: Stored>(
     check_input(shape, &gradient, shape.channels_out, shape.output_len());
     assert_eq!(target.len(), shape.weight_len(), "the target is not of the length that the shape says");
     let batch_size = shape.batch_size;
-    if batch_size < 2 || shape.output_len() == 0 {
-        return with(shape, input, gradient, target);
+    if batch_size < 2 || shape.output_len() == 0 || target.is_empty() {
+        return with(On::Threads, shape, input, gradient, target);
     }
     // Item by item, in float64: a large batch gives what its micro-batches add up to.
-    let one = ConvShape { batch_size: 1, ..*shape };
+    let (one, at_once) = (item_of(shape), items_at_once(shape));
+    let run = |on: On, item: usize, target: &mut [f32]| {
+        with(on, &one, input.item(item, batch_size), gradient.item(item, batch_size), target);
+    };
     let mut sums = vec![0.0f64; target.len()];
-    for item in 0..batch_size {
-        let (input, gradient) = (input.item(item, batch_size), gradient.item(item, batch_size));
-        with(&one, input, gradient, target);
-        sums.iter_mut().zip(&*target).for_each(|(sum, value)| *sum += f64::from(*value));
+    let mut others = vec![0.0f32; (at_once - 1) * target.len()];
+    let together = batch_size / at_once * at_once;
+    for first in (0..together).step_by(at_once) {
+        let items = std::iter::once(&mut *target).chain(others.chunks_exact_mut(sums.len())).enumerate().collect();
+        let on = if at_once < 2 { On::Threads } else { On::ThisThread };
+        for_each(items, shape.multiplications(), |(item, target)| run(on, first + item, target));
+        add_items(&mut sums, target, &others);
+    }
+    for item in together..batch_size {
+        run(On::Threads, item, target);
+        add_items(&mut sums, target, &[]);
     }
     target.iter_mut().zip(sums).for_each(|(target, sum)| *target = sum as f32);
+}
+
+/// Adds the gradients of items, which are as long as the sums, in their order.
+fn add_items(sums: &mut [f64], first: &[f32], others: &[f32]) {
+    let len = sums.len();
+    in_pieces(sums, len + others.len(), |start, sums| {
+        for gradient in std::iter::once(first).chain(others.chunks_exact(len)) {
+            sums.iter_mut().zip(&gradient[start..]).for_each(|(sum, value)| *sum += f64::from(*value));
+        }
+    });
+}
+
+/// Runs `run` on pieces of the target, each with where it begins; `work` values are read in all.
+fn in_pieces<T: Send>(target: &mut [T], work: usize, run: impl Fn(usize, &mut [T]) + Sync) {
+    const PIECE: usize = 4096;
+    match threads(target.len().div_ceil(PIECE), work) < 2 {
+        true => run(0, target),
+        false => {
+            target.par_chunks_mut(PIECE).enumerate().for_each(|(piece, target)| run(piece * PIECE, target));
+        }
+    }
 }
 
 /// The weight gradient with these lanes, whatever the shape; all items at once.
 pub(super) fn with_lanes<E: Stored>(
     arch: Arch,
     lanes: Lanes,
+    on: On,
     shape: &ConvShape,
     input: Input<E>,
     gradient: Input<E>,
@@ -96,7 +155,7 @@ pub(super) fn with_lanes<E: Stored>(
     }
     let plan = WeightPlan::new(shape, lanes);
     let scratches = Mutex::new(Vec::new());
-    by_parts(&plan, target, |(part, block, columns)| {
+    by_parts(&plan, on, target, |(part, block, columns)| {
         let scratch = scratches.lock().unwrap().pop().unwrap_or_else(|| Scratch::new(arch, &plan));
         let scratch = WeightTask::new(arch, &plan, block, columns, scratch).run(input, gradient, part);
         scratches.lock().unwrap().push(scratch);
@@ -106,6 +165,7 @@ pub(super) fn with_lanes<E: Stored>(
 /// The weight gradient in tiles of AMX, whatever the shape; all items at once.
 pub(super) fn in_tiles(
     arch: Arch,
+    on: On,
     shape: &ConvShape,
     input: Input<'_, bf16>,
     gradient: Input<'_, bf16>,
@@ -116,7 +176,7 @@ pub(super) fn in_tiles(
     }
     let plan = WeightPlan::of_tiles(shape);
     let scratches = Mutex::new(Vec::new());
-    by_parts(&plan, target, |(part, block, columns)| {
+    by_parts(&plan, on, target, |(part, block, columns)| {
         let scratch = scratches.lock().unwrap().pop().unwrap_or_else(|| TileScratch::new(&plan));
         let scratch = TileTask::new(arch, &plan, block, columns, scratch).run(input, gradient, part);
         scratches.lock().unwrap().push(scratch);
@@ -129,14 +189,17 @@ fn tiles_pay(shape: &ConvShape) -> bool {
 }
 
 /// Runs the tasks of a plan, each on its columns of the weight, and adds up the parts.
-fn by_parts(plan: &WeightPlan, target: &mut [f32], run: impl Fn(Task<'_>) + Sync + Send) {
+fn by_parts(plan: &WeightPlan, on: On, target: &mut [f32], run: impl Fn(Task<'_>) + Sync + Send) {
     let mut partial = vec![0.0; (plan.parts - 1) * target.len()];
     let weights = std::iter::once(&mut *target).chain(partial.chunks_exact_mut(plan.shape.weight_len()));
     let mut tasks: Vec<Task> = Vec::with_capacity(plan.tasks());
     for (part, weight) in weights.enumerate() {
         tasks.extend(blocks(plan, weight).into_iter().enumerate().map(|(block, columns)| (part, block, columns)));
     }
-    for_each(tasks, plan.shape.multiplications(), run);
+    match on {
+        On::Threads => for_each(tasks, plan.shape.multiplications(), run),
+        On::ThisThread => tasks.into_iter().for_each(run),
+    }
     add_parts(target, &partial);
 }
 
@@ -160,14 +223,22 @@ fn workspace_with(
     plan: impl FnOnce(&ConvShape) -> WeightPlan,
     of_task: impl FnOnce(&WeightPlan) -> usize,
 ) -> usize {
-    let sums = if shape.batch_size < 2 { 0 } else { shape.weight_len() * size_of::<f64>() };
-    let item = ConvShape { batch_size: shape.batch_size.min(1), ..*shape };
+    let (item, at_once) = (item_of(shape), items_at_once(shape));
+    let is_batch = shape.batch_size > 1;
+    let weight = shape.weight_len() * size_of::<f32>();
+    let sums =
+        if is_batch { shape.weight_len() * size_of::<f64>() + at_once * size_of::<(usize, &mut [f32])>() } else { 0 };
     let plan = plan(&item);
-    let partial = (plan.parts - 1) * shape.weight_len() * size_of::<f32>();
     // Each channel has a column in each block of the input.
     let columns = plan.parts * plan.blocks().0 * shape.channels_out * size_of::<&mut [f32]>();
     let tasks = plan.tasks() * size_of::<Task>() + columns;
-    size::sum(&[sums, partial, tasks, size::product(&[threads(plan.tasks(), item.multiplications()), of_task(&plan)])])
+    let threads = if at_once < 2 { threads(plan.tasks(), item.multiplications()) } else { at_once };
+    size::sum(&[
+        sums,
+        (at_once - 1) * weight,
+        size::product(&[at_once, (plan.parts - 1) * weight + tasks]),
+        size::product(&[threads, of_task(&plan)]),
+    ])
 }
 
 /// The part, the block and its columns of the weight.
@@ -191,16 +262,15 @@ fn blocks<'a>(plan: &WeightPlan, weight: &'a mut [f32]) -> Vec<Vec<&'a mut [f32]
 
 /// Adds the sums of the other parts to those of the first.
 fn add_parts(target: &mut [f32], partial: &[f32]) {
-    const PIECE: usize = 4096;
     /// Elements that are added up at once.
     const TOGETHER: usize = 32;
     if partial.is_empty() {
         return;
     }
     let len = target.len();
-    target.par_chunks_mut(PIECE).enumerate().for_each(|(piece, target)| {
+    in_pieces(target, partial.len(), |start, target| {
         for (at, target) in target.chunks_mut(TOGETHER).enumerate() {
-            let first = piece * PIECE + at * TOGETHER;
+            let first = start + at * TOGETHER;
             let mut sums = [0.0f64; TOGETHER];
             sums.iter_mut().zip(&*target).for_each(|(sum, value)| *sum = f64::from(*value));
             for part in partial.chunks_exact(len) {

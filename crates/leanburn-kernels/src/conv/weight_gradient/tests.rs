@@ -6,7 +6,7 @@ use pulp::Arch;
 
 use super::lanes::Lanes;
 use super::plan::WeightPlan;
-use super::run::{in_tiles, with_lanes};
+use super::run::{On, in_tiles, items_at_once, with_lanes};
 use crate::buffer::is_under_valgrind;
 use crate::conv::entry::weight_gradient;
 use crate::conv::operands::{Input, Prologue};
@@ -27,7 +27,7 @@ fn every_kernel(shape: &ConvShape) -> impl Iterator<Item = (Arch, Lanes)> {
 fn compare<E: Stored>(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
     for (arch, lanes) in every_kernel(shape) {
         compare_with::<E>(shape, activations, seed, 1e-5, &|input, gradient, target| {
-            with_lanes(arch, lanes, shape, input, gradient, target);
+            with_lanes(arch, lanes, On::Threads, shape, input, gradient, target);
         });
     }
 }
@@ -74,7 +74,7 @@ fn compare_tiles(shape: &ConvShape, activations: [Option<Activation>; 2], seed: 
     if simd::takes_tiles() {
         let tolerance = if activations == [None; 2] { 1e-5 } else { 4e-3 };
         compare_with::<bf16>(shape, activations, seed, tolerance, &|input, gradient, target| {
-            in_tiles(simd::best(), shape, input, gradient, target);
+            in_tiles(simd::best(), On::Threads, shape, input, gradient, target);
         });
     }
 }
@@ -182,7 +182,7 @@ fn sums_over_many_positions_stay_exact() {
         let exact = |plane| input[plane * 96 * 96..].iter().zip(&gradient).map(product).sum::<f64>();
         for (arch, lanes) in every_kernel(&shape) {
             let mut found = vec![f32::NAN; depth];
-            with_lanes(arch, lanes, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
+            with_lanes(arch, lanes, On::Threads, &shape, Input::plain(&input), Input::plain(&gradient), &mut found);
             let most = if lanes == Lanes::Transformed { 4e-6 } else { 1e-6 };
             for (plane, found) in found.into_iter().enumerate() {
                 let error = f64::from(found) / exact(plane) - 1.0;
@@ -216,7 +216,7 @@ fn the_sums_stay_exact_where_planes_are_transformed() {
         let shape = cube([8, 8], 16, kernel, 1, 1);
         for arch in simd::available() {
             compare_with::<f32>(&shape, [None, None], 1, 1e-6, &|input, gradient, target| {
-                with_lanes(arch, Lanes::Transformed, &shape, input, gradient, target);
+                with_lanes(arch, Lanes::Transformed, On::Threads, &shape, input, gradient, target);
             });
         }
     }
@@ -243,13 +243,40 @@ fn the_number_of_threads_does_not_matter() {
             .map(|lanes| {
                 let mut target = vec![f32::NAN; shape.weight_len()];
                 let (input, gradient) = (Input::plain(&input[..]), Input::plain(&gradient[..]));
-                pool.install(|| with_lanes(simd::best(), lanes, &shape, input, gradient, &mut target));
+                pool.install(|| with_lanes(simd::best(), lanes, On::Threads, &shape, input, gradient, &mut target));
                 target
             })
             .collect::<Vec<_>>()
     });
     let results: Vec<_> = results.collect();
     results.iter().for_each(|result| assert!(*result == results[0]));
+}
+
+/// Several at once, one at a time, and some of both.
+#[test]
+fn a_batch_is_the_sum_of_its_items_whatever_the_number_of_threads() {
+    let shape = ConvShape { input: [4, 9, 8], batch_size: 5, ..cube([6, 5], 1, 3, 1, 1) };
+    let [input, gradient] = [shape.input_len(), shape.output_len()].map(|len| random(len, 6));
+    let gradient_of = |shape: &ConvShape, input: &[f32], gradient: &[f32]| {
+        let mut target = vec![f32::NAN; shape.weight_len()];
+        weight_gradient(shape, Input::plain(input), Input::plain(gradient), &mut target);
+        target
+    };
+    let one = ConvShape { batch_size: 1, ..shape };
+    let mut sums = vec![0.0f64; shape.weight_len()];
+    for (input, gradient) in input.chunks(one.input_len()).zip(gradient.chunks(one.output_len())) {
+        sums.iter_mut().zip(gradient_of(&one, input, gradient)).for_each(|(sum, value)| *sum += f64::from(value));
+    }
+    let expected: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
+    let threads: &[usize] = if is_under_valgrind() { &[2] } else { &[1, 2, 3, 5, 7] };
+    for &threads in threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let found = pool.install(|| {
+            assert_eq!(items_at_once(&shape), if threads > 5 { 1 } else { threads });
+            gradient_of(&shape, &input, &gradient)
+        });
+        assert_eq!(found, expected, "{threads} threads");
+    }
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Computation for Forward<'_> {
     }
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
-        let copies = float32_bytes(self.weight) + self.folded.weight_bytes();
+        let copies = float32_bytes(self.weight) + self.folded.bytes();
         self.folded.transposed.recorded(Call::new(recorder, "upsample_conv3d"), self.x, self.weight, copies)
     }
 
@@ -95,7 +95,7 @@ impl Computation for DataGradient<'_> {
     }
 
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
-        let copies = float32_bytes(self.weight) + self.folded.weight_bytes();
+        let copies = float32_bytes(self.weight) + self.folded.bytes();
         let call = Call::new(recorder, "upsample_conv3d_data_gradient");
         self.folded.transposed.recorded_data_gradient(call, self.gradient, self.weight, copies)
     }
@@ -128,7 +128,7 @@ impl Computation for WeightGradient<'_> {
     fn recorded(self, recorder: Recorder) -> Tensor<5> {
         let Self { folded, x, gradient, weight } = self;
         let call = Call::new(recorder, "upsample_conv3d_weight_gradient");
-        folded.transposed.recorded_weight_gradient(call, x, gradient, weight, folded.weight_bytes())
+        folded.transposed.recorded_weight_gradient(call, x, gradient, weight, folded.bytes())
     }
 
     fn on_cpu<E: Stored>(self) -> Tensor<5> {

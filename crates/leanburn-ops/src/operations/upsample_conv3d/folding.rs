@@ -5,6 +5,8 @@
 //! 8 products for each output instead of 27. Sub-pixel convolution, as in
 //! [Shi et al.](https://arxiv.org/abs/1609.05158), with tied weights.
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Tensor};
 use leanburn_kernels::conv::{ConvSettings, ConvShape};
 
@@ -91,51 +93,68 @@ impl Folded<'_> {
         &self.transposed.0
     }
 
-    /// Bytes of the folded weight.
-    pub(super) fn weight_bytes(&self) -> usize {
-        self.shape().weight_len() * size_of::<f32>()
+    /// Bytes of the folded weight, and of what says how it is folded.
+    pub(super) fn bytes(&self) -> usize {
+        self.shape().weight_len() * size_of::<f32>() + self.pairs_len() * size_of::<(usize, usize)>()
     }
 
     /// Adds the elements of the kernel that meet the same voxel; `[channels_in, channels_out / groups, ..]`.
     pub(super) fn fold(&self, weight: &[f32]) -> Vec<f32> {
         let mut folded = vec![0.0; self.shape().weight_len()];
-        self.for_each_pair(|at, folded_at| folded[folded_at] += weight[at]);
+        self.for_each_kernel(|at, folded_at, pairs| {
+            let (kernel, folded) = (&weight[at], &mut folded[folded_at]);
+            pairs.iter().for_each(|&(tap, folded_tap)| folded[folded_tap] += kernel[tap]);
+        });
         folded
     }
 
     /// The gradient of the weight from that of the folded one.
     pub(super) fn unfold(&self, folded: &[f32]) -> Vec<f32> {
         let mut weight = vec![0.0; self.upsample.shape.weight_len()];
-        self.for_each_pair(|at, folded_at| weight[at] += folded[folded_at]);
+        self.for_each_kernel(|at, folded_at, pairs| {
+            let (kernel, folded) = (&mut weight[at], &folded[folded_at]);
+            pairs.iter().for_each(|&(tap, folded_tap)| kernel[tap] += folded[folded_tap]);
+        });
         weight
     }
 
-    /// Every element of the weight with every element of the folded weight that it is part of.
-    fn for_each_pair(&self, mut visit: impl FnMut(usize, usize)) {
+    /// Where each kernel of two channels lies in the weight and in the folded weight, and every element of it with every element of the
+    /// folded one that it is part of.
+    fn for_each_kernel(&self, mut visit: impl FnMut(Range<usize>, Range<usize>, &[(usize, usize)])) {
         let [channels_out, per_group, kernel @ ..] = self.upsample.shape.weight_dims();
-        let [_, out_per_group, folded_depth, folded_height, folded_width] = self.shape().weight_dims();
-        let taps: usize = kernel.iter().product();
-        let folded_taps = folded_depth * folded_height * folded_width;
+        let [_, out_per_group, folded @ ..] = self.shape().weight_dims();
+        let [taps, folded_taps]: [usize; 2] = [kernel, folded].map(|sizes| sizes.iter().product());
+        let pairs = self.pairs(kernel, folded);
         for channel_out in 0..channels_out {
             let (group, local_out) = (channel_out / out_per_group, channel_out % out_per_group);
             for local_in in 0..per_group {
                 let at = (channel_out * per_group + local_in) * taps;
                 let folded_at = ((group * per_group + local_in) * out_per_group + local_out) * folded_taps;
-                for tap in 0..taps {
-                    let place = [tap / (kernel[1] * kernel[2]), tap / kernel[2] % kernel[1], tap % kernel[2]];
-                    let runs: [_; 3] = std::array::from_fn(|axis| {
-                        let first = kernel[axis] - 1 - place[axis];
-                        first..first + self.upsample.factors[axis]
-                    });
-                    for d in runs[0].clone() {
-                        for h in runs[1].clone() {
-                            for w in runs[2].clone() {
-                                visit(at + tap, folded_at + (d * folded_height + h) * folded_width + w);
-                            }
-                        }
-                    }
+                visit(at..at + taps, folded_at..folded_at + folded_taps, &pairs);
+            }
+        }
+    }
+
+    /// Every element of a kernel with every element of the folded one that it is part of.
+    fn pairs(&self, kernel: [usize; 3], [_, folded_height, folded_width]: [usize; 3]) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::with_capacity(self.pairs_len());
+        for tap in 0..kernel.iter().product() {
+            let place = [tap / (kernel[1] * kernel[2]), tap / kernel[2] % kernel[1], tap % kernel[2]];
+            let runs: [_; 3] = std::array::from_fn(|axis| {
+                let first = kernel[axis] - 1 - place[axis];
+                first..first + self.upsample.factors[axis]
+            });
+            for d in runs[0].clone() {
+                for h in runs[1].clone() {
+                    pairs.extend(runs[2].clone().map(|w| (tap, (d * folded_height + h) * folded_width + w)));
                 }
             }
         }
+        pairs
+    }
+
+    fn pairs_len(&self) -> usize {
+        let [_, _, kernel @ ..] = self.upsample.shape.weight_dims();
+        kernel.iter().chain(&self.upsample.factors).product()
     }
 }
