@@ -51,7 +51,7 @@ diffusion:
     batch_size: 2
     num_inference_steps: 2
 YAML
-  training "${2:-40}" 40
+  training "${2:-160}" 80
 }
 first_stage() {
   cat <<YAML
