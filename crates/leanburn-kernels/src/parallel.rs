@@ -9,8 +9,8 @@ const SMALL: usize = 1 << 18;
 
 /// Runs `run` on a thread of rayon's pool, if the pool has several.
 ///
-/// What an operation shares among threads begins there at once; a thread outside of the pool wakes one, hands the work over and waits. Small
-/// models spend a third of their steps with that. Nothing else changes: the results are the same, and the pool has as many threads as before
+/// What an operation shares among threads begins there at once; a thread outside of the pool wakes one, hands the work over and waits. Where
+/// operations take a tenth of a millisecond that is an eighth of a training step. Nothing else changes: the results are the same, and the pool has as many threads as before
 /// (`RAYON_NUM_THREADS`, or the processors).
 ///
 /// It is for programs: a thread that waits for an operation may run a part of another thread's meanwhile. In a pool of one thread it would
