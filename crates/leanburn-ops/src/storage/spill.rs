@@ -4,6 +4,7 @@
 //! memory is limited, these pages count. Large tensors go past it (`O_DIRECT`): they are written from where they lie, and read by way of
 //! a small buffer, from which memory is filled that nobody has to clear first.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::Path;
@@ -50,15 +51,17 @@ impl Spill {
     pub(super) fn read<E: Pod>(mut self, mut room: Vec<E>, count: usize) -> io::Result<Vec<E>> {
         self.file.rewind()?;
         let end = self.start + count * size_of::<E>();
-        let mut piece = Piece::new(PIECE.min(end));
         room.reserve_exact(count);
-        for at in (0..end).step_by(PIECE) {
-            let len = PIECE.min(end - at);
-            let pages = &mut piece.bytes()[..len.next_multiple_of(PAGE)];
-            self.file.read_exact(pages)?;
-            room.extend_from_slice(cast_slice(&pages[self.start.saturating_sub(at)..len]));
-        }
-        Ok(room)
+        READ.with_borrow_mut(|piece| {
+            piece.make_room(PIECE.min(end));
+            for at in (0..end).step_by(PIECE) {
+                let len = PIECE.min(end - at);
+                let pages = &mut piece.bytes()[..len.next_multiple_of(PAGE)];
+                self.file.read_exact(pages)?;
+                room.extend_from_slice(cast_slice(&pages[self.start.saturating_sub(at)..len]));
+            }
+            Ok(room)
+        })
     }
 }
 
@@ -76,13 +79,23 @@ fn direct(_folder: &Path) -> Option<File> {
     None
 }
 
+thread_local! {
+    /// What files are read by way of. It is kept: another thread computes meanwhile, and what it needs at most would hang on whether a
+    /// file is just being read.
+    static READ: RefCell<Piece> = const { RefCell::new(Piece(vec![])) };
+}
+
 /// Pages in memory that may be read and written directly.
 struct Piece(Vec<u8>);
 
 impl Piece {
-    /// As many as hold so many bytes.
-    fn new(len: usize) -> Self {
-        Self(vec![0; len.next_multiple_of(PAGE) + PAGE])
+    /// Has it hold at least so many bytes.
+    fn make_room(&mut self, len: usize) {
+        let len = len.next_multiple_of(PAGE) + PAGE;
+        if self.0.len() < len {
+            self.0 = vec![]; // freed first
+            self.0 = vec![0; len];
+        }
     }
 
     fn bytes(&mut self) -> &mut [u8] {
@@ -93,7 +106,8 @@ impl Piece {
 
 /// Writes pages: those that are the tensor's alone from where they are, the first and the last by way of a piece.
 fn write_direct(file: &File, bytes: &[u8], start: usize) -> io::Result<()> {
-    let mut piece = Piece::new(PAGE);
+    let mut piece = Piece(vec![]);
+    piece.make_room(PAGE);
     let write = |bytes: &[u8]| (&*file).write_all(bytes);
     let mut write_page = |bytes: &[u8], at: usize| {
         if bytes.is_empty() {
