@@ -44,7 +44,7 @@ pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_at
 pub use operations::bev_pool::bev_pool;
 pub use operations::conv_transpose3d::conv_transpose3d;
 pub use operations::conv3d::{Convolution, conv3d, norm_act_conv3d, norm_prelu_conv3d};
-pub use operations::dropout::{dropout, dropout3d};
+pub use operations::dropout::{dropout, dropout3d, in_training, is_in_training};
 pub use operations::gather_planes::{gather_planes, own_planes};
 pub use operations::geglu::geglu;
 pub use operations::layer_norm3d::layer_norm3d;

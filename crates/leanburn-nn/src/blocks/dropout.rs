@@ -4,7 +4,9 @@ use burn::config::Config;
 use burn::module::{Flag, Module, Param};
 use burn::tensor::Tensor;
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
-use leanburn_ops::{dropout, dropout3d};
+use leanburn_ops::{
+    Activation, Convolution, Norm, dropout, dropout3d, group_norm_act, is_in_training, norm_act_conv3d,
+};
 
 use crate::validation::Rules;
 
@@ -47,8 +49,8 @@ impl DropoutConfig {
 
 /// Sets values to 0 at random, and scales the others so that the mean stays.
 ///
-/// On an autodiff device, and unless frozen; elsewhere it is the identity. Source, memory and random numbers are those of
-/// [`leanburn_ops::dropout`]: nothing of the input's size is saved for backward, and the seed alone decides what is dropped.
+/// On an autodiff device, or [in training](leanburn_ops::in_training), and unless frozen; elsewhere it is the identity. Source, memory and
+/// random numbers are those of [`leanburn_ops::dropout`]: nothing of the input's size is saved for backward, and the seed alone decides what is dropped.
 ///
 /// # Example
 ///
@@ -83,14 +85,36 @@ impl Dropout {
     ///
     /// Panics if an axis is empty.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        if self.training.is_enabled() { dropout(x, self.probability) } else { x }
+        if drops(&self.training) { dropout(x, self.probability) } else { x }
+    }
+}
+
+/// Whether a layer with such a flag drops. A module without autodiff has its flags off, and knows which ones training has on.
+fn drops(training: &Param<Flag>) -> bool {
+    training.is_enabled() || is_in_training() && training.clone().train().is_enabled()
+}
+
+/// Norm, SiLU, dropout or none, convolution, and the sum with another volume: the end of a residual block of diffusion models.
+pub(crate) fn norm_silu_dropout_conv(
+    x: Tensor<5>,
+    norm: Norm,
+    dropout: Option<&Dropout>,
+    convolution: Convolution,
+    skip: Tensor<5>,
+) -> Tensor<5> {
+    match dropout {
+        None => norm_act_conv3d(x, Some(norm), Activation::Silu, convolution, Some(skip)),
+        Some(dropout) => {
+            let dropped = dropout.forward(group_norm_act(x, norm, Activation::Silu));
+            norm_act_conv3d(dropped, None, Activation::None, convolution, Some(skip))
+        }
     }
 }
 
 /// Sets whole channels of an item to 0 at random, and scales the others so that the mean stays.
 ///
-/// On an autodiff device, and unless frozen; elsewhere it is the identity. Source, memory and random numbers are those of
-/// [`leanburn_ops::dropout3d`].
+/// On an autodiff device, or [in training](leanburn_ops::in_training), and unless frozen; elsewhere it is the identity. Source, memory and
+/// random numbers are those of [`leanburn_ops::dropout3d`].
 #[derive(Module, Debug)]
 pub struct Dropout3d {
     probability: f64,
@@ -108,7 +132,7 @@ impl Dropout3d {
     ///
     /// Panics if an axis is empty.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        if self.training.is_enabled() { dropout3d(x, self.probability) } else { x }
+        if drops(&self.training) { dropout3d(x, self.probability) } else { x }
     }
 }
 

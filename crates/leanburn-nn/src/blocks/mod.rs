@@ -41,6 +41,7 @@ pub use conv_transpose2d::{ConvTranspose2d, ConvTranspose2dConfig};
 pub use conv2d::{Conv2d, Conv2dConfig};
 pub use conversion::ConversionError;
 pub use downsample::Downsample;
+pub(crate) use dropout::norm_silu_dropout_conv;
 pub use dropout::{Dropout, Dropout3d, DropoutConfig};
 pub use group_norm::{GroupNorm, GroupNormConfig};
 pub use instance_norm::InstanceNorm;

@@ -126,6 +126,7 @@ fn diffusion(policy: ResidencyPolicy) -> (usize, usize) {
         as_on_cpu(|| {
             let device = device.clone().autodiff();
             let config = DiffusionUNet3dConfig::new(2, 2, vec![4, 8], vec![1, 1], vec![false, true])
+                .with_dropout(0.1)
                 .with_norm_num_groups(4)
                 .with_num_head_channels(vec![4])
                 .with_cross_attention_dim(Some(3));

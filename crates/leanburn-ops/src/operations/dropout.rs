@@ -1,5 +1,7 @@
 //! Dropout that saves a key: backward makes the mask again.
 
+use std::cell::Cell;
+
 use burn::tensor::{Tensor, TensorData};
 use leanburn_kernels::dropout::{self as kernel, DropoutMask};
 
@@ -12,7 +14,7 @@ use crate::recording::{Call, Recorder, is_recording};
 const OPERATIONS_PER_DRAW: u64 = 25;
 
 /// Sets values to 0 with a probability, and multiplies the others by `1 / (1 - probability)`. Without autodiff (inference) it is
-/// the identity.
+/// the identity, unless the pass is [in training](in_training).
 ///
 /// Source: [Dropout](https://jmlr.org/papers/v15/srivastava14a.html). The draws are those of a counter-based generator under a
 /// key from [the stream of segments](crate::random): [`random::seed`](crate::random::seed), or `Device::seed`, decides them. They are the
@@ -81,6 +83,40 @@ pub fn dropout3d(x: Tensor<5>, probability: f64) -> Tensor<5> {
     }
 }
 
+thread_local! {
+    static IN_TRAINING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a forward pass that belongs to training though nobody asks for its gradient, such as that of a target network: [`dropout`] and
+/// [`dropout3d`] drop without autodiff too, until it ends, on this thread.
+///
+/// # Example
+///
+/// ```
+/// use burn::prelude::*;
+/// use leanburn_ops::{dropout, in_training};
+///
+/// let x = Tensor::<2>::ones([8, 16], &Device::flex());
+/// assert_eq!(dropout(x.clone(), 0.5).into_data(), x.to_data());
+/// assert_ne!(in_training(|| dropout(x.clone(), 0.5)).into_data(), x.into_data());
+/// ```
+pub fn in_training<T>(run: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IN_TRAINING.set(self.0);
+        }
+    }
+    let _restore = Restore(IN_TRAINING.replace(true));
+    run()
+}
+
+/// Whether what runs on this thread is [in training](in_training) without autodiff.
+#[must_use]
+pub fn is_in_training() -> bool {
+    IN_TRAINING.get()
+}
+
 /// A mask of its own for the next call; `None` where nothing is dropped.
 fn mask_of<const D: usize>(name: &str, x: &Tensor<D>, probability: f64, run: usize) -> Option<DropoutMask> {
     let dims = x.dims();
@@ -88,7 +124,7 @@ fn mask_of<const D: usize>(name: &str, x: &Tensor<D>, probability: f64, run: usi
     let sound = (0.0..1.0).contains(&probability);
     assert!(sound, "{name}: the probability is {probability}, expected a number of at least 0 and below 1");
     let device = x.device();
-    let drops = probability > 0.0 && device.is_autodiff();
+    let drops = probability > 0.0 && (device.is_autodiff() || is_in_training());
     drops.then(|| DropoutMask::new(random::next_key(&device), probability, run))
 }
 

@@ -434,7 +434,7 @@ fn diffusion_systems() -> [Config; 3] {
             "data: {{phantom: {{count: 3}}, patch_size: 32}}\n\
              latents: {{autoencoder: runs/a, downsampling: [4, 4, 2], samples_per_volume: 9, scale_factor: 0.5}}\n\
              diffusion:\n  in_channels: 4\n  num_channels: [8, 16]\n  num_res_blocks: [1, 2]\n  attention_levels: true\n  \
-             num_head_channels: [4, 8]\n  norm_num_groups: 4\n  norm_eps: 1.0e-5\n  resblock_updown: true\n  \
+             num_head_channels: [4, 8]\n  norm_num_groups: 4\n  norm_eps: 1.0e-5\n  resblock_updown: true\n  dropout: 0.2\n  \
              training: {{loss: l1, num_inference_steps: 7, ema_decay: null}}\nscheduler: {{{scheduler}}}\n"
         );
         parse(&text).unwrap_or_else(|errors| panic!("{errors:#}\n{text}"))

@@ -6,6 +6,7 @@ use leanburn_nn::consistency::{
 };
 use leanburn_nn::diffusion::EdmPreconditioning;
 use leanburn_nn::models::DiffusionUNet3d;
+use leanburn_ops::in_training;
 use leanburn_ops::recording::{Pass, constant_beside, in_pass, without_autodiff};
 use leanburn_train::Precision;
 
@@ -102,7 +103,9 @@ impl Consistency {
             None => on_a_line(latents, noise, sigmas),
             Some(teacher) => self.taught(teacher, (latents, noise, sigmas), beside),
         };
-        let target = |input, times| constant(beside.target, precision, (input, times, classes.cloned()));
+        // of a step of training, with dropout; the teacher is not
+        let target =
+            |input, times| in_training(|| constant(beside.target, precision, (input, times, classes.cloned())));
         self.loss.forward(pair, |input, times| predict(model, precision, (input, times, classes.cloned())), target)
     }
 
@@ -132,7 +135,52 @@ fn stage_of(step: u64, steps: u64, stages: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use burn::module::{Module, ModuleMapper, Param};
+    use leanburn_nn::models::DiffusionUNet3dConfig;
+    use leanburn_ops::random;
+
     use super::*;
+
+    /// Weights of which none is zero.
+    struct Drawn;
+
+    impl ModuleMapper for Drawn {
+        fn map_float<const D: usize>(&mut self, weight: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            weight.map(|weight| random::normal(weight.dims(), &weight.device()) * 0.2)
+        }
+    }
+
+    /// Of one noise level and with one network nothing is left to learn: the target drops what the model drops, and the teacher nothing.
+    #[test]
+    fn a_target_drops_what_the_model_drops_and_a_teacher_nothing() {
+        random::scoped(|| {
+            let device = Device::flex().autodiff();
+            random::seed(&device, 1);
+            let config = DiffusionUNet3dConfig::new(1, 1, vec![4], vec![1], vec![false])
+                .with_norm_num_groups(2)
+                .with_num_head_channels(vec![4])
+                .with_dropout(0.4);
+            let model = config.init(&device).map(&mut Drawn);
+            let target = model.valid();
+            let section = ConsistencySection::new(TrainingMode::ConsistencyTraining);
+            let consistency = Consistency::of(&section, &EdmSection::default(), 10);
+            let draw = || random::normal([1, 1, 4, 4, 4], &device).detach();
+            let (latents, noise) = (draw(), draw());
+            let pair = |levels: [f64; 2]| {
+                let levels = levels.map(|sigma| Tensor::full([1], sigma, &device));
+                (latents.clone(), noise.clone(), levels)
+            };
+            let beside = Beside { target: &target, teacher: None, precision: Precision::F32, classes: None };
+            let loss = |levels| consistency.loss(&model, pair(levels), &beside).into_scalar::<f32>();
+            assert!(loss([1.5, 1.5]) < 1e-9, "{}", loss([1.5, 1.5]));
+            assert!(loss([1.5, 0.5]) > 1e-3);
+            let taught = |seed| {
+                random::seed(&device, seed);
+                consistency.taught(&target, pair([1.5, 0.5]), &beside).low.into_data()
+            };
+            assert_eq!(taught(1), taught(2));
+        });
+    }
 
     #[test]
     fn stages_are_of_equal_length() {

@@ -31,6 +31,8 @@ pub struct DiffusionSection {
     pub norm_eps: f64,
     /// Halve and enlarge by residual blocks, not by convolutions. Default: false.
     pub resblock_updown: bool,
+    /// Probability of a value to be dropped in front of the second convolution of a residual block. Default: 0.
+    pub dropout: f64,
     /// Classes of the data and one more, which stands for no class: the model makes volumes of a class then. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_class_embeds: Option<usize>,
@@ -50,6 +52,7 @@ with_methods! { DiffusionSection {
     with_norm_num_groups => norm_num_groups: usize,
     with_norm_eps => norm_eps: f64,
     with_resblock_updown => resblock_updown: bool,
+    with_dropout => dropout: f64,
     with_num_class_embeds => num_class_embeds: Option<usize>,
     with_scheduler => scheduler: SchedulerSection,
     with_consistency => consistency: Option<ConsistencySection>,
@@ -74,6 +77,7 @@ impl DiffusionSection {
             num_head_channels: vec![8],
             norm_eps: 1e-6,
             resblock_updown: false,
+            dropout: 0.0,
             num_class_embeds: None,
             scheduler: SchedulerSection::default(),
             consistency: None,
@@ -100,6 +104,7 @@ impl DiffusionSection {
             norm_num_groups: section.number("norm_num_groups", default.norm_num_groups, 1..=MANY),
             norm_eps: section.number("norm_eps", default.norm_eps, POSITIVE),
             resblock_updown: section.get("resblock_updown", default.resblock_updown),
+            dropout: section.number("dropout", default.dropout, 0..1),
             num_class_embeds: section.number("num_class_embeds", default.num_class_embeds, 2..=MANY),
             scheduler: section.section("scheduler", |section| SchedulerSection::read(section, is_consistent)),
             consistency,
@@ -148,6 +153,7 @@ impl DiffusionSection {
             .with_norm_eps(self.norm_eps)
             .with_resblock_updown(self.resblock_updown)
             .with_num_class_embeds(self.num_class_embeds)
+            .with_dropout(self.dropout)
     }
 }
 

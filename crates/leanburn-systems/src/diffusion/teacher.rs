@@ -37,7 +37,7 @@ pub(super) fn load(
         ));
     };
     check_noise(section, teacher)?;
-    if teacher.model() != section.model() {
+    if teacher.model().with_dropout(section.dropout) != section.model() {
         let expected = format!("the network of this model, {:?}", section.model());
         let remedy =
             "give both the same `num_channels`, `num_res_blocks`, `attention_levels`, `num_head_channels` and norms";

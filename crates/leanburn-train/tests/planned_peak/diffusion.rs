@@ -41,7 +41,8 @@ impl Case {
             .with_norm_num_groups([4, 8][random.random_range(0..2)])
             .with_num_head_channels(vec![4])
             .with_resblock_updown(random.random_bool(0.5))
-            .with_cross_attention_dim(random.random_bool(0.4).then_some(6));
+            .with_cross_attention_dim(random.random_bool(0.4).then_some(6))
+            .with_dropout([0.0, 0.1][random.random_range(0..2)]);
         let share = [0.0, 0.5, 1.0][random.random_range(0..3)];
         let segments = model.init(&Device::flex()).segments();
         Self {

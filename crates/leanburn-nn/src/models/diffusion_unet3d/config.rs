@@ -68,6 +68,10 @@ pub struct DiffusionUNet3dConfig {
     /// The most queries that attention takes at a time; see [`attention3d_in_blocks`](leanburn_ops::attention3d_in_blocks).
     /// As many as are fastest if none.
     pub attention_block: Option<usize>,
+    /// Probability of a value to be dropped in front of the second convolution of each residual block, in training. MONAI's has none;
+    /// it is that of [EDM](https://arxiv.org/abs/2206.00364).
+    #[config(default = 0.0)]
+    pub dropout: f64,
 }
 
 impl DiffusionUNet3dConfig {
@@ -83,6 +87,7 @@ impl DiffusionUNet3dConfig {
         validation.one_per_level("attention_levels", self.attention_levels.len(), "channels", levels);
         validation.groups("norm_num_groups", self.norm_num_groups, "channels", &self.channels);
         validation.positive("norm_eps", self.norm_eps, "use 1e-6");
+        validation.below_one("dropout", self.dropout);
         self.validate_heads(&mut validation);
         for (key, count) in [
             ("cross_attention_dim", self.cross_attention_dim),
@@ -189,6 +194,7 @@ mod tests {
         assert_eq!(fields(|config| config.transformer_num_layers = 0), ["transformer_num_layers"]);
         assert_eq!(fields(|config| config.num_class_embeds = Some(0)), ["num_class_embeds"]);
         assert_eq!(fields(|config| config.attention_block = Some(0)), ["attention_block"]);
+        assert_eq!(fields(|config| config.dropout = 1.0), ["dropout"]);
         assert_eq!(fields(|config| config.channels = vec![]).first().map(String::as_str), Some("channels"));
     }
 

@@ -241,9 +241,20 @@ fn up_name(level: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::Distribution;
+    use burn::module::{ModuleMapper, Param};
+    use burn::tensor::{Distribution, Tolerance};
+    use leanburn_ops::{backward, in_training, random};
 
     use super::*;
+
+    /// Weights of which none is zero.
+    struct Drawn;
+
+    impl ModuleMapper for Drawn {
+        fn map_float<const D: usize>(&mut self, weight: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            weight.map(|weight| random::normal(weight.dims(), &weight.device()) * 0.2)
+        }
+    }
 
     fn config() -> DiffusionUNet3dConfig {
         DiffusionUNet3dConfig::new(1, 2, vec![4, 8], vec![1, 1], vec![false, true])
@@ -283,6 +294,36 @@ mod tests {
             let y = config.init(&device).forward(x, Tensor::from_floats([7.0], &device), conditions);
             assert_eq!(y.into_data(), Tensor::<5>::zeros([1, 2, 4, 4, 4], &device).into_data());
         }
+    }
+
+    /// A prediction drops nothing, the second run of a segment what the first did, and a target network in training what the model drops.
+    #[test]
+    fn what_is_dropped_depends_on_the_seed_alone() {
+        random::scoped(|| {
+            let device = Device::flex().autodiff();
+            random::seed(&device, 1);
+            let model = config().with_dropout(0.4).init(&device).map(&mut Drawn);
+            let values = random::normal([1, 1, 4, 4, 4], &device).detach();
+            let predict = |model: &DiffusionUNet3d, x: Tensor<5>| {
+                let device = x.device();
+                random::seed(&device, 3);
+                model.forward(x, Tensor::from_floats([7.0], &device), DiffusionConditions::default())
+            };
+            let step = |policy| {
+                let x = values.clone().require_grad();
+                let prediction = predict(&model.clone().with_residency(policy), x.clone());
+                let gradient = backward(prediction.clone().square().sum()).take(&x).unwrap();
+                (prediction.into_data(), gradient.into_data())
+            };
+            let (dropped, gradient) = step(ResidencyPolicy::keep());
+            assert_eq!(step(ResidencyPolicy::recompute_all()), (dropped.clone(), gradient));
+            let (target, x) = (model.valid(), values.clone().inner());
+            let all = predict(&target, x.clone()).into_data();
+            let of_target = in_training(|| predict(&target, x)).into_data();
+            of_target.assert_approx_eq::<f32>(&dropped, Tolerance::absolute(1e-5));
+            let apart = all.iter::<f32>().zip(dropped.iter::<f32>()).map(|(one, other)| (one - other).abs());
+            assert!(apart.fold(0.0, f32::max) > 0.1);
+        });
     }
 
     /// Counts that MONAI 1.6.1 gives for its default, for its notebook `3d_ldm`, and for a widely used small latent model.

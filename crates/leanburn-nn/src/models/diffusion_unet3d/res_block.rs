@@ -10,23 +10,25 @@ use leanburn_ops::{
 
 use super::config::DiffusionUNet3dConfig;
 use crate::blocks::{
-    Conv3d, Conv3dConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig, as_one, convolve, joined, with_shift,
+    Conv3d, Conv3dConfig, Dropout, DropoutConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig, as_one, convolve,
+    joined, norm_silu_dropout_conv, with_shift,
 };
 
-/// Group norm, SiLU, 3x3x3 convolution, plus a linear map of the embedding; the same again, with a convolution that begins as zero; plus
-/// the input (through a 1x1x1 convolution where the channels change).
+/// Group norm, SiLU, 3x3x3 convolution, plus a linear map of the embedding; the same again, with dropout, and a convolution that begins as
+/// zero; plus the input (through a 1x1x1 convolution where the channels change).
 ///
 /// # Memory
 ///
 /// Saved for backward: the input and the sum in the middle. The two volumes that a block of the decoder joins are not copied into one
 /// where no group of the first norm spans both; elsewhere the joined volume is saved too. A block that halves or doubles the volume also
-/// saves the small activated one.
+/// saves the small activated one, and dropout saves the activated volume that it gives.
 #[derive(Module, Debug)]
 pub struct DiffusionResBlock {
     norm1: GroupNorm,
     conv1: Conv3d,
     time_emb_proj: Linear,
     norm2: GroupNorm,
+    dropout: Option<Dropout>,
     conv2: Conv3d,
     skip_connection: Option<Conv3d>,
     #[module(skip)]
@@ -57,6 +59,7 @@ impl DiffusionResBlock {
             conv1: conv(channels).init(device),
             time_emb_proj: LinearConfig::new(4 * config.channels[0], channels_out).init(device),
             norm2: norm(channels_out),
+            dropout: (config.dropout > 0.0).then(|| DropoutConfig::new(config.dropout).init()),
             conv2: conv([channels_out; 2]).with_initializer(Some(Initializer::Zeros)).init(device),
             skip_connection: (channels_in != channels_out).then(|| Conv3dConfig::new(channels, 1).init(device)),
             resize,
@@ -78,7 +81,7 @@ impl DiffusionResBlock {
             Resize::Keep => self.first_half(parts, norm, convolution),
             Resize::Halve | Resize::Double => self.first_half_resized(as_one(parts), norm, convolution),
         });
-        norm_act_conv3d(h, Some(self.norm2.norm()), Activation::Silu, self.conv2.convolution(), Some(skip))
+        norm_silu_dropout_conv(h, self.norm2.norm(), self.dropout.as_ref(), self.conv2.convolution(), skip)
     }
 
     /// The first convolution, and what the block's result is added to.

@@ -2,12 +2,12 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{Activation, Convolution, group_norm_act, norm_act_conv3d};
+use leanburn_ops::{Activation, Convolution, norm_act_conv3d};
 
 use super::config::{Sr3Condition, Sr3UNetConfig};
 use crate::blocks::{
     ConvNd, Dropout, DropoutConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig, as_one, attend, convolve, joined,
-    parts_of, with_shift,
+    norm_silu_dropout_conv, parts_of, with_shift,
 };
 use crate::segmented::apart;
 
@@ -84,13 +84,7 @@ impl Sr3ResBlock {
             }
         };
         let (norm, convolution) = (self.block2.norm.norm(), self.block2.last.convolution());
-        match &self.dropout {
-            None => norm_act_conv3d(h, Some(norm), Activation::Silu, convolution, Some(skip)),
-            Some(dropout) => {
-                let dropped = dropout.forward(group_norm_act(h, norm, Activation::Silu));
-                norm_act_conv3d(dropped, None, Activation::None, convolution, Some(skip))
-            }
-        }
+        norm_silu_dropout_conv(h, norm, self.dropout.as_ref(), convolution, skip)
     }
 
     /// What the first convolution gives, and what the block's result is added to.
