@@ -67,7 +67,8 @@ impl Noise {
         }
     }
 
-    /// The time or noise level of which a share, from 0 to 1, of all are less noisy.
+    /// The time or noise level of which a share, from 0 to 1, of all are less noisy. Noise levels are a sampler's: training draws some of them
+    /// more often than others.
     pub fn at(&self, share: f64) -> f64 {
         match self {
             Self::Process(process) => (share * (process.num_train_timesteps() - 1) as f64).round(),
