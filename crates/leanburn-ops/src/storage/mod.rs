@@ -45,7 +45,7 @@ pub enum Storage {
     /// unbiased. On the CPU. Maximum pooling stays as it is: rounding would change which value is the largest.
     Int8,
     /// On the CPU in an unlinked temporary file, on a GPU in the memory of the host; the same bits come back. A thread writes while the
-    /// next operation runs, and reads ahead of backward by way of at most 1 MiB, which it keeps.
+    /// next operation runs, and reads ahead of backward, tensors of 4 MiB and more by way of 1 MiB that it keeps.
     Offload,
 }
 

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::Path;
 
-use bytemuck::{Pod, cast_slice};
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
 
 /// What addresses, lengths and places in the file are multiples of: at least the block of any disk.
 const PAGE: usize = 4096;
@@ -50,10 +50,16 @@ impl Spill {
     /// Reads as many values as were written.
     pub(super) fn read<E: Pod>(mut self, mut room: Vec<E>, count: usize) -> io::Result<Vec<E>> {
         self.file.rewind()?;
-        let end = self.start + count * size_of::<E>();
         room.reserve_exact(count);
+        if count * size_of::<E>() < LEAST {
+            // through the cache, and cleared in the processor's
+            room.resize(count, E::zeroed());
+            self.file.read_exact(cast_slice_mut(&mut room))?;
+            return Ok(room);
+        }
+        let end = self.start + count * size_of::<E>();
         READ.with_borrow_mut(|piece| {
-            piece.make_room(PIECE.min(end));
+            piece.make_room(PIECE);
             for at in (0..end).step_by(PIECE) {
                 let len = PIECE.min(end - at);
                 let pages = &mut piece.bytes()[..len.next_multiple_of(PAGE)];
@@ -80,7 +86,7 @@ fn direct(_folder: &Path) -> Option<File> {
 }
 
 thread_local! {
-    /// What files are read by way of. It is kept: another thread computes meanwhile, and what it needs at most would hang on whether a
+    /// What large tensors are read by way of. It is kept: another thread computes meanwhile, and what it needs at most would hang on whether a
     /// file is just being read.
     static READ: RefCell<Piece> = const { RefCell::new(Piece(vec![])) };
 }

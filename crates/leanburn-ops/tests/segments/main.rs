@@ -7,7 +7,6 @@ mod junction;
 #[path = "../common/level.rs"]
 mod level;
 mod operation_records;
-mod random_layers;
 #[path = "../common/ranks.rs"]
 mod ranks;
 mod recompute;

@@ -38,6 +38,12 @@ fn at_noise_levels(first: &Path, consistency: Option<ConsistencySection>) -> Con
     config
 }
 
+/// Its network and its target drop values, a teacher does not.
+fn dropping(mut config: Config) -> Config {
+    config.system = section(&config).with_dropout(0.1).into();
+    config
+}
+
 fn run(config: &Config, folder: &Path) -> leanburn_systems::Outcome {
     Session::new(config.clone()).unwrap().in_folder(folder).run().unwrap()
 }
@@ -53,7 +59,7 @@ fn a_distilled_model_goes_on_where_it_stopped_and_leaves_its_teacher_alone() {
     let before = teacher();
     let consistency =
         ConsistencySection::new(TrainingMode::ConsistencyDistillation).with_teacher(Some(path("teacher")));
-    let config = at_noise_levels(&path("first"), Some(consistency));
+    let config = dropping(at_noise_levels(&path("first"), Some(consistency)));
     let straight = run(&config, &path("straight"));
     let losses = values(&straight.records, Phase::Train, "consistency");
     let session = || Session::new(config.clone()).unwrap().in_folder(path("stopped"));
@@ -208,7 +214,8 @@ fn what_a_teacher_is_rejected_for(folder: &Path) {
     // another teacher is noticed by a run that goes on
     let run = folder.join("stopped");
     fs::copy(run.join("weights.safetensors"), teacher.join("weights.safetensors")).unwrap();
-    let error = Session::new(student(&teacher)).unwrap().in_folder(run).resume(true).run().unwrap_err().to_string();
+    let error =
+        Session::new(dropping(student(&teacher))).unwrap().in_folder(run).resume(true).run().unwrap_err().to_string();
     assert!(error.contains("other files") && error.contains("teacher"), "{error}");
 }
 
@@ -283,6 +290,7 @@ fn the_planned_peak_of_each_way_of_training_is_the_measured_one() {
         let mut config = at_noise_levels(Path::new("not there"), Some(consistency));
         let mut model = section(&config);
         model.num_channels = vec![16, 32];
+        model.dropout = if is_distilled { 0.0 } else { 0.1 };
         config.system = model.into();
         config.data.patch_size = Some([32, 32, 64]);
         config.device = DeviceSection::new("flex");

@@ -1,5 +1,7 @@
 //! Random layers and running statistics in segments. A backend has one generator for the whole process, so these tests
-//! run one at a time, apart from the others.
+//! run one at a time, and in a program of their own: elsewhere the initial weights of another test would be drawn between two of their numbers.
+
+mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +14,7 @@ use burn::prelude::*;
 use burn::tensor::{Distribution, TensorData};
 use leanburn_ops::{Residency, ResidencyPolicy, backward, dropout, dropout3d, random, recompute};
 
-use crate::common::{Outcome, outcome};
+use common::{Outcome, outcome};
 
 fn alone() -> MutexGuard<'static, ()> {
     static GENERATOR: Mutex<()> = Mutex::new(());
