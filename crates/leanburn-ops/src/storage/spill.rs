@@ -52,14 +52,13 @@ impl Spill {
         self.file.rewind()?;
         room.reserve_exact(count);
         if count * size_of::<E>() < LEAST {
-            // through the cache, and cleared in the processor's
+            // clearing so little stays in the processor's cache
             room.resize(count, E::zeroed());
             self.file.read_exact(cast_slice_mut(&mut room))?;
             return Ok(room);
         }
         let end = self.start + count * size_of::<E>();
         READ.with_borrow_mut(|piece| {
-            piece.make_room(PIECE);
             for at in (0..end).step_by(PIECE) {
                 let len = PIECE.min(end - at);
                 let pages = &mut piece.bytes()[..len.next_multiple_of(PAGE)];
@@ -88,20 +87,16 @@ fn direct(_folder: &Path) -> Option<File> {
 thread_local! {
     /// What large tensors are read by way of. It is kept: another thread computes meanwhile, and what it needs at most would hang on whether a
     /// file is just being read.
-    static READ: RefCell<Piece> = const { RefCell::new(Piece(vec![])) };
+    static READ: RefCell<Piece> = RefCell::new(Piece::new(PIECE));
 }
 
 /// Pages in memory that may be read and written directly.
 struct Piece(Vec<u8>);
 
 impl Piece {
-    /// Has it hold at least so many bytes.
-    fn make_room(&mut self, len: usize) {
-        let len = len.next_multiple_of(PAGE) + PAGE;
-        if self.0.len() < len {
-            self.0 = vec![]; // freed first
-            self.0 = vec![0; len];
-        }
+    /// As many as hold so many bytes.
+    fn new(len: usize) -> Self {
+        Self(vec![0; len.next_multiple_of(PAGE) + PAGE])
     }
 
     fn bytes(&mut self) -> &mut [u8] {
@@ -112,8 +107,7 @@ impl Piece {
 
 /// Writes pages: those that are the tensor's alone from where they are, the first and the last by way of a piece.
 fn write_direct(file: &File, bytes: &[u8], start: usize) -> io::Result<()> {
-    let mut piece = Piece(vec![]);
-    piece.make_room(PAGE);
+    let mut piece = Piece::new(PAGE);
     let write = |bytes: &[u8]| (&*file).write_all(bytes);
     let mut write_page = |bytes: &[u8], at: usize| {
         if bytes.is_empty() {
