@@ -64,7 +64,7 @@ pub(crate) unsafe fn filled<E: Stored>(len: usize, fill: impl FnOnce(&mut [Maybe
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Zeroed scratch that begins at a cache line, so that no vector and no row of a tile that begins at a multiple of one lies across two.
+/// Scratch that begins at a cache line, so that no vector and no row of a tile that begins at a multiple of one lies across two.
 #[derive(Debug)]
 pub(crate) struct Lines<T> {
     values: Vec<T>,
@@ -78,6 +78,29 @@ impl<T: Copy + Default> Lines<T> {
         let values = vec![T::default(); if len == 0 { 0 } else { len + line }];
         // Where nobody can say how far the next line is, as in an interpreter, the buffer begins where it lies.
         let start = values.as_ptr().align_offset(LINE).min(values.len() - len);
+        Self { values, start }
+    }
+
+    /// So many, which `fill` writes, as in [`filled`].
+    ///
+    /// # Safety
+    ///
+    /// `fill` must write every element.
+    pub(crate) unsafe fn filled(len: usize, fill: impl FnOnce(&mut [MaybeUninit<T>])) -> Self
+    where
+        T: Stored,
+    {
+        let spare = Self::bytes(len) / size_of::<T>() - len;
+        let mut start = 0;
+        // SAFETY: what lies before the line is written here, and what begins there by `fill`.
+        let values = unsafe {
+            filled(len + spare, |room: &mut [MaybeUninit<T>]| {
+                start = room.as_ptr().align_offset(LINE).min(spare);
+                room[..start].fill(MaybeUninit::new(T::default()));
+                room[start + len..].fill(MaybeUninit::new(T::default()));
+                fill(&mut room[start..start + len]);
+            })
+        };
         Self { values, start }
     }
 
@@ -153,6 +176,17 @@ mod tests {
             assert!(len == 0 || floats.as_ptr().cast::<u8>().align_offset(LINE) == 0, "{len}");
             assert!(len == 0 || halves.as_ptr().cast::<u8>().align_offset(LINE) == 0, "{len}");
             floats[..len].fill(1.0);
+            assert!(floats.values.capacity() * size_of::<f32>() <= Lines::<f32>::bytes(len));
+        }
+    }
+
+    #[test]
+    fn filled_scratch_begins_at_a_line_and_holds_what_is_written() {
+        for len in [0, 1, 16, 1000] {
+            // SAFETY: every element is written.
+            let floats = unsafe { Lines::<f32>::filled(len, |values| values.fill(MaybeUninit::new(2.5))) };
+            assert!(floats.len() >= len && floats[..len].iter().all(|value| *value == 2.5));
+            assert!(len == 0 || floats.as_ptr().cast::<u8>().align_offset(LINE) == 0, "{len}");
             assert!(floats.values.capacity() * size_of::<f32>() <= Lines::<f32>::bytes(len));
         }
     }

@@ -1,6 +1,6 @@
 //! Writes finished rows: bias, residual, rounding.
 
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, transmute_copy};
 
 use pulp::{Simd, WithSimd};
 
@@ -9,6 +9,7 @@ use crate::conv::operands::{Output, Residual};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::tiles::transpose::transposed;
 use crate::simd::{load, load_part, load_part_from, store, store_part_to};
+use crate::size::reach;
 
 /// A volume that many tasks write to, each its own rows.
 #[derive(Debug)]
@@ -64,7 +65,9 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
             }
             let (vectors, rest) = S::as_simd_f32s(sums);
             self.finish_vectors(simd, channel, first, vectors);
-            self.finish_part(simd, channel, first + sums.len() - rest.len(), rest);
+            if !rest.is_empty() {
+                self.finish_part(simd, channel, first + sums.len() - rest.len(), rest);
+            }
         }
     }
 
@@ -188,13 +191,75 @@ impl<E: Stored> WithSimd for TileRows<'_, '_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        self.each(
-            #[inline(always)]
-            |output, channel, first, sums| {
-                // SAFETY: tiles, chunks, channels and items are each one task's, so these columns are this task's.
-                unsafe { output.finish(simd, channel, first, sums) }
-            },
-        );
+        // SAFETY: tiles, chunks, channels and items are each one task's, so these elements are this task's.
+        unsafe {
+            match (E::as_f32(&[]).is_some() && self.position_stride == 1, self.phases[1]) {
+                (true, 1) => self.write::<S, 1>(simd),
+                (true, 2) => self.write::<S, 2>(simd),
+                _ => self.each(
+                    #[inline(always)]
+                    |output, channel, first, sums| output.finish(simd, channel, first, sums),
+                ),
+            }
+        }
+    }
+}
+
+impl<E: Stored> TileRows<'_, '_, E> {
+    /// Writes the rows of one column phase, or of two, to a volume of float32: rows are short, and what is the same for all of
+    /// them is found once.
+    ///
+    /// # Safety
+    ///
+    /// The elements are float32, and no other thread reads or writes these at the same time.
+    #[inline(always)]
+    unsafe fn write<S: Simd, const PHASES: usize>(self, simd: S) {
+        let Self { output, channel, plane, size, first, tile, phases, sums, phase_stride, row_stride, .. } = self;
+        let rows = first[0] * phases[0]..((first[0] + tile[0]) * phases[0]).min(size[0]);
+        let columns = first[1] * PHASES..((first[1] + tile[1]) * PHASES).min(size[1]);
+        if rows.is_empty() || columns.is_empty() {
+            return;
+        }
+        let (start, len) = (plane + rows.start * size[1] + columns.start, columns.len());
+        let (target, bias, residual) = output.place(channel, start, reach(rows.len(), size[1], len));
+        let (target, residual) = (target.cast::<f32>(), residual.map(<*const E>::cast::<f32>));
+        // Of two phases whole vectors are read.
+        let read = if PHASES == 1 { len } else { tile[1].next_multiple_of(LANES) };
+        let last = reach(phases[0] * PHASES, phase_stride, reach(tile[0], row_stride, read));
+        assert!(last <= sums.len(), "the sums are fewer than those of the tile");
+        let bias = simd.splat_f32s(bias);
+        for row in 0..rows.len() {
+            let first = row % phases[0] * PHASES * phase_stride + row / phases[0] * row_stride;
+            let sums = sums.as_ptr().wrapping_add(first);
+            for column in (0..len).step_by(PHASES * S::F32_LANES) {
+                let mut vectors = [simd.splat_f32s(0.0); PHASES];
+                for (phase, vector) in vectors.iter_mut().enumerate() {
+                    // SAFETY: checked for the last row of the last phase.
+                    *vector = unsafe {
+                        let sums = sums.wrapping_add(phase * phase_stride + column / PHASES);
+                        let rest = if PHASES == 1 { S::F32_LANES.min(len - column) } else { S::F32_LANES };
+                        if rest == S::F32_LANES { load::<S>(sums) } else { load_part_from(simd, sums, rest) }
+                    };
+                }
+                for (index, vector) in interleaved(simd, vectors).into_iter().enumerate() {
+                    let column = column + index * S::F32_LANES;
+                    let (place, lanes) = (row * size[1] + column, S::F32_LANES.min(len.saturating_sub(column)));
+                    let (target, residual) = (target.wrapping_add(place), residual.map(|all| all.wrapping_add(place)));
+                    let sum = simd.add_f32s(vector, bias);
+                    // SAFETY: `place` has checked the last row, in the residual too; nobody else has these elements now.
+                    unsafe {
+                        match residual {
+                            None if lanes == S::F32_LANES => store::<S>(target, sum),
+                            None => store_part_to(simd, target, lanes, sum),
+                            Some(residual) => {
+                                let sum = simd.add_f32s(sum, load_part_from(simd, residual, lanes));
+                                store_part_to(simd, target, lanes, sum);
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -233,6 +298,39 @@ impl<'b, E: Stored> TileRows<'_, 'b, E> {
             }
         }
     }
+}
+
+/// The lanes of one vector, or of two in turn.
+#[inline(always)]
+fn interleaved<S: Simd, const PHASES: usize>(simd: S, phases: [S::f32s; PHASES]) -> [S::f32s; PHASES] {
+    if PHASES == 1 {
+        return phases;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if PHASES == 2 && S::F32_LANES == 16 {
+        use std::arch::x86_64::{__m512, _mm512_permutex2var_ps, _mm512_setr_epi32};
+        // SAFETY: sixteen lanes are AVX-512 here, whose vectors are of the same size as `__m512`.
+        return unsafe {
+            let [even, odd]: [__m512; 2] = [transmute_copy(&phases[0]), transmute_copy(&phases[1])];
+            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            transmute_copy(&[_mm512_permutex2var_ps(even, low, odd), _mm512_permutex2var_ps(even, high, odd)])
+        };
+    }
+    let mut lanes = [0.0f32; 2 * LANES];
+    for (phase, vector) in phases.iter().enumerate() {
+        let mut values = [0.0f32; LANES];
+        simd.partial_store_f32s(&mut values[..S::F32_LANES], *vector);
+        for (index, value) in values[..S::F32_LANES].iter().enumerate() {
+            lanes[index * PHASES + phase] = *value;
+        }
+    }
+    let mut vectors = phases;
+    for (index, vector) in vectors.iter_mut().enumerate() {
+        // SAFETY: no vector is longer than `LANES`, and there are no more than two.
+        *vector = unsafe { load::<S>(lanes.as_ptr().add(index * S::F32_LANES)) };
+    }
+    vectors
 }
 
 /// Sums with the channels of a position together, `[position][channels]`, to be written to `[channel][position]`.

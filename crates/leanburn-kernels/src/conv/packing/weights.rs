@@ -4,11 +4,13 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::buffer::Lines;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::WeightStrides;
 use crate::conv::tiles::tap_sums::{Block, LANES};
 use crate::conv::tiles::transpose::transposed;
 use crate::parallel::{for_each, threads};
+use crate::simd::{load_part, store_part_to};
 
 /// Weights that lie together and are packed by one job, about.
 const RUN: usize = 2048;
@@ -66,7 +68,7 @@ impl<'a> WeightOrder<'a> {
 /// One copy of the weight, plus the channels that blocks are wider than the channels they hold.
 #[derive(Debug)]
 pub(crate) struct PackedWeights {
-    values: Vec<f32>,
+    values: Lines<f32>,
     /// Length of the values.
     len: usize,
     /// Start of each phase, and the elements of the kernel that it has.
@@ -89,12 +91,10 @@ impl PackedWeights {
                 places[*element] = Place { start: *start, elements: elements.len(), index };
             }
         }
-        let mut values = Vec::with_capacity(*len);
-        let target = Target { values: values.as_mut_ptr(), len: *len };
         let (kernel, together, transform) = (order.kernel(), order.together(), order.transform());
         let parts = channels_in.div_ceil(together);
         let group_len = weight.len() / groups;
-        let pack = |job: usize| {
+        let pack = |target: Target, job: usize| {
             let (part, job) = (job % parts, job / parts);
             let (block, group) = (&blocks[job % blocks.len()], job / blocks.len());
             let inputs = part * together..((part + 1) * together).min(channels_in);
@@ -107,9 +107,13 @@ impl PackedWeights {
         };
         let (jobs, each) = packed.jobs(order);
         let runs = (0..jobs).step_by(each).map(|first| first..(first + each).min(jobs)).collect();
-        for_each(runs, *len, |run: Range<usize>| run.for_each(&pack));
-        // SAFETY: a phase has room for the elements that belong to it, which the jobs have written.
-        unsafe { values.set_len(*len) };
+        // SAFETY: a phase has room for the elements that belong to it, which the jobs write.
+        let values = unsafe {
+            Lines::filled(*len, |room| {
+                let target = Target { values: room.as_mut_ptr().cast(), len: room.len() };
+                for_each(runs, *len, |run: Range<usize>| run.for_each(|job| pack(target, job)));
+            })
+        };
         packed.values = values;
         packed
     }
@@ -122,14 +126,14 @@ impl PackedWeights {
             phases.push((len, elements.len()));
             len += order.groups * channels_computed * order.channels_in * elements.len();
         }
-        Self { values: Vec::new(), len, phases, blocks, channels_in: order.channels_in, channels_computed }
+        Self { values: Lines::new(0), len, phases, blocks, channels_in: order.channels_in, channels_computed }
     }
 
     /// Bytes of the weights, and of the temporaries of packing them.
     pub(crate) fn bytes(&self, order: &WeightOrder<'_>) -> [usize; 2] {
         let (jobs, each) = self.jobs(order);
         let room = order.transform().map_or(0, |_| order.together() * order.kernel() * size_of::<[f32; LANES]>());
-        [self.len * size_of::<f32>(), threads(jobs.div_ceil(each), self.len) * room]
+        [Lines::<f32>::bytes(self.len), threads(jobs.div_ceil(each), self.len) * room]
     }
 
     /// Jobs of packing, and how many of them are a task.
@@ -202,16 +206,20 @@ unsafe impl Send for Target {}
 unsafe impl Sync for Target {}
 
 impl Target {
-    /// Writes some values.
+    /// Writes some values, and zeros behind them, `width` in all.
     ///
     /// # Safety
     ///
     /// No other thread writes here.
     #[inline(always)]
-    unsafe fn write(&self, start: usize, values: &[f32]) {
-        assert!(start <= self.len && values.len() <= self.len - start, "weights leave the packed weights");
-        // SAFETY: the place is inside, and nobody else has it.
-        unsafe { self.values.add(start).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    unsafe fn write<S: Simd>(&self, simd: S, start: usize, width: usize, values: &[f32]) {
+        assert!(start <= self.len && width <= self.len - start, "weights leave the packed weights");
+        for first in (0..width).step_by(S::F32_LANES) {
+            let values = &values[first.min(values.len())..];
+            let vector = load_part(simd, &values[..S::F32_LANES.min(values.len())]);
+            // SAFETY: the place is inside, and nobody else has it.
+            unsafe { store_part_to(simd, self.values.add(start + first), S::F32_LANES.min(width - first), vector) };
+        }
     }
 }
 
@@ -251,38 +259,66 @@ struct PackBlock<'a> {
 
 impl PackBlock<'_> {
     /// Of a kernel of one element whose output channels lie together.
-    fn copy(&self) {
+    #[inline(always)]
+    fn copy<S: Simd>(&self, simd: S) {
         let start = self.places[0].start + self.first * self.channels_in;
-        let outputs = self.block.width.min(self.block.channels);
         for input in self.inputs.clone() {
-            let values = &self.weight[input * self.strides.input + self.block.first..][..outputs];
-            let start = start + input * self.block.width;
+            let values = &self.weight[input * self.strides.input + self.block.first..][..self.block.channels];
             // SAFETY: the block's part of the phase is this job's for this input channel.
-            unsafe { self.target.write(start, values) };
-            for missing in outputs..self.block.width {
-                // SAFETY: as above.
-                unsafe { self.target.write(start + missing, &[0.0]) };
-            }
+            unsafe { self.target.write(simd, start + input * self.block.width, self.block.width, values) };
         }
     }
-}
 
-impl PackBlock<'_> {
     /// Writes the weights of an element, for the channels of the block from `channel` on, of which `outputs` exist.
     #[inline(always)]
-    fn write(&self, input: usize, element: usize, channel: usize, outputs: usize, mut values: [f32; LANES]) {
+    fn write<S: Simd>(
+        &self,
+        simd: S,
+        [input, element]: [usize; 2],
+        channel: usize,
+        outputs: usize,
+        values: &[f32; LANES],
+    ) {
         let (place, block) = (&self.places[element], self.block);
+        if place.elements == 0 {
+            return; // no output is of the phase that reads this element
+        }
         let start = place.start
             + self.first * self.channels_in * place.elements
             + (input * place.elements + place.index) * block.width
             + channel;
-        if place.elements == 0 {
-            return; // no output is of the phase that reads this element
-        }
-        values[outputs..].fill(0.0);
-        let width = LANES.min(block.width - channel);
         // SAFETY: the block's part of the phase is this job's for these input channels.
-        unsafe { self.target.write(start, &values[..width]) };
+        unsafe { self.target.write(simd, start, LANES.min(block.width - channel), &values[..outputs]) };
+    }
+
+    /// Writes the elements along the depth that are sums of a kernel's, at each row and column.
+    #[inline(always)]
+    fn write_sums<S: Simd>(
+        &self,
+        simd: S,
+        transform: &Transform<'_>,
+        kernels: &[[f32; LANES]],
+        channel: usize,
+        outputs: usize,
+    ) {
+        let Transform { depth: DepthSums { elements, .. }, len } = transform;
+        for (input, kernel) in self.inputs.clone().zip(kernels.chunks_exact(self.kernel)) {
+            for (depth, factors) in elements.iter().enumerate() {
+                for element in 0..*len {
+                    let (mut sum, mut values) = ([0.0f64; LANES], [0.0f32; LANES]);
+                    for (from, factor) in factors {
+                        let kernel = &kernel[from * len + element];
+                        for lane in 0..LANES {
+                            sum[lane] += factor * f64::from(kernel[lane]);
+                        }
+                    }
+                    for lane in 0..LANES {
+                        values[lane] = sum[lane] as f32;
+                    }
+                    self.write(simd, [input, depth * len + element], channel, outputs, &values);
+                }
+            }
+        }
     }
 }
 
@@ -294,13 +330,14 @@ impl WithSimd for PackBlock<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { weight, kernel, strides, places, block, inputs, transform, .. } = &self;
         if strides.output == 1 && places.len() == 1 {
-            return self.copy();
+            return self.copy(simd);
         }
         let len = inputs.len() * kernel;
         let mut kernels = vec![[0.0; LANES]; if transform.is_some() { len } else { 0 }];
         for first in (0..block.width).step_by(LANES) {
             let outputs = LANES.min(block.width - first).min(block.channels.saturating_sub(first));
             let source = inputs.start * strides.input + (block.first + first) * strides.output;
+            let (mut input, mut element) = (inputs.start, 0);
             for column in (0..len).step_by(LANES) {
                 let columns = LANES.min(len - column);
                 let values = if outputs > 0 {
@@ -312,27 +349,16 @@ impl WithSimd for PackBlock<'_> {
                     kernels[column..][..columns].copy_from_slice(&values[..columns]);
                     continue;
                 }
-                let (mut input, mut element) = (inputs.start + column / kernel, column % kernel);
-                for values in values.into_iter().take(columns) {
-                    self.write(input, element, first, outputs, values);
+                for values in &values[..columns] {
+                    self.write(simd, [input, element], first, outputs, values);
                     element += 1;
                     if element == *kernel {
                         (input, element) = (input + 1, 0);
                     }
                 }
             }
-            let Some(Transform { depth: DepthSums { elements, .. }, len }) = transform else { continue };
-            for (input, kernel) in inputs.clone().zip(kernels.chunks_exact(*kernel)) {
-                for (depth, factors) in elements.iter().enumerate() {
-                    for element in 0..*len {
-                        let mut sum = [0.0f64; LANES];
-                        for (from, factor) in factors {
-                            let values = &kernel[from * len + element];
-                            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * f64::from(*value));
-                        }
-                        self.write(input, depth * len + element, first, outputs, sum.map(|sum| sum as f32));
-                    }
-                }
+            if let Some(transform) = transform {
+                self.write_sums(simd, transform, &kernels, first, outputs);
             }
         }
     }
