@@ -13,7 +13,7 @@ use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use leanburn::ops::{
     Activation, AvgPool3d, Convolution, Interpolation, Norm, adaptive_avg_pool3d, attention3d, avg_pool3d,
-    backward_from_ones, conv3d, group_norm_act, interpolate3d, norm_act_conv3d, upsample_conv3d,
+    backward_from, conv3d, group_norm_act, interpolate3d, norm_act_conv3d, upsample_conv3d,
 };
 
 /// Shapes of the levels, the finest first.
@@ -70,8 +70,11 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, dims: [usize; 5], has_paramet
     let (x, parameters) = (volume(&device), Parameters::new(dims[1], &device));
     let mut gradient = |name, x: Tensor<5>, parameters: Parameters| {
         group.bench_function(BenchmarkId::new(name, &level), |bencher| {
-            let forward = || operation(x.clone(), parameters.clone());
-            bencher.iter_batched(forward, |y| black_box(backward_from_ones(y)), BatchSize::PerIteration);
+            let forward = || {
+                let y = operation(x.clone(), parameters.clone());
+                (y.ones_like(), y)
+            };
+            bencher.iter_batched(forward, |(ones, y)| black_box(backward_from(y, ones)), BatchSize::PerIteration);
         });
     };
     gradient("data_gradient", x.clone().require_grad(), parameters.clone());

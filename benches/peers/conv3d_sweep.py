@@ -18,10 +18,10 @@ from compare import Server, check, finish, ours, parsed, peers_parser, pytorch, 
 
 # Sums of up to seven thousand terms in float32, in another order; in bf16 results are rounded to eight bits.
 TOLERANCES = {"f32": 2e-5, "bf16": 8e-3}
-NOTES = """Milliseconds, forward + backward; backward is the gradients of input, weight and bias, from a gradient of ones. *Ratio*: the
-sum of the fastest of PyTorch's columns over ours, so that above 1 leanburn is faster. {more}*Of peak*: the operations of the forward pass and of
-both gradients, counted as direct convolutions, in our time, over what the processor's arithmetic reached in the same run
-({peak:.0f} GFLOP/s: {loop}); transforms save multiplications, so that it may be above 100 %. Each
+NOTES = """Milliseconds, forward + backward; backward is the gradients of input, weight and bias, from a gradient of ones that is
+there before. *Ratio*: the sum of the fastest of PyTorch's columns over ours, so that above 1 leanburn is faster. {more}*Of peak*:
+the operations of the forward pass and of both gradients, counted as direct convolutions, in our time, over what the
+processor's arithmetic reached in the same run ({peak:.0f} GFLOP/s: {loop}); transforms save multiplications, so that it may be above 100 %. Each
 program is one process; they are timed in turn, round by round.
 
 Compared before anything was timed, from a gradient that differs everywhere: output and gradients, each by its norm and by

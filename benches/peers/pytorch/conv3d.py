@@ -1,7 +1,8 @@
 """Times single convolutions, one for each line of the input; the same as rust/conv3d.rs.
 
 `open B I O D H W KD KH KW SD SH SW PD PH PW` takes up a convolution and answers with what it computes, `time S` with
-seconds of forward and of backward (gradients of input, weight and bias), means of repetitions that take S seconds.
+seconds of forward and of backward (gradients of input, weight and bias, from a gradient of ones that is there before),
+means of repetitions that take S seconds.
 """
 
 import argparse
@@ -34,8 +35,8 @@ class Case:
     def forward(self) -> torch.Tensor:
         return self.conv3d(*self.tensors)
 
-    def backward(self, y: torch.Tensor, gradient: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
-        return torch.autograd.grad(y, self.tensors, torch.ones_like(y) if gradient is None else gradient)
+    def backward(self, y: torch.Tensor, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(y, self.tensors, gradient)
 
     def checks(self) -> dict:
         y = self.forward()
@@ -46,12 +47,14 @@ class Case:
 
     def time(self, least_seconds: float) -> dict:
         forward, backward, repetitions = 0.0, 0.0, 0
-        self.backward(self.forward())
+        y = self.forward()
+        ones = torch.ones_like(y)  # laid out as the output is
+        self.backward(y, ones)
         while forward + backward < least_seconds:
             begin = time.perf_counter()
             y = self.forward()
             middle = time.perf_counter()
-            self.backward(y)
+            self.backward(y, ones)
             del y
             forward, backward = forward + middle - begin, backward + time.perf_counter() - middle
             repetitions += 1

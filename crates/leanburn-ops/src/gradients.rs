@@ -12,6 +12,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 
 use crate::autodiff::{Reachable, lower, on_backend_of, raise_plain};
+use crate::operations::given_gradient;
 use crate::recording::{Pass, in_pass};
 
 /// Gradients of a loss, by tensor or by the parameters of a module.
@@ -37,19 +38,26 @@ impl fmt::Debug for Gradients {
 pub fn backward(loss: Tensor<1>) -> Gradients {
     let values = loss.dims()[0];
     assert!(values == 1, "backward: expected a loss of 1 value, found {values}; take `.sum()` or `.mean()` of it");
-    backward_from_ones(loss)
+    start(loss)
 }
 
-/// Runs backward from a gradient of ones: that of the sum, without the sum. For measurements of backward alone.
+/// Runs backward from `output`, whose gradient is `gradient`, of its shape: that of `(output * gradient).sum()`, without the sum. For
+/// measurements of backward alone.
 ///
 /// # Panics
 ///
-/// Panics if `output` is not an autodiff tensor.
+/// Panics if `output` is not an autodiff tensor, or `gradient` is not of its shape.
 #[must_use]
-pub fn backward_from_ones<const D: usize>(output: Tensor<D>) -> Gradients {
-    let device = output.device();
-    let output = output.into_dispatch();
-    in_pass(Pass::Backward, &device, || on_backend_of!(&output.clone(), backward_on(output)))
+pub fn backward_from<const D: usize>(output: Tensor<D>, gradient: Tensor<D>) -> Gradients {
+    let dims = [output.dims(), gradient.dims()];
+    assert!(dims[0] == dims[1], "backward_from: expected a gradient of {:?}, found one of {:?}", dims[0], dims[1]);
+    start(given_gradient(output, gradient))
+}
+
+fn start<const D: usize>(loss: Tensor<D>) -> Gradients {
+    let device = loss.device();
+    let loss = loss.into_dispatch();
+    in_pass(Pass::Backward, &device, || on_backend_of!(&loss.clone(), backward_on(loss)))
 }
 
 fn backward_on<B: Backend, C: CheckpointStrategy>(loss: DispatchTensor) -> Gradients

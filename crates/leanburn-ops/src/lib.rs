@@ -34,7 +34,7 @@ mod storage;
 mod stream;
 
 pub use gpu::{Gpu, is_gpu, use_exclusive_pages};
-pub use gradients::{Gradients, backward, backward_from_ones};
+pub use gradients::{Gradients, backward, backward_from};
 pub use leanburn_kernels::bev_pool::BevCells;
 pub use leanburn_kernels::simd::{Instructions, UnknownInstructions, VARIABLE as INSTRUCTIONS_VARIABLE, instructions};
 pub use leanburn_kernels::{

@@ -1,5 +1,7 @@
 //! Tensors in the memory of the CPU, as the slices that the kernels take.
 
+use std::ops::Deref;
+
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{BackendTensor, DispatchKindConversion, DispatchTensor, Flex};
@@ -96,11 +98,6 @@ impl CpuTensor {
         self.0.is_unique()
     }
 
-    /// The values in float32.
-    pub(crate) fn to_f32(&self) -> Vec<f32> {
-        with_element!(self.dtype(), E => self.values::<E>().iter().map(|value| value.to_f32()).collect())
-    }
-
     pub(crate) fn into_tensor<const D: usize>(self) -> Tensor<D> {
         Tensor::from_dispatch(raise_plain::<Flex>(self.0))
     }
@@ -120,12 +117,35 @@ pub(crate) fn address(tensor: &DispatchTensor) -> Option<usize> {
     })
 }
 
-/// The values of a small tensor (a weight, a scale) in float32.
-pub(crate) fn to_f32<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
-    CpuTensor::of(tensor.clone()).to_f32()
+/// The values of a small tensor (a weight, a scale) in float32: where they are, or a copy.
+pub(crate) enum Float32 {
+    Tensor(CpuTensor),
+    Copy(Vec<f32>),
+}
+
+impl Deref for Float32 {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Tensor(tensor) => tensor.values(),
+            Self::Copy(values) => values,
+        }
+    }
+}
+
+/// The values of a tensor in float32.
+pub(crate) fn to_f32<const D: usize>(tensor: &Tensor<D>) -> Float32 {
+    let tensor = CpuTensor::of(tensor.clone());
+    match tensor.dtype() {
+        DType::F32 => Float32::Tensor(tensor),
+        dtype => {
+            Float32::Copy(with_element!(dtype, E => tensor.values::<E>().iter().map(|value| value.to_f32()).collect()))
+        }
+    }
 }
 
 /// Bytes of the copy that [`to_f32`] makes.
 pub(crate) fn float32_bytes<const D: usize>(tensor: &Tensor<D>) -> usize {
-    tensor.shape().num_elements() * size_of::<f32>()
+    if tensor.dtype() == DType::F32 { 0 } else { tensor.shape().num_elements() * size_of::<f32>() }
 }

@@ -12,6 +12,7 @@ pub(crate) mod conv_transpose3d;
 pub(crate) mod dropout;
 pub(crate) mod gather_planes;
 pub(crate) mod geglu;
+mod given_gradient;
 pub(crate) mod layer_norm3d;
 pub(crate) mod max_pool3d;
 pub(crate) mod norm_act;
@@ -21,3 +22,5 @@ pub(crate) mod resample3d;
 pub(crate) mod spectral_conv;
 pub(crate) mod upsample_conv3d;
 pub(crate) mod window_attention3d;
+
+pub(crate) use given_gradient::given_gradient;

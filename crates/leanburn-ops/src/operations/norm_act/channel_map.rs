@@ -45,8 +45,8 @@ impl SliceMap {
 
 /// The statistics of a normalisation in the memory of the CPU.
 pub(super) fn statistics_of(normalization: &Normalization) -> GroupStatistics {
-    let deviation_reciprocal = to_f32(&normalization.deviation_reciprocal);
-    GroupStatistics { mean: to_f32(&normalization.mean), deviation_reciprocal }
+    let deviation_reciprocal = to_f32(&normalization.deviation_reciprocal).to_vec();
+    GroupStatistics { mean: to_f32(&normalization.mean).to_vec(), deviation_reciprocal }
 }
 
 /// Scale, shift and mean of each channel of each item, each `[batch_size, channels]`, float32.

@@ -33,7 +33,8 @@ impl Inputs {
     pub(super) fn on_slices<E: Stored, T>(self, compute: impl FnOnce(&WindowShape, WindowOperands<'_, E>) -> T) -> T {
         let (shape, channels) = (self.geometry.shape(), self.geometry.dims[1]);
         let table = to_f32(&self.table);
-        let padding = self.padding.map(|vector| vector.map_or_else(|| vec![0.0; channels], |vector| to_f32(&vector)));
+        let padding =
+            self.padding.map(|vector| vector.map_or_else(|| vec![0.0; channels], |vector| to_f32(&vector).to_vec()));
         let volumes = self.volumes.map(CpuTensor::of);
         let [query, key, value] = volumes.each_ref().map(|volume| volume.values::<E>());
         let padding = padding.each_ref().map(|values| &values[..]);
