@@ -201,10 +201,7 @@ impl<E: Stored> Pass<'_, '_, E> {
         }
         for block in self.weights.blocks() {
             match self.lanes {
-                Lanes::Channels => {
-                    depths.clone().for_each(|depth| self.prefetch_output(tile, depth, block));
-                    self.planes_by_channels(scratch, tile, depths.clone(), block);
-                }
+                Lanes::Channels => self.planes_by_channels(scratch, tile, depths.clone(), block),
                 Lanes::Positions if self.transform.is_some() => {
                     for (kept, depth) in depths.clone().enumerate() {
                         self.prefetch_output(tile, depth, block);
@@ -213,7 +210,6 @@ impl<E: Stored> Pass<'_, '_, E> {
                 }
                 Lanes::Positions => {
                     for depth in depths.clone() {
-                        self.prefetch_output(tile, depth, block);
                         self.plane_by_positions(scratch, tile, depth, block, 0);
                         self.write(scratch, tile, depth, block, 0);
                     }
@@ -323,11 +319,8 @@ impl<E: Stored> Pass<'_, '_, E> {
     /// their lines.
     fn prefetch_output(&self, tile: &Tile, depth: usize, block: &Block) {
         let (axes, products) = (&self.gather.axes, self.depth.phases());
-        let depth = match &self.transform {
-            Some(transform) => transform.outputs(depth / products).nth(depth % products),
-            None => Some(depth),
-        };
-        let Some(depth) = depth else { return };
+        let outputs = self.transform.as_ref().map(|transform| transform.outputs(depth / products));
+        let Some(depth) = outputs.and_then(|mut outputs| outputs.nth(depth % products)) else { return };
         let [rows, columns]: [Range<usize>; 2] = std::array::from_fn(|axis| {
             let phases = self.phases()[axis];
             let first = tile.first[axis] * phases;
