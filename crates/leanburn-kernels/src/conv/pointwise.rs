@@ -231,21 +231,20 @@ impl<E: Stored> Part<'_, '_, E> {
         column: usize,
         channel: usize,
     ) {
-        let width = VECTORS * S::F32_LANES;
+        let (width, positions) = (VECTORS * S::F32_LANES, self.source.size[2]);
         let len = width.min(self.len - column * width);
-        for (row, sums) in sums.iter().enumerate() {
-            let (number, first) = self.place::<S>(column, channel + row);
-            // SAFETY: items, groups and ranges of positions are each one task's, so these elements are this task's.
-            unsafe {
-                if len == width && E::as_f32(&[]).is_some() {
-                    self.output.finish_vectors(simd, number, first, sums);
-                } else {
-                    let mut values = [0.0; WIDEST];
-                    for (target, sum) in values.chunks_exact_mut(S::F32_LANES).zip(sums) {
-                        S::as_mut_simd_f32s(target).0[0] = *sum;
-                    }
-                    self.output.finish(simd, number, first, &values[..len]);
+        let (number, first) = self.place::<S>(column, channel);
+        // SAFETY: items, groups and ranges of positions are each one task's, so these elements are this task's.
+        unsafe {
+            if len == width && E::as_f32(&[]).is_some() {
+                return self.output.finish_rows(simd, number, first, positions, sums);
+            }
+            for (row, sums) in sums.iter().enumerate() {
+                let mut values = [0.0; WIDEST];
+                for (target, sum) in values.chunks_exact_mut(S::F32_LANES).zip(sums) {
+                    S::as_mut_simd_f32s(target).0[0] = *sum;
                 }
+                self.output.finish(simd, number + row, first + row * positions, &values[..len]);
             }
         }
     }

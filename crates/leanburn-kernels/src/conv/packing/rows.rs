@@ -139,6 +139,38 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
         }
     }
 
+    /// [`Self::finish_vectors`] of `ROWS` channels, from `channel` on, that are `stride` elements apart.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::finish_vectors`].
+    #[inline(always)]
+    pub(crate) unsafe fn finish_rows<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        &self,
+        simd: S,
+        channel: usize,
+        first: usize,
+        stride: usize,
+        sums: &[[S::f32s; VECTORS]; ROWS],
+    ) {
+        // What is the same for all rows is found once, and what a row does is little enough to be written out for each.
+        let (target, _, residual) = self.place(channel, first, reach(ROWS, stride, VECTORS * S::F32_LANES));
+        let bias = self.bias.map(|bias| &bias[channel..channel + ROWS]);
+        for row in 0..ROWS {
+            let bias = simd.splat_f32s(bias.map_or(-0.0, |bias| bias[row]));
+            for vector in 0..VECTORS {
+                let (place, mut sum) = (row * stride + vector * S::F32_LANES, simd.add_f32s(sums[row][vector], bias));
+                // SAFETY: `place` has checked the last of them, in the residual too; nobody else has these elements now.
+                unsafe {
+                    if let Some(residual) = residual {
+                        sum = simd.add_f32s(sum, load::<S>(residual.cast::<f32>().add(place)));
+                    }
+                    store::<S>(target.cast::<f32>().add(place), sum);
+                }
+            }
+        }
+    }
+
     /// Asks for part of a row, to be written soon.
     #[inline(always)]
     pub(crate) fn prefetch(&self, first: usize, len: usize) {
