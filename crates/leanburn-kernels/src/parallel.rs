@@ -39,22 +39,43 @@ pub(crate) fn for_each<T: Send>(tasks: Vec<T>, work: usize, run: impl Fn(T) + Sy
     }
 }
 
-/// Runs tasks by their numbers, `work` in all, each on the thread that is free next, with what that thread makes for its first one.
+/// How threads share tasks out before they help each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shares {
+    /// Each begins with a range of its own, the same one whenever there are as many tasks: what it wrote the time before, or in another
+    /// operation on the same volume, is still in its cache.
+    Ranges,
+    /// In turn, where some tasks are smaller than others.
+    Turns,
+}
+
+/// Runs tasks by their numbers, `work` in all, with what each thread makes for its first one. Whoever is done with its share takes what is
+/// left of the others'.
 pub(crate) fn for_each_with<T>(
     tasks: usize,
+    shares: Shares,
     work: usize,
     scratch: impl Fn() -> T + Sync,
     run: impl Fn(&mut T, usize) + Sync,
 ) {
-    let next = AtomicUsize::new(0);
-    for_each((0..busy(tasks)).collect(), work, |_| {
+    let threads = busy(tasks);
+    // The first task of a share, from one to the next, and the end.
+    let share = |thread: usize| match shares {
+        Shares::Ranges => [tasks * thread / threads, 1, tasks * (thread + 1) / threads],
+        Shares::Turns => [thread, threads, tasks],
+    };
+    let next: Vec<AtomicUsize> = (0..threads).map(|thread| AtomicUsize::new(share(thread)[0])).collect();
+    for_each((0..threads).collect(), work, |thread: usize| {
         let mut held = None;
-        loop {
-            let task = next.fetch_add(1, Ordering::Relaxed);
-            if task >= tasks {
-                break;
+        for thread in (thread..threads).chain(0..thread) {
+            let [_, step, end] = share(thread);
+            loop {
+                let task = next[thread].fetch_add(step, Ordering::Relaxed);
+                if task >= end {
+                    break;
+                }
+                run(held.get_or_insert_with(&scratch), task);
             }
-            run(held.get_or_insert_with(&scratch), task);
         }
     });
 }
@@ -72,6 +93,22 @@ pub(crate) fn busy(tasks: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_task_runs_once() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        for (shares, tasks) in [Shares::Ranges, Shares::Turns]
+            .into_iter()
+            .flat_map(|shares| [0, 1, 2, 3, 7, 30].map(|tasks| (shares, tasks)))
+        {
+            let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+            let count = |_: &mut (), task: usize| _ = runs[task].fetch_add(1, Ordering::Relaxed);
+            for work in [0, SMALL] {
+                pool.install(|| for_each_with(tasks, shares, work, || (), count));
+            }
+            assert!(runs.into_iter().all(|runs| runs.into_inner() == 2), "{shares:?} {tasks}");
+        }
+    }
 
     #[test]
     fn on_a_thread_of_the_pool_where_there_are_several() {

@@ -40,7 +40,7 @@ impl Gather {
         let size = self.axes.each_ref().map(|axis| axis.input);
         let source = Source { input, channels: self.groups * self.channels[0], size };
         let [chunks, high, wide] = plan.counts();
-        let tasks = plan.tasks();
+        let (tasks, shares) = (plan.tasks(), plan.tiling.shares(&plan.axes));
         let pass = plan.pass(weights, output);
         let run = |scratch: &mut Scratch<'_, E>, task: usize| {
             let (chunk, task) = (task % chunks, task / chunks);
@@ -48,7 +48,7 @@ impl Gather {
             let (row, piece) = (task % high, task / high);
             pass.task(scratch, piece, [row, column], chunk);
         };
-        for_each_with(tasks, self.multiplications(), || Scratch::new(&pass, source), run);
+        for_each_with(tasks, shares, self.multiplications(), || Scratch::new(&pass, source), run);
     }
 
     /// Bytes that [`Self::run`] takes at most.

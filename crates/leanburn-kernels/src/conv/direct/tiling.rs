@@ -2,6 +2,7 @@
 
 use crate::conv::gather::axis::Axis;
 use crate::conv::tiles::tap_sums::{LANES, Lanes};
+use crate::parallel::Shares;
 use crate::size::{product, sum};
 
 /// A task's ring of packed planes and its sums take no more floats than this where that is possible (512 KiB).
@@ -76,6 +77,14 @@ impl Tiling {
     pub(crate) fn slots(&self, axis: &Axis) -> usize {
         let more = (self.planes.div_ceil(axis.phases()) - 1) * axis.step;
         (axis.span() + more).min(axis.input).max(1)
+    }
+
+    /// How threads share the tasks out: the last tile or chunk along an axis may be smaller than the others.
+    pub(crate) fn shares(&self, axes: &[Axis; 3]) -> Shares {
+        let [depth, rows, columns] = axes.each_ref().map(Axis::indices);
+        let parts = [(depth, self.depth / axes[0].phases()), (rows, self.tile[0]), (columns, self.tile[1])];
+        let is_even = parts.into_iter().all(|(len, part)| len.is_multiple_of(part));
+        if is_even { Shares::Ranges } else { Shares::Turns }
     }
 
     /// Tiles along rows and columns, and chunks along the depth.

@@ -1,7 +1,6 @@
 //! Whether transformed rows pay, and the run over all tiles.
 
 use pulp::Arch;
-use rayon::prelude::*;
 
 use super::pass::{Pass, Scratch, ScratchLens};
 use super::plan::Plan;
@@ -13,7 +12,7 @@ use crate::conv::gather::problem::Gather;
 use crate::conv::operands::Input;
 use crate::conv::packing::planes::Source;
 use crate::conv::packing::rows::SharedOutput;
-use crate::parallel::busy;
+use crate::parallel::{Shares, busy, for_each_with};
 
 /// Fewest channels, in and out, for which the transforms pay.
 const LEAST_CHANNELS: usize = 6;
@@ -79,13 +78,11 @@ pub(crate) fn run<E: Stored>(
     let Plan { lanes, tiling, .. } = plan;
     let lens = ScratchLens::of(&plan);
     let pass = Pass { arch, gather, source, weights, lanes, tiling, output };
-    (0..tasks).into_par_iter().for_each_init(
-        || Scratch::new(&lens),
-        |scratch, task| {
-            let (chunk, task) = (task % chunks, task / chunks);
-            let (column, task) = (task % wide, task / wide);
-            let (row, piece) = (task % high, task / high);
-            pass.task(scratch, piece, [row, column], chunk);
-        },
-    );
+    let run = |scratch: &mut Scratch, task: usize| {
+        let (chunk, task) = (task % chunks, task / chunks);
+        let (column, task) = (task % wide, task / wide);
+        let (row, piece) = (task % high, task / high);
+        pass.task(scratch, piece, [row, column], chunk);
+    };
+    for_each_with(tasks, Shares::Turns, usize::MAX, || Scratch::new(&lens), run);
 }
