@@ -27,9 +27,9 @@ pub(super) fn group(kernel: usize) -> Option<usize> {
     products(kernel).map(|products| products + 1 - kernel)
 }
 
-/// Whether a quarter of the products is saved (of two neighbours a sixth), where the last group of planes is not a whole one.
+/// Whether a quarter of the products is saved (of two neighbours a fifth), where the last group of planes is not a whole one.
 pub(super) fn saves(planes: usize, kernel: usize) -> bool {
-    let most = if kernel == 2 { [5, 6] } else { [3, 4] };
+    let most = if kernel == 2 { [4, 5] } else { [3, 4] };
     let transformed = products(kernel).zip(group(kernel)).map(|(products, group)| planes.div_ceil(group) * products);
     transformed.is_some_and(|transformed| most[1] * transformed <= most[0] * planes * kernel)
 }

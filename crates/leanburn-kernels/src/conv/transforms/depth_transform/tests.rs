@@ -135,6 +135,8 @@ fn where_it_pays() {
         cube([1, 32], 16, 3, 1, 1),
         cube([32, 1], 16, 3, 1, 1),
         cube([512, 512], 4, 3, 1, 1),
+        // Nine planes of one of two phases, of two neighbours each: three groups of four.
+        cube([32, 64], 17, 4, 2, 1),
     ];
     for shape in direct {
         assert_eq!(pays(&shape), [false, false], "{shape:?}");
