@@ -156,10 +156,10 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
         // What is the same for all rows is found once, and what a row does is little enough to be written out for each.
         let (target, _, residual) = self.place(channel, first, reach(ROWS, stride, VECTORS * S::F32_LANES));
         let bias = self.bias.map(|bias| &bias[channel..channel + ROWS]);
-        for row in 0..ROWS {
+        for (row, sums) in sums.iter().enumerate() {
             let bias = simd.splat_f32s(bias.map_or(-0.0, |bias| bias[row]));
-            for vector in 0..VECTORS {
-                let (place, mut sum) = (row * stride + vector * S::F32_LANES, simd.add_f32s(sums[row][vector], bias));
+            for (vector, sum) in sums.iter().enumerate() {
+                let (place, mut sum) = (row * stride + vector * S::F32_LANES, simd.add_f32s(*sum, bias));
                 // SAFETY: `place` has checked the last of them, in the residual too; nobody else has these elements now.
                 unsafe {
                     if let Some(residual) = residual {
