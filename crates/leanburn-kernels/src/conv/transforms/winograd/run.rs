@@ -84,5 +84,5 @@ pub(crate) fn run<E: Stored>(
         let (row, piece) = (task % high, task / high);
         pass.task(scratch, piece, [row, column], chunk);
     };
-    for_each_with(tasks, Shares::Turns, usize::MAX, || Scratch::new(&lens), run);
+    for_each_with(tasks, Shares::Ranges, usize::MAX, || Scratch::new(&lens), run);
 }
