@@ -22,6 +22,12 @@ fn alone() -> MutexGuard<'static, ()> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Backward from a gradient of ones, which is counted too.
+fn from_ones(output: Tensor<5>) -> Gradients {
+    let ones = output.ones_like();
+    backward_from(output, ones)
+}
+
 /// Bytes that `action` leaves on the heap with its result, and the peak while it runs, both above what was there before.
 fn held_and_peak<T>(action: impl FnOnce() -> T) -> (T, f64, f64) {
     let before = HEAP.current_usage() as f64;
@@ -97,11 +103,6 @@ fn layers_of_an_operator_hold_one_volume_each() {
 /// What the README and benches/results say of 16,384 positions of 64 channels on two threads: 5 MiB above inputs, output and
 /// their gradients, 4.72 measured. Four of them are the gradient of the output, which backward has and forward has not; the
 /// rest is scratch. A twentieth of the claim is left.
-fn from_ones(output: Tensor<5>) -> Gradients {
-    let ones = output.ones_like();
-    backward_from(output, ones)
-}
-
 #[test]
 fn attention_needs_5_mebibytes_at_16384_positions() {
     let _alone = alone();
