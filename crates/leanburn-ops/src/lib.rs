@@ -21,6 +21,7 @@ mod cube;
 mod engine;
 mod gpu;
 mod gradients;
+mod meanwhile;
 pub mod numerics;
 mod operations;
 pub mod probe;

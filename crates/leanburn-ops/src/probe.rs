@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::meanwhile::meanwhile;
+
 thread_local! {
     static SAMPLE: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
 }
@@ -13,14 +15,7 @@ thread_local! {
 /// Runs `step`; calls `sample` after each operation of this crate that it makes on this thread, and on GPUs after each of
 /// the kernels and convolutions that an operation is made of.
 pub fn sampled<T>(sample: Rc<dyn Fn()>, step: impl FnOnce() -> T) -> T {
-    struct Restore(Option<Rc<dyn Fn()>>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            SAMPLE.set(self.0.take());
-        }
-    }
-    let _restore = Restore(SAMPLE.replace(Some(sample)));
-    step()
+    meanwhile(|sample| SAMPLE.replace(sample), Some(sample), step)
 }
 
 /// Called after each operation.

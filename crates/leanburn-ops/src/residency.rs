@@ -13,6 +13,7 @@ use burn::tensor::Tensor;
 use leanburn_common::{Validation, ValidationError, nearest};
 use serde::{Deserialize, Serialize};
 
+use crate::meanwhile::meanwhile;
 use crate::recompute::{Tensors, keep, recompute};
 use crate::recording::{in_segment, mark_streamable};
 use crate::storage::{self, Scope, Storage};
@@ -323,15 +324,9 @@ fn observe(policy: &ResidencyPolicy, segment: &str) {
 /// Runs `step` on this thread; the rules that match none of its segments, of all policies that have [run](ResidencyPolicy::run) one
 /// of them, as [`ResidencyPolicy::validate`] gives them.
 pub fn with_rules_validated<T>(step: impl FnOnce() -> T) -> (T, Vec<ValidationError>) {
-    struct Restore(Option<Observed>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            OBSERVED.set(self.0.take());
-        }
-    }
-    let _restore = Restore(OBSERVED.replace(Some(Observed::default())));
-    let result = step();
-    let Observed { rules, storage, segments } = OBSERVED.take().unwrap_or_default();
+    let replace = |observed| OBSERVED.replace(observed);
+    let (result, observed) = meanwhile(replace, Some(Observed::default()), || (step(), OBSERVED.take()));
+    let Observed { rules, storage, segments } = observed.unwrap_or_default();
     (result, ResidencyPolicy { rules, storage, ..ResidencyPolicy::default() }.validate(segments))
 }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
+use crate::meanwhile::meanwhile;
 use crate::recording::{Call, Recorder};
 
 /// The processes that hold a volume together, as one of them sees them. Process 0 has the first planes, the next one those behind them; each
@@ -71,14 +72,7 @@ pub fn with_whole_volumes<T>(run: impl FnOnce() -> T) -> T {
 }
 
 fn scoped<T>(ranks: Option<Rc<dyn VolumeRanks>>, run: impl FnOnce() -> T) -> T {
-    struct Before(Option<Rc<dyn VolumeRanks>>);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            RANKS.set(self.0.take());
-        }
-    }
-    let _before = Before(RANKS.replace(ranks));
-    run()
+    meanwhile(|ranks| RANKS.replace(ranks), ranks, run)
 }
 
 /// The processes that this runs [with](with_volume_ranks); none for one that is on its own.

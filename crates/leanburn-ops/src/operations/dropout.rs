@@ -7,6 +7,7 @@ use leanburn_kernels::dropout::{self as kernel, DropoutMask};
 
 use super::operation::{AnyTensor, Operation, apply};
 use crate::engine::{Computation, CpuTensor, Engine, Stored, run};
+use crate::meanwhile::meanwhile;
 use crate::random;
 use crate::recording::{Call, Recorder, is_recording};
 
@@ -101,14 +102,7 @@ thread_local! {
 /// assert_ne!(in_training(|| dropout(x.clone(), 0.5)).into_data(), x.into_data());
 /// ```
 pub fn in_training<T>(run: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            IN_TRAINING.set(self.0);
-        }
-    }
-    let _restore = Restore(IN_TRAINING.replace(true));
-    run()
+    meanwhile(|value| IN_TRAINING.replace(value), true, run)
 }
 
 /// Whether what runs on this thread is [in training](in_training) without autodiff.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use burn::tensor::{Tensor, TensorData};
 
 use super::operation::{AnyTensor, Operation, apply};
+use crate::meanwhile::meanwhile;
 
 type Sum = Rc<dyn Fn(&mut [f32])>;
 
@@ -16,14 +17,8 @@ thread_local! {
 /// Runs a forward and backward pass in which [`sum_over_ranks`] replaces values by what `sum` makes of them: their sums over all processes,
 /// which call it as often, in the same order.
 pub fn with_rank_sums<T>(sum: impl Fn(&mut [f32]) + 'static, run: impl FnOnce() -> T) -> T {
-    struct Before(Option<Sum>);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            SUM.set(self.0.take());
-        }
-    }
-    let _before = Before(SUM.replace(Some(Rc::new(sum))));
-    run()
+    let sum: Sum = Rc::new(sum);
+    meanwhile(|sum| SUM.replace(sum), Some(sum), run)
 }
 
 /// Whether this runs [with sums over processes](with_rank_sums).

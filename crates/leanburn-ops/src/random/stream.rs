@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{DType, Device, Distribution, Tensor};
 
+use crate::meanwhile::meanwhile;
 use crate::recording::is_recording;
 
 /// Where the seeds of this thread's segments come from.
@@ -47,15 +48,6 @@ impl Drop for Owned {
     }
 }
 
-/// Puts the stream back where it was.
-struct Restore(Stream);
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        STREAM.set(self.0);
-    }
-}
-
 /// Seeds the generator of `device` and, on this thread, the stream of segments.
 pub fn seed(device: &Device, seed: u64) {
     STREAM.set(Stream::of(mix(seed)));
@@ -64,8 +56,7 @@ pub fn seed(device: &Device, seed: u64) {
 
 /// Runs something after which segments draw from where they drew before, whatever it has [seeded](seed).
 pub fn scoped<T>(run: impl FnOnce() -> T) -> T {
-    let _restore = Restore(STREAM.get());
-    run()
+    meanwhile(|stream| STREAM.replace(stream), STREAM.get(), run)
 }
 
 /// A well-spread 64-bit number from a seed and a path of counters (step, micro-batch, ...).
@@ -118,11 +109,16 @@ fn drawn_from_generator(device: &Device) -> u64 {
 /// Runs a kept segment under its seed, if it has one: the generator starts there, and so do the segments inside it.
 pub(crate) fn kept<T>(device: Option<&Device>, run: impl FnOnce() -> T) -> T {
     let Some(seed) = kept_seed() else { return run() };
-    let _restore = Restore(STREAM.replace(Stream::of(seed)));
-    if let Some(device) = device {
-        seed_generator(device, seed);
-    }
-    run()
+    meanwhile(
+        |stream| STREAM.replace(stream),
+        Stream::of(seed),
+        || {
+            if let Some(device) = device {
+                seed_generator(device, seed);
+            }
+            run()
+        },
+    )
 }
 
 /// Runs a recomputed segment, for the first or the second time, under its seed and with the generator for itself.
@@ -130,15 +126,20 @@ pub(crate) fn kept<T>(device: Option<&Device>, run: impl FnOnce() -> T) -> T {
 /// Behind the segment the generator goes on from a number that it drew before, so that its numbers do not come again.
 pub(crate) fn recomputed<T>(device: &Device, seed: u64, run: impl FnOnce() -> T) -> T {
     let _owned = Owned::wait();
-    let before = STREAM.replace(Stream::of(seed));
-    let _restore = Restore(before);
-    let after = matches!(before, Stream::Generator).then(|| drawn_from_generator(device));
-    seed_generator(device, seed);
-    let result = run();
-    if let Some(after) = after {
-        seed_generator(device, after);
-    }
-    result
+    let draws_here = matches!(STREAM.get(), Stream::Generator);
+    meanwhile(
+        |stream| STREAM.replace(stream),
+        Stream::of(seed),
+        || {
+            let after = draws_here.then(|| drawn_from_generator(device));
+            seed_generator(device, seed);
+            let result = run();
+            if let Some(after) = after {
+                seed_generator(device, after);
+            }
+            result
+        },
+    )
 }
 
 /// Numbers under this path round saved tensors.

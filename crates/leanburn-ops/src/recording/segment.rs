@@ -6,6 +6,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 
 use super::recorder::Recorder;
+use crate::meanwhile::meanwhile;
 
 pub(super) const SEGMENT: &str = "leanburn:segment:";
 pub(super) const SEGMENT_END: &str = "leanburn:segment-end";
@@ -17,15 +18,12 @@ thread_local! {
 
 /// Runs `segment`, marked by its name on a recording device.
 pub(crate) fn in_segment<T>(name: &str, device: Option<&Device>, segment: impl FnOnce() -> T) -> T {
-    struct Restore(Option<Arc<str>>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            NAME.set(self.0.take());
-        }
-    }
     let Some(recorder) = device.and_then(Recorder::of) else { return segment() };
-    let _restore = Restore(NAME.replace(Some(name.into())));
-    recorder.between(format!("{SEGMENT}{name}"), Vec::new(), SEGMENT_END, segment)
+    meanwhile(
+        |name| NAME.replace(name),
+        Some(name.into()),
+        || recorder.between(format!("{SEGMENT}{name}"), Vec::new(), SEGMENT_END, segment),
+    )
 }
 
 /// Marks that the segment called `name` could be streamed, if `is_streamable` says so; does nothing on a device that computes.

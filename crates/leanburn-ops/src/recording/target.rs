@@ -2,20 +2,15 @@
 
 use std::cell::Cell;
 
+use crate::meanwhile::meanwhile;
+
 thread_local! {
     static AS_ON_CPU: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `record`; on a recording device the operations of this crate are written down as the kernels that the CPU runs.
 pub fn as_on_cpu<T>(record: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            AS_ON_CPU.set(self.0);
-        }
-    }
-    let _restore = Restore(AS_ON_CPU.replace(true));
-    record()
+    meanwhile(|value| AS_ON_CPU.replace(value), true, record)
 }
 
 /// Whether a recording device stands for the CPU, rather than for a GPU.

@@ -15,6 +15,7 @@ use super::compact::{Codes, narrow, widen};
 use super::offload::{Offloaded, Writing};
 use super::scope::{Scope, current, replace};
 use crate::engine::address;
+use crate::meanwhile::meanwhile;
 use crate::recording::{is_recording, number, stands_for_cpu};
 
 /// Bytes of a tensor that is not worth the trouble.
@@ -230,14 +231,7 @@ impl fmt::Debug for StoredTensor {
 
 /// Runs something whose saved tensors have this storage; all of them are where they belong when the outermost of such runs is over.
 pub(crate) fn within<T>(scope: Scope, run: impl FnOnce() -> T) -> T {
-    struct Restore(Scope);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            replace(take(&mut self.0));
-        }
-    }
-    let _restore = Restore(replace(scope));
-    with_overlapped_writes(run)
+    meanwhile(replace, scope, || with_overlapped_writes(run))
 }
 
 /// Runs segments one after the other, such as those of a model: what the last operation of one has put [elsewhere](Storage) is being written

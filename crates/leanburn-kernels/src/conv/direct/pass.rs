@@ -385,7 +385,6 @@ impl<E: Stored> Pass<'_, '_, E> {
                 tile: tile.size,
                 phases: self.phases(),
                 sums: &mut sums[index * channel_stride..],
-                position_stride: 1,
                 phase_stride: self.phase_stride(tile),
                 row_stride: tile.window.size[1],
                 room: &mut scratch.room,

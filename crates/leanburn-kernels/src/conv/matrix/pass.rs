@@ -225,7 +225,6 @@ impl Pass<'_, '_> {
             tile: tile.size,
             phases: [axes[1].phases(), axes[2].phases()],
             sums: &mut scratch.sums[index * tile.lens.sums_stride..],
-            position_stride: 1,
             phase_stride: BLOCK * tile.lens.sums_stride,
             row_stride: tile.window.size[1],
             room: &mut scratch.room,

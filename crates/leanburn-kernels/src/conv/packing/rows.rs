@@ -123,7 +123,7 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
     ///
     /// The elements are float32, and no other thread reads or writes these at the same time.
     #[inline(always)]
-    pub(crate) unsafe fn finish_vectors<S: Simd>(&self, simd: S, channel: usize, first: usize, sums: &[S::f32s]) {
+    unsafe fn finish_vectors<S: Simd>(&self, simd: S, channel: usize, first: usize, sums: &[S::f32s]) {
         let (target, bias, residual) = self.place(channel, first, sums.len() * S::F32_LANES);
         let bias = simd.splat_f32s(bias);
         for (index, sum) in sums.iter().enumerate() {
@@ -208,8 +208,6 @@ pub(crate) struct TileRows<'a, 'b, E> {
     pub phases: [usize; 2],
     /// `[row phase][column phase][..]`, flat positions, from the channel's first on.
     pub sums: &'a mut [f32],
-    /// From one position to the next.
-    pub position_stride: usize,
     /// From one phase to the next.
     pub phase_stride: usize,
     /// From the first position of one row to that of the next.
@@ -225,7 +223,7 @@ impl<E: Stored> WithSimd for TileRows<'_, '_, E> {
     fn with_simd<S: Simd>(self, simd: S) {
         // SAFETY: tiles, chunks, channels and items are each one task's, so these elements are this task's.
         unsafe {
-            match (E::as_f32(&[]).is_some() && self.position_stride == 1, self.phases[1]) {
+            match (E::as_f32(&[]).is_some(), self.phases[1]) {
                 (true, 1) => self.write::<S, 1>(simd),
                 (true, 2) => self.write::<S, 2>(simd),
                 _ => self.each(
@@ -310,9 +308,9 @@ impl<'b, E: Stored> TileRows<'_, 'b, E> {
                     continue;
                 }
                 let first = row_phase * column_phases * self.phase_stride + index * self.row_stride;
-                let sums = if column_phases == 1 && self.position_stride == 1 {
+                let sums = if column_phases == 1 {
                     &mut self.sums[first..][..end - start]
-                } else if column_phases == 2 && self.position_stride == 1 {
+                } else if column_phases == 2 {
                     let len = self.tile[1].next_multiple_of(LANES);
                     let [even, odd] = [first, first + self.phase_stride].map(|first| &self.sums[first..][..len]);
                     let (pairs, _) = row[..2 * len].as_chunks_mut::<2>();
@@ -320,9 +318,9 @@ impl<'b, E: Stored> TileRows<'_, 'b, E> {
                     &mut row[..end - start]
                 } else {
                     for phase in 0..column_phases {
-                        let sums = self.sums[first + phase * self.phase_stride..].iter().step_by(self.position_stride);
+                        let sums = &self.sums[first + phase * self.phase_stride..][..self.tile[1]];
                         let places = row[phase..].iter_mut().step_by(column_phases);
-                        places.zip(sums).take(self.tile[1]).for_each(|(place, sum)| *place = *sum);
+                        places.zip(sums).for_each(|(place, sum)| *place = *sum);
                     }
                     &mut row[..end - start]
                 };

@@ -198,7 +198,6 @@ impl<E: Stored> Pass<'_, '_, E> {
                 tile: tile.size,
                 phases: [OUTPUTS, 1],
                 sums: &mut rows[index * channel_stride..],
-                position_stride: 1,
                 phase_stride: component_len,
                 row_stride: tile.strip.width,
                 room: &mut scratch.room,
