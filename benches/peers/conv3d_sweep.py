@@ -209,7 +209,7 @@ def main() -> None:
 in each of them the mean of repetitions of at least {options.seconds} s for each program."""
     title = "Single 3D convolutions, leanburn and PyTorch" + ("" if options.dtype == "f32" else ", in bf16")
     versions = versions_of([server.greeting for server in servers.values()])
-    loop = "multiply-adds in vectors" if options.dtype == "f32" else "products in tiles of AMX where there are any, else multiply-adds in vectors"
+    loop = "multiply-adds in vectors" if options.dtype == "f32" else "products of bfloat16 by AMX or dot products of AVX-512 where kernels take them, else multiply-adds in vectors"
     more = "" if options.dtype == "f32" else "*To our f32*: our time in float32 over that in bf16. "
     notes = NOTES.format(more=more, peak=peak / 1e9, loop=loop, tolerance=TOLERANCES[options.dtype])
     theme = "conv3d_sweep" if options.dtype == "f32" else f"conv3d_sweep-{options.dtype}"

@@ -117,7 +117,7 @@ impl<E: Stored> Kernels<E> {
 
 static OF_F32: Kernels<f32> = Kernels::new();
 static OF_F16: Kernels<f16> = Kernels::new();
-/// Convolutions take tiles of AMX where there are any.
+/// Convolutions take AMX or dot products of AVX-512 BF16 where they are there and fast.
 static OF_BF16: Kernels<bf16> = Kernels {
     gather_workspace: crate::conv::method::workspace_bf16,
     conv_weight_gradient_workspace: crate::conv::weight_gradient::run::workspace_bf16,

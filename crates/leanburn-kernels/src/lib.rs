@@ -8,7 +8,6 @@
 //! `unsafe`: each block says why it is sound.
 
 pub mod activation;
-mod amx;
 pub mod attention;
 pub mod axis_map;
 pub mod bev_pool;
@@ -34,6 +33,7 @@ mod shape_error;
 mod shared;
 pub mod simd;
 mod size;
+mod tile_products;
 
 pub use activation::Activation;
 pub use buffer::room_for;

@@ -6,8 +6,8 @@ use std::time::Instant;
 use half::bf16;
 use pulp::{Simd, WithSimd};
 
-use crate::amx::{Operand, Product, ROWS, Steps, TERMS, Tiles};
 use crate::simd;
+use crate::tile_products::{Operand, Product, ROWS, Steps, TERMS, Tiles, Unit};
 
 /// Rounds of a measurement, of which the fastest counts.
 const ROUNDS: usize = 5;
@@ -27,9 +27,10 @@ pub fn peak_f32_flops() -> f64 {
     })
 }
 
-/// The same of bfloat16 products in tiles of AMX, two by two from the first-level cache; none where kernels take no tiles.
+/// The same of bfloat16 products in tiles of AMX or by dot products of AVX-512, two by two tiles from the first-level cache; none where kernels take
+/// neither.
 pub fn peak_bf16_flops() -> Option<f64> {
-    simd::takes_tiles().then(|| on_all_threads(tiles))
+    Unit::taken().map(|unit| on_all_threads(|| tiles(unit)))
 }
 
 /// The sum over the threads of operations a second, each in its fastest round.
@@ -65,20 +66,21 @@ impl WithSimd for MultiplyAdds {
 }
 
 /// Products of the same tiles; their operations.
-fn tiles() -> f64 {
+fn tiles(unit: Unit) -> f64 {
     const STEPS: usize = 1000;
-    const REPEATS: usize = 500;
+    const REPEATS: usize = 200;
     let (a, b) = (vec![bf16::ONE; 2 * ROWS * TERMS], vec![0; 2 * ROWS * ROWS]);
     let mut sums = vec![0.0; 4 * ROWS * ROWS];
     let mut steps = Steps::with_capacity(STEPS);
     (0..STEPS).for_each(|_| steps.push(0, 0));
-    let tiles = Tiles::new();
+    let tiles = Tiles::new(unit);
     for _ in 0..REPEATS {
         tiles.multiply(Product {
-            a: Operand { values: &a, stride: TERMS, tiles: 2, next: ROWS * TERMS },
-            b: Operand { values: &b, stride: ROWS, tiles: 2, next: ROWS * ROWS },
+            a: Operand { values: &a, stride: TERMS, count: 2 * ROWS, next: ROWS * TERMS },
+            b: Operand { values: &b, stride: ROWS, count: 2 * ROWS, next: ROWS * ROWS },
             steps: &steps,
             of: 0..STEPS,
+            terms: TERMS,
             sums: &mut sums,
             stride: 2 * ROWS,
             right: ROWS,
@@ -98,6 +100,6 @@ mod tests {
     fn rates_are_numbers() {
         let rates = [Some(peak_f32_flops()), peak_bf16_flops()];
         assert!(rates.iter().flatten().all(|rate| rate.is_finite() && *rate > 0.0), "{rates:?}");
-        assert_eq!(rates[1].is_some(), simd::takes_tiles());
+        assert_eq!(rates[1].is_some(), Unit::taken().is_some());
     }
 }

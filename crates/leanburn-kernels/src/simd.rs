@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::amx;
+use crate::tile_products::Unit;
 
 /// Names the best instructions that kernels may take, where that is not all that the processor has: to compare, and in tests.
 pub const VARIABLE: &str = "LEANBURN_INSTRUCTIONS";
@@ -21,13 +21,15 @@ pub enum Instructions {
     Avx2,
     /// AVX-512 (F, CD, BW, DQ, VL).
     Avx512,
+    /// AVX-512, and the dot products of AVX-512 BF16 where bfloat16 is convolved.
+    Avx512Bf16,
     /// AVX-512, and tiles of AMX where bfloat16 is convolved.
     Amx,
 }
 
 impl Instructions {
     /// All of them.
-    const ALL: [Self; 5] = [Self::Plain, Self::Neon, Self::Avx2, Self::Avx512, Self::Amx];
+    const ALL: [Self; 6] = [Self::Plain, Self::Neon, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
     /// As [`VARIABLE`] has it.
     fn name(self) -> &'static str {
@@ -36,22 +38,40 @@ impl Instructions {
             Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512bf16",
             Self::Amx => "amx",
         }
     }
 
     /// The best that the processor has.
     fn of_processor() -> Self {
-        match Arch::new() {
+        let is_fast = |known: &Self| known.unit().is_none_or(Unit::is_fast);
+        Self::ALL.into_iter().filter(Self::is_available).rfind(is_fast).unwrap_or(Self::Plain)
+    }
+
+    /// Whether the processor has them, and this process may use them.
+    fn is_available(&self) -> bool {
+        let arch = Arch::new();
+        match self {
+            Self::Plain => true,
+            Self::Neon => cfg!(target_arch = "aarch64") && !matches!(arch, Arch::Scalar),
             #[cfg(target_arch = "x86_64")]
-            Arch::V4(_) if amx::is_supported() => Self::Amx,
+            Self::Avx2 => matches!(arch, Arch::V3(_) | Arch::V4(_)),
             #[cfg(target_arch = "x86_64")]
-            Arch::V4(_) => Self::Avx512,
-            #[cfg(target_arch = "x86_64")]
-            Arch::V3(_) => Self::Avx2,
-            #[cfg(target_arch = "aarch64")]
-            Arch::Neon(_) => Self::Neon,
-            _ => Self::Plain,
+            Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
+                matches!(arch, Arch::V4(_)) && self.unit().is_none_or(Unit::is_supported)
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => false,
+        }
+    }
+
+    /// What multiplies matrices of bfloat16, if they have it.
+    pub(crate) fn unit(self) -> Option<Unit> {
+        match self {
+            Self::Avx512Bf16 => Some(Unit::DotProducts),
+            Self::Amx => Some(Unit::Amx),
+            _ => None,
         }
     }
 }
@@ -63,6 +83,7 @@ impl Display for Instructions {
             Self::Neon => "NEON",
             Self::Avx2 => "AVX2",
             Self::Avx512 => "AVX-512",
+            Self::Avx512Bf16 => "AVX-512, its dot products in bf16",
             Self::Amx => "AVX-512, AMX in bf16",
         })
     }
@@ -93,9 +114,8 @@ impl std::error::Error for UnknownInstructions {}
 pub fn instructions() -> Result<Instructions, UnknownInstructions> {
     static CHOSEN: OnceLock<Result<Instructions, UnknownInstructions>> = OnceLock::new();
     let choose = || {
-        let best = Instructions::of_processor();
-        let Some(asked) = std::env::var_os(VARIABLE) else { return Ok(best) };
-        let known = Instructions::ALL.into_iter().filter(|known| *known <= best && is_of_this_kind(*known));
+        let Some(asked) = std::env::var_os(VARIABLE) else { return Ok(Instructions::of_processor()) };
+        let known = Instructions::ALL.into_iter().filter(Instructions::is_available);
         known.clone().find(|known| asked == known.name()).ok_or_else(|| UnknownInstructions {
             expected: known.map(Instructions::name).collect::<Vec<_>>().join(" or "),
             found: asked.display().to_string(),
@@ -104,23 +124,18 @@ pub fn instructions() -> Result<Instructions, UnknownInstructions> {
     CHOSEN.get_or_init(choose).clone()
 }
 
-/// Whether kernels take tiles of AMX.
-pub(crate) fn takes_tiles() -> bool {
-    instructions().unwrap_or(Instructions::Amx) == Instructions::Amx && amx::is_supported()
-}
-
-/// Whether processors of this kind may have them.
-fn is_of_this_kind(instructions: Instructions) -> bool {
-    instructions == Instructions::Plain || (instructions == Instructions::Neon) == cfg!(target_arch = "aarch64")
+/// [`instructions`], or the best where there are none of that name.
+pub(crate) fn taken() -> Instructions {
+    instructions().unwrap_or_else(|_| Instructions::of_processor())
 }
 
 /// The vectors of [`instructions`].
 pub fn best() -> Arch {
     static BEST: OnceLock<Arch> = OnceLock::new();
-    *BEST.get_or_init(|| match instructions() {
-        Ok(Instructions::Plain) => Arch::Scalar,
+    *BEST.get_or_init(|| match taken() {
+        Instructions::Plain => Arch::Scalar,
         #[cfg(target_arch = "x86_64")]
-        Ok(Instructions::Avx2) => pulp::x86::V3::try_new().map_or(Arch::Scalar, Arch::V3),
+        Instructions::Avx2 => pulp::x86::V3::try_new().map_or(Arch::Scalar, Arch::V3),
         _ => Arch::new(),
     })
 }

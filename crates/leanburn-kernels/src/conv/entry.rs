@@ -19,12 +19,13 @@ use crate::simd;
 /// # Memory
 ///
 /// A copy of the weight, and for each thread a ring of packed planes of a tile, about 512 KiB (more only where one
-/// row of 16 columns of all channels needs more). In tiles of AMX the copy is bfloat16, and the rest about 1 MiB for each thread.
+/// row of 16 columns of all channels needs more). Where bfloat16 is multiplied (by AMX, or the dot products of AVX-512 BF16) the copy is bfloat16, and the rest
+/// half of a second-level cache, 512 KiB to 1 MiB, for each thread.
 ///
 /// # Numerics
 ///
 /// float32 regardless of the element; each sum in the same order regardless of the number of threads. In bfloat16, where the
-/// processor has AMX and there are enough channels, weights and what the prologue makes are rounded to bfloat16 first, and what is
+/// processor has AMX, or fast dot products of AVX-512 BF16, and there are enough channels, weights and what the prologue makes are rounded to bfloat16 first, and what is
 /// smaller than the smallest normal number is zero.
 ///
 /// # Panics
@@ -105,7 +106,7 @@ pub fn data_gradient_allocating<E: Element>(
 /// # Memory
 ///
 /// Per thread about 768 KiB for the packed rows of a tile and about 512 KiB for partial sums, or up to twice as much of both where planes
-/// are transformed along the depth, and up to 1 MiB for the packed input in tiles of AMX (more only for a single row of many thousand columns, or a kernel of many thousand elements). Where the positions are cut into parts, the parts'
+/// are transformed along the depth, and up to 1 MiB for the packed input where bfloat16 is multiplied (more only for a single row of many thousand columns, or a kernel of many thousand elements). Where the positions are cut into parts, the parts'
 /// results: 4 MiB, or twice the weight if that is more. With several items 8 bytes for each weight.
 ///
 /// # Numerics
@@ -117,7 +118,7 @@ pub fn data_gradient_allocating<E: Element>(
 /// Where planes are transformed along the depth, each element is a difference of larger sums: sums of one sign are within 4e-6, and what is
 /// not finite gives no number in all elements along the depth.
 ///
-/// In tiles of AMX what a prologue makes is rounded to bfloat16, and positions are added up one after the other, some thousand at a time:
+/// Where bfloat16 is multiplied what a prologue makes is rounded to bfloat16, and positions are added up one after the other, some thousand at a time:
 /// within 1e-5 of the sum of what is multiplied.
 ///
 /// A product of an infinite input and a gradient outside of the volume may give no number. The result does not depend on the number of

@@ -3,6 +3,7 @@
 use half::bf16;
 use pulp::Arch;
 
+use crate::Stored;
 use crate::conv::gather::problem::Gather;
 use crate::conv::matrix;
 use crate::conv::operands::Input;
@@ -10,7 +11,7 @@ use crate::conv::packing::rows::SharedOutput;
 use crate::conv::pointwise;
 use crate::conv::transforms::depth_transform::DepthTransform;
 use crate::conv::transforms::winograd;
-use crate::{Stored, simd};
+use crate::tile_products::Unit;
 
 /// How a gather is computed best.
 enum Method {
@@ -57,7 +58,7 @@ pub(crate) fn run<E: Stored>(
     }
 }
 
-/// [`run`] of bfloat16: by tiles of AMX, where there are any and they pay.
+/// [`run`] of bfloat16: by [products of tiles](matrix), where there is a unit for them and they pay.
 pub(crate) fn run_bf16(
     gather: &Gather,
     arch: Arch,
@@ -65,19 +66,20 @@ pub(crate) fn run_bf16(
     weight: &[f32],
     output: SharedOutput<'_, bf16>,
 ) {
-    match tiles_pay(gather) {
-        true => matrix::run::run(gather, arch, input, weight, output),
-        false => run(gather, arch, input, weight, output),
+    match unit_of(gather) {
+        Some(unit) => matrix::run::run(unit, gather, arch, input, weight, output),
+        None => run(gather, arch, input, weight, output),
     }
 }
 
 /// Bytes that [`run_bf16`] takes at most, in the current pool.
 pub(crate) fn workspace_bf16(gather: &Gather, arch: Arch) -> usize {
-    if tiles_pay(gather) { matrix::run::workspace(gather) } else { workspace(gather, arch) }
+    unit_of(gather).map_or_else(|| workspace(gather, arch), |unit| matrix::run::workspace(unit, gather))
 }
 
-fn tiles_pay(gather: &Gather) -> bool {
-    simd::takes_tiles() && matrix::run::pays(gather)
+/// What multiplies tiles of this gather, if that pays.
+fn unit_of(gather: &Gather) -> Option<Unit> {
+    Unit::taken().filter(|unit| matrix::run::pays(*unit, gather))
 }
 
 /// Bytes that [`run`] takes at most, in the current pool.

@@ -1,6 +1,6 @@
 //! The workspace of the convolutions: memory while they run, without inputs and outputs.
 //!
-//! All of it is float32, but for what tiles of AMX multiply, which is bfloat16. The lengths are those that the kernels allocate by.
+//! All of it is float32, but for what is multiplied as bfloat16. The lengths are those that the kernels allocate by.
 
 use crate::conv::gather::problem::Gather;
 use crate::conv::shape::ConvShape;

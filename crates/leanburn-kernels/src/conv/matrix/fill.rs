@@ -8,9 +8,9 @@ use half::bf16;
 use pulp::{Simd, WithSimd};
 
 use crate::Stored;
-use crate::amx::{Pair, pair};
 use crate::conv::matrix::halves;
 use crate::conv::packing::planes::{Source, Window};
+use crate::tile_products::{Pair, pair};
 
 /// Room for rows of a volume, prologue applied: float32, and rounded, of two channels.
 #[derive(Debug)]

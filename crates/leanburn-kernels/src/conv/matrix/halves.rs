@@ -6,8 +6,8 @@
 use half::bf16;
 use pulp::Simd;
 
-use crate::amx::{Pair, pair};
 use crate::conv::tiles::tap_sums::LANES;
+use crate::tile_products::{Pair, pair};
 
 /// Whether these are the vectors of AVX-512.
 #[inline(always)]
@@ -76,11 +76,11 @@ pub(super) fn second_values<S: Simd>(simd: S, row: &[bf16], target: &mut [bf16])
 ///
 /// # Safety
 ///
-/// The processor must have [tiles](crate::amx::is_supported). The residual, which may be the target, must be readable and the target writable
+/// The processor must have a [unit](crate::tile_products::Unit) for tiles. The residual, which may be the target, must be readable and the target writable
 /// for as many values as there are sums, and nobody else may write to them.
 pub(super) unsafe fn finish(sums: &[f32], bias: f32, residual: Option<*const bf16>, target: *mut bf16) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as the caller promises; who has tiles has AVX-512 BF16.
+    // SAFETY: as the caller promises; both units come with AVX-512 BF16.
     unsafe {
         masked::finish(sums, bias, residual.map(<*const bf16>::cast), target.cast());
     }
@@ -197,6 +197,7 @@ mod tests {
 
     use super::*;
     use crate::simd;
+    use crate::tile_products::Unit;
 
     /// What is written of rows of this length, behind which nothing may be written.
     struct Write<'a>(&'a [bf16], &'a [bf16], [Vec<Pair>; 2], [Vec<bf16>; 2]);
@@ -239,7 +240,7 @@ mod tests {
     /// Sums of every length with and without a residual, in place too, rounded as elsewhere; what is smaller than normal numbers is zero.
     #[test]
     fn finished_rows_of_every_length() {
-        if !simd::takes_tiles() {
+        if Unit::available().next().is_none() {
             return;
         }
         for len in 0..=40 {

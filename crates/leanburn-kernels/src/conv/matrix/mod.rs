@@ -1,4 +1,4 @@
-//! Convolutions of bfloat16 by products of matrices in tile registers ([`amx`](crate::amx)).
+//! Convolutions of bfloat16 by [products of matrices](crate::tile_products), in tiles of AMX or by dot products of AVX-512.
 //!
 //! The forward pass and the data gradient (`run`, `pass`) are products of weights, whose rows are output channels, with packed
 //! planes (`fill`, `halves`), whose rows are pairs of input channels and whose columns are positions. An element of the kernel is a distance

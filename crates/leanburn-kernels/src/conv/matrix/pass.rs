@@ -3,21 +3,17 @@
 use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::amx::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles};
 use crate::buffer::Lines;
 use crate::conv::gather::axis::AxisTap;
 use crate::conv::gather::problem::Gather;
 use crate::conv::matrix::fill::{FillPairs, Plane, RowRoom};
 use crate::conv::matrix::halves;
-use crate::conv::matrix::tiling::{Lens, POSITIONS, Tiling, window};
+use crate::conv::matrix::tiling::{Lens, Tiling, window};
 use crate::conv::matrix::weights::{BLOCK, BLOCK_LEN, TileWeights};
 use crate::conv::packing::planes::{Source, Window};
 use crate::conv::packing::rows::{SharedOutput, TileRows};
 use crate::conv::tiles::tap_sums::LANES;
-
-/// Elements of the kernel, times 32 input channels, that are added up at all positions before the next: their weights, 18 KiB, stay in the
-/// first-level cache.
-const STEPS: usize = 9;
+use crate::tile_products::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles};
 
 /// One run of a gather.
 pub(super) struct Pass<'a, 'b> {
@@ -100,6 +96,22 @@ struct Tile {
     lens: Lens,
 }
 
+impl Tile {
+    /// Where sixteen positions begin, and how far away the next sixteen do, if there are any.
+    ///
+    /// Rows of whole sixteens are taken one by one; otherwise what lies between two rows is computed too, and nobody reads it.
+    fn positions(&self) -> impl Iterator<Item = (usize, usize)> {
+        let ([rows, columns], width) = (self.size, self.window.size[1]);
+        let in_a_row = columns / ROWS;
+        let (len, by_rows) = match columns % ROWS {
+            0 => (rows * in_a_row, true),
+            _ => (((rows - 1) * width + columns).div_ceil(ROWS), false),
+        };
+        let place = move |at: usize| if by_rows { at / in_a_row * width + at % in_a_row * ROWS } else { at * ROWS };
+        (0..len).step_by(2).map(move |at| (place(at), if at + 1 < len { place(at + 1) - place(at) } else { 0 }))
+    }
+}
+
 impl Pass<'_, '_> {
     /// One tile of one chunk of the depth. `piece` is the item and group, `place` the number of the tile.
     pub(super) fn task(&self, tiles: &Tiles, scratch: &mut Scratch, piece: usize, place: [usize; 2], chunk: usize) {
@@ -128,7 +140,7 @@ impl Pass<'_, '_> {
         self.list_steps(scratch, tile, depth);
         for block in 0..self.weights.blocks {
             let channels = (self.gather.channels[1] - block * BLOCK).min(BLOCK);
-            self.multiply(tiles, scratch, tile, block, channels.div_ceil(ROWS));
+            self.multiply(tiles, scratch, tile, block, channels);
             (0..channels).for_each(|channel| self.write(scratch, tile, depth, block * BLOCK, channel));
         }
     }
@@ -165,7 +177,7 @@ impl Pass<'_, '_> {
     /// Lists what each phase of an output plane adds up: elements of the kernel that lie inside, times input channels.
     fn list_steps(&self, scratch: &mut Scratch, tile: &Tile, depth: usize) {
         let [_, rows, columns] = &self.gather.axes;
-        let inputs = self.weights.inputs;
+        let TileWeights { inputs, terms, .. } = self.weights;
         let phases = rows.taps.iter().flat_map(|rows| columns.taps.iter().map(move |columns| (rows, columns)));
         for (steps, (row_taps, column_taps)) in scratch.steps.iter_mut().zip(phases) {
             steps.clear();
@@ -173,7 +185,7 @@ impl Pass<'_, '_> {
                 let slot = plane % tile.lens.slots * tile.lens.slot;
                 // The same channels at neighbouring places follow each other: they are in the first-level cache.
                 for input in 0..inputs {
-                    let slot = slot + input * (TERMS / 2) * tile.lens.pair_stride;
+                    let slot = slot + input * (terms / 2) * tile.lens.pair_stride;
                     for row in row_taps {
                         for column in column_taps {
                             let element = (tap.element * rows.kernel + row.element) * columns.kernel + column.element;
@@ -186,23 +198,27 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// The sums of a block of output channels, [so many](STEPS) terms at all positions before the next terms.
-    fn multiply(&self, tiles: &Tiles, scratch: &mut Scratch, tile: &Tile, block: usize, high: usize) {
+    /// The sums of a block of output channels, some steps at all positions before the next steps.
+    fn multiply(&self, tiles: &Tiles, scratch: &mut Scratch, tile: &Tile, block: usize, channels: usize) {
         let Lens { pair_stride, sums_stride, .. } = tile.lens;
-        let positions = (tile.size[0] - 1) * tile.window.size[1] + tile.size[1];
-        let weights = self.weights.block(tile.group, block);
+        let (weights, most) = (self.weights.block(tile.group, block), tiles.unit().steps_at_once());
         for (steps, sums) in scratch.steps.iter().zip(scratch.sums.chunks_exact_mut(BLOCK * sums_stride)) {
-            for of in steps.pieces(STEPS) {
-                for position in (0..positions).step_by(POSITIONS) {
-                    let wide = (positions - position).div_ceil(ROWS).min(2);
+            for of in steps.pieces(most) {
+                for (position, next) in tile.positions() {
                     tiles.multiply(Product {
-                        a: Operand { values: weights, stride: TERMS, tiles: high, next: ROWS * TERMS },
-                        b: Operand { values: &scratch.ring[position..], stride: pair_stride, tiles: wide, next: ROWS },
+                        a: Operand { values: weights, stride: TERMS, count: channels, next: ROWS * TERMS },
+                        b: Operand {
+                            values: &scratch.ring[position..],
+                            stride: pair_stride,
+                            count: if next > 0 { 2 * ROWS } else { ROWS },
+                            next,
+                        },
                         steps,
                         of: of.clone(),
+                        terms: self.weights.terms,
                         sums: &mut sums[position..],
                         stride: sums_stride,
-                        right: ROWS,
+                        right: next,
                         below: ROWS * sums_stride,
                         add: of.start > 0,
                     });

@@ -8,44 +8,61 @@ use pulp::Arch;
 use super::pass::{Pass, Scratch, ScratchLens};
 use super::tiling::Tiling;
 use super::weights::{BLOCK, TileWeights};
-use crate::amx::{ROWS, TERMS, Tiles};
 use crate::conv::gather::problem::Gather;
 use crate::conv::operands::Input;
 use crate::conv::packing::planes::Source;
 use crate::conv::packing::rows::SharedOutput;
 use crate::parallel::{for_each, threads};
 use crate::size::product;
+use crate::tile_products::{ROWS, TERMS, Tiles, Unit};
 
-/// Products of float32 that the other engines compute while tiles compute one of theirs, by instruction, about.
-const WORTH: usize = 2500;
+/// Products of float32 that the other engines compute while AMX computes a step of a tile, about.
+const WORTH_OF_AMX: usize = 2500;
+
+/// Fewest pairs of an input and an output channel for which dot products pay: of fewer, packing takes longer.
+const LEAST_PAIRS: usize = 128;
 
 /// Fewest positions of the output for which packed weights pay.
 const LEAST_POSITIONS: usize = 64;
 
 /// Whether that is faster than float32. Depends on the shape only.
-pub(crate) fn pays(gather: &Gather) -> bool {
+pub(crate) fn pays(unit: Unit, gather: &Gather) -> bool {
     let [inputs, outputs] = gather.channels;
     let positions: usize = gather.axes.iter().map(|axis| axis.output).product();
-    // Instructions for sixteen positions, and products.
-    let tiles = inputs.div_ceil(TERMS) * outputs.div_ceil(ROWS);
-    positions >= LEAST_POSITIONS && inputs * outputs * ROWS >= tiles * WORTH
+    let (blocks, pairs) = (inputs.div_ceil(TERMS), inputs * outputs);
+    let pays = match unit {
+        // Three of four products are wanted, or more.
+        Unit::DotProducts => {
+            let computed = blocks * unit.terms(inputs) * outputs.next_multiple_of(ROWS / 2);
+            pairs >= LEAST_PAIRS && 4 * pairs >= 3 * computed
+        }
+        Unit::Amx => pairs * ROWS >= blocks * outputs.div_ceil(ROWS) * WORTH_OF_AMX,
+    };
+    pays && positions >= LEAST_POSITIONS
 }
 
 /// Computes the whole output.
-pub(crate) fn run(gather: &Gather, arch: Arch, input: Input<'_, bf16>, weight: &[f32], output: SharedOutput<'_, bf16>) {
+pub(crate) fn run(
+    unit: Unit,
+    gather: &Gather,
+    arch: Arch,
+    input: Input<'_, bf16>,
+    weight: &[f32],
+    output: SharedOutput<'_, bf16>,
+) {
     if output.len == 0 {
         return;
     }
-    let weights = TileWeights::new(gather, arch, weight);
+    let weights = TileWeights::new(unit, gather, arch, weight);
     let size = gather.axes.each_ref().map(|axis| axis.input);
     let source = Source { input, channels: gather.groups * gather.channels[0], size };
-    let tiling = Tiling::new(gather);
+    let tiling = Tiling::new(unit, gather);
     let ([chunks, high, wide], next) = (tiling.counts(gather), AtomicUsize::new(0));
     let (tasks, lens) = (tasks(gather, &tiling), ScratchLens::of(gather, &tiling));
     let pass = Pass { arch, gather, source, weights, tiling, output };
     let work = |_| {
         let mut scratch = None;
-        let tiles = Tiles::new();
+        let tiles = Tiles::new(unit);
         loop {
             let task = next.fetch_add(1, Ordering::Relaxed);
             if task >= tasks {
@@ -62,10 +79,11 @@ pub(crate) fn run(gather: &Gather, arch: Arch, input: Input<'_, bf16>, weight: &
 }
 
 /// Bytes that [`run`] takes at most, in the current pool.
-pub(crate) fn workspace(gather: &Gather) -> usize {
-    let tiling = Tiling::new(gather);
+pub(crate) fn workspace(unit: Unit, gather: &Gather) -> usize {
+    let tiling = Tiling::new(unit, gather);
     let threads = threads(rayon::current_num_threads().min(tasks(gather, &tiling)), multiplications(gather));
-    TileWeights::unfilled(gather).bytes(gather.groups) + product(&[threads, ScratchLens::of(gather, &tiling).bytes()])
+    TileWeights::unfilled(unit, gather).bytes(gather.groups)
+        + product(&[threads, ScratchLens::of(gather, &tiling).bytes()])
 }
 
 fn tasks(gather: &Gather, tiling: &Tiling) -> usize {
@@ -101,15 +119,14 @@ mod tests {
 
     /// Both passes of a case in tiles, whether they pay or not.
     fn check_case(case: &Case) {
-        if !simd::takes_tiles() {
-            return;
+        for unit in Unit::available() {
+            compare_rounded::<bf16>(case, true, 0.00391, &|shape, input, weight, output| {
+                run(unit, &Gather::forward(shape), simd::best(), input, weight, output.into());
+            });
+            compare_rounded::<bf16>(case, false, 0.00391, &|shape, input, weight, output| {
+                run(unit, &Gather::data_gradient(shape), simd::best(), input, weight, output.into());
+            });
         }
-        compare_rounded::<bf16>(case, true, 0.00391, &|shape, input, weight, output| {
-            run(&Gather::forward(shape), simd::best(), input, weight, output.into());
-        });
-        compare_rounded::<bf16>(case, false, 0.00391, &|shape, input, weight, output| {
-            run(&Gather::data_gradient(shape), simd::best(), input, weight, output.into());
-        });
     }
 
     proptest! {
@@ -149,31 +166,32 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_does_not_matter() {
-        if !simd::takes_tiles() {
-            return;
-        }
         let shape = ConvShape { batch_size: 2, ..cube([40, 24], 13, 3, 1, 1) };
         let (input, weight) = (random_elements::<bf16>(shape.input_len(), 1), random(shape.weight_len(), 2));
-        let on = |threads| {
-            let mut output = vec![bf16::NAN; shape.output_len()];
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let gather = Gather::forward(&shape);
-            pool.install(|| {
-                run(&gather, simd::best(), Input::plain(&input), &weight, Output::plain(&mut output).into());
-            });
-            output
-        };
-        let one = on(1);
-        assert!([2, 3, 16].into_iter().all(|threads| on(threads) == one));
+        for unit in Unit::available() {
+            let on = |threads| {
+                let mut output = vec![bf16::NAN; shape.output_len()];
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let gather = Gather::forward(&shape);
+                pool.install(|| {
+                    run(unit, &gather, simd::best(), Input::plain(&input), &weight, Output::plain(&mut output).into());
+                });
+                output
+            };
+            let one = on(1);
+            assert!([2, 3, 16].into_iter().all(|threads| on(threads) == one), "{unit:?}");
+        }
     }
 
     /// What is computed of an item must not depend on how many others there are.
     #[test]
     fn whether_tiles_pay_does_not_depend_on_the_batch() {
         let shape = cube([32, 32], 8, 3, 1, 1);
-        let of = |batch_size| pays(&Gather::forward(&ConvShape { batch_size, ..shape }));
-        assert!(of(1) && of(5));
-        assert!(!pays(&Gather::forward(&cube([1, 32], 8, 3, 1, 1))));
+        for unit in [Unit::DotProducts, Unit::Amx] {
+            let of = |batch_size| pays(unit, &Gather::forward(&ConvShape { batch_size, ..shape }));
+            assert!(of(1) && of(5), "{unit:?}");
+            assert!(!pays(unit, &Gather::forward(&cube([1, 32], 8, 3, 1, 1))), "{unit:?}");
+        }
     }
 
     #[test]

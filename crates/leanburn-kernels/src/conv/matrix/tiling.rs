@@ -1,16 +1,12 @@
 //! How a gather is divided into tasks: tiles of rows and columns, and chunks of depth.
 
-use crate::amx::{Pair, ROWS, TERMS};
 use crate::buffer::Lines;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
 use crate::conv::matrix::weights::BLOCK;
 use crate::conv::packing::planes::Window;
 use crate::size::product;
-
-/// A task's ring of packed planes and its sums take no more bytes than this where that is possible: half of the second-level cache of
-/// the processors that have tiles.
-const MOST_SCRATCH: usize = 1024 * 1024;
+use crate::tile_products::{Pair, ROWS, TERMS, Unit};
 
 /// Rows of a tile, at most.
 const MOST_ROWS: usize = 64;
@@ -19,10 +15,7 @@ const MOST_ROWS: usize = 64;
 const MOST_COLUMNS: usize = 512;
 
 /// Positions whose sums are computed at once: two tiles.
-pub(super) const POSITIONS: usize = 2 * ROWS;
-
-/// What an instruction costs, with what loads its operands.
-const PRODUCT_COST: usize = 40;
+const POSITIONS: usize = 2 * ROWS;
 
 /// What packing or writing a value costs.
 const VALUE_COST: usize = 2;
@@ -99,8 +92,8 @@ pub(super) fn window(axes: &[Axis; 3], first: [usize; 2], tile: [usize; 2]) -> W
 }
 
 impl Tiling {
-    /// The cheapest tiling by a rough count.
-    pub(super) fn new(gather: &Gather) -> Self {
+    /// The cheapest tiling by a rough count, whose ring of packed planes and sums fill half of the second-level cache at most, where that is possible.
+    pub(super) fn new(unit: Unit, gather: &Gather) -> Self {
         let [depth, rows, columns] = gather.axes.each_ref().map(|axis| axis.indices().max(1));
         let depth_phases = gather.axes[0].phases();
         let width = columns.div_ceil(columns.div_ceil(MOST_COLUMNS)).next_multiple_of(ROWS).min(columns);
@@ -112,13 +105,13 @@ impl Tiling {
             let tile = [height, width];
             let window = window(&gather.axes, [0, 0], tile);
             let lens = Lens::of(gather, &window, tile);
-            if lens.bytes() > MOST_SCRATCH && height > 1 {
+            if lens.bytes() > unit.half_of_cache() && height > 1 {
                 break;
             }
             for chunks in 1..=depth.min(8 * threads) {
                 let tiling = Self { tile, depth: depth.div_ceil(chunks) * depth_phases };
                 let tasks = gather.batch_size * gather.groups * tiling.counts(gather).iter().product::<usize>();
-                let cost = product(&[tasks.div_ceil(threads), tiling.cost(gather, &window, &lens)]);
+                let cost = product(&[tasks.div_ceil(threads), tiling.cost(unit, gather, &window, &lens)]);
                 best = std::cmp::min_by_key(best, (cost, tiling), |(cost, _)| *cost);
             }
         }
@@ -135,12 +128,12 @@ impl Tiling {
     }
 
     /// About the cycles of a task.
-    fn cost(&self, gather: &Gather, window: &Window, lens: &Lens) -> usize {
+    fn cost(&self, unit: Unit, gather: &Gather, window: &Window, lens: &Lens) -> usize {
         let axis = &gather.axes[0];
         let elements: usize = gather.axes.iter().map(|axis| axis.kernel).product();
         let depth = self.depth / axis.phases();
         let [inputs, outputs] = [gather.channels[0].div_ceil(TERMS), gather.channels[1].div_ceil(ROWS)];
-        let products = product(&[depth, lens.sums_stride / ROWS, elements, inputs, outputs, PRODUCT_COST]);
+        let products = product(&[depth, lens.sums_stride / ROWS, elements, inputs, outputs, unit.cycles()]);
         let read = ((depth - 1) * axis.step + axis.span()).min(axis.input);
         let rows = window.phases[0] * window.size[0];
         let packed =

@@ -7,7 +7,6 @@
 use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::amx::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles};
 use crate::buffer::Lines;
 use crate::conv::matrix::fill::{FillChannels, Plane, RowRoom};
 use crate::conv::matrix::tiling::apart;
@@ -17,6 +16,7 @@ use crate::conv::shape::ConvShape;
 use crate::conv::tiles::transpose::transposed;
 use crate::conv::weight_gradient::plan::{March, WeightPlan};
 use crate::size::product;
+use crate::tile_products::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles, Unit};
 
 /// Positions whose sums are added to the target at once, about: more in float32 would not be as exact.
 const MOST_POSITIONS: usize = 8192;
@@ -24,16 +24,35 @@ const MOST_POSITIONS: usize = 8192;
 /// Steps that are added up for all elements of the kernel before the next: their operands stay in the first-level cache.
 const STEPS: usize = 8;
 
-/// Fewest channels of either volume for which tiles pay.
+/// Fewest channels of either volume for which AMX pays.
 const LEAST_CHANNELS: usize = 8;
+
+/// Fewest input channels for which dot products pay.
+const LEAST_INPUTS: usize = 32;
+
+/// Fewest positions, or pairs of channels, for which dot products pay, and columns of the output where rows are strided: below, packing takes longer.
+const LEAST_POSITIONS: usize = 1024;
+const LEAST_PAIRS: usize = 128 * 128;
+const LEAST_COLUMNS: usize = 9;
 
 /// Floats of a tile of sums.
 const TILE: usize = ROWS * ROWS;
 
 /// Whether tiles are faster than float32. Depends on the shape only.
-pub(crate) fn pays(shape: &ConvShape) -> bool {
-    let channels = [shape.channels_in, shape.channels_out].map(|all| all / shape.groups);
-    channels.into_iter().all(|channels| channels >= LEAST_CHANNELS)
+pub(crate) fn pays(unit: Unit, shape: &ConvShape) -> bool {
+    let [inputs, outputs] = [shape.channels_in, shape.channels_out].map(|all| all / shape.groups);
+    if unit == Unit::Amx {
+        return inputs.min(outputs) >= LEAST_CHANNELS;
+    }
+    let (pairs, output) = (inputs * outputs, shape.output());
+    let is_strided = shape.stride.iter().any(|stride| *stride > 1);
+    let is_large = match is_strided {
+        true => output[2] >= LEAST_COLUMNS,
+        false => pairs >= LEAST_PAIRS || output.iter().product::<usize>() >= LEAST_POSITIONS,
+    };
+    // Nine of ten products are wanted, or more.
+    let computed = inputs.next_multiple_of(ROWS) * outputs.next_multiple_of(ROWS / 2);
+    is_large && inputs >= LEAST_INPUTS && 10 * pairs >= 9 * computed
 }
 
 /// The working memory of a task, which the next task takes over.
@@ -143,6 +162,7 @@ impl TileScratch {
 /// The task and its workspace.
 #[derive(Debug)]
 pub(crate) struct TileTask<'a> {
+    unit: Unit,
     arch: Arch,
     plan: &'a WeightPlan,
     /// First input channel and first output channel, of all groups.
@@ -157,14 +177,14 @@ pub(crate) struct TileTask<'a> {
 impl<'a> TileTask<'a> {
     /// The task of a block, numbered `[group][block out][block in]`, that overwrites `target`, in the scratch of another.
     pub(crate) fn new(
-        arch: Arch,
+        (unit, arch): (Unit, Arch),
         plan: &'a WeightPlan,
         block: usize,
         target: Vec<&'a mut [f32]>,
         scratch: TileScratch,
     ) -> Self {
         let (first, channels) = plan.block(block, &target);
-        Self { arch, plan, first, channels, scratch, target }
+        Self { unit, arch, plan, first, channels, scratch, target }
     }
 
     /// Writes the sums over a part of the positions, of which there is at least one march, to the target; returns the
@@ -173,7 +193,7 @@ impl<'a> TileTask<'a> {
         let (plan, shape) = (self.plan, &self.plan.shape);
         let input = Source { input, channels: shape.channels_in, size: shape.input };
         let gradient = Source { input: gradient, channels: shape.channels_out, size: plan.output };
-        let (lens, tiles) = (Lens::of(plan, self.channels), Tiles::new());
+        let (lens, tiles) = (Lens::of(plan, self.channels), Tiles::new(self.unit));
         // Positions whose sums are not yet added to the target, which the first overwrite.
         let (mut positions, mut overwrite) = (0, true);
         for march in plan.marches_of(part) {
@@ -253,7 +273,7 @@ impl<'a> TileTask<'a> {
                 steps.push(index * lens.plane + at * TERMS, slot * lens.slot + at * ROWS * lens.inputs);
             }
         }
-        let tiles_of = |channels: usize, first: usize| (channels - first).div_ceil(ROWS).min(2);
+        let count = |channels: usize, first: usize| (channels - first).min(2 * ROWS);
         let [_, row_step, column_step] = plan.shape.dilation;
         let tiles_in = lens.inputs / ROWS;
         for of in steps.pieces(STEPS) {
@@ -268,17 +288,18 @@ impl<'a> TileTask<'a> {
                             a: Operand {
                                 values: &gradient[output * lens.column..],
                                 stride: lens.column,
-                                tiles: tiles_of(outputs, output),
+                                count: count(outputs, output),
                                 next: ROWS * lens.column,
                             },
                             b: Operand {
                                 values: &planes[place..],
                                 stride: lens.inputs,
-                                tiles: tiles_of(inputs, input),
+                                count: count(inputs, input),
                                 next: ROWS,
                             },
                             steps,
                             of: of.clone(),
+                            terms: TERMS,
                             sums: &mut sums[tile * TILE..],
                             stride: ROWS,
                             right: TILE,

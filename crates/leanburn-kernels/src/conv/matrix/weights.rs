@@ -5,11 +5,11 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::Stored;
-use crate::amx::{ROWS, TERMS};
 use crate::buffer::Lines;
 use crate::conv::gather::problem::Gather;
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::tiles::transpose::transposed;
+use crate::tile_products::{ROWS, TERMS, Unit};
 
 /// Output channels of a block: two tiles.
 pub(super) const BLOCK: usize = 2 * ROWS;
@@ -17,8 +17,8 @@ pub(super) const BLOCK: usize = 2 * ROWS;
 /// Values of a block for one element of the kernel and 32 input channels.
 pub(super) const BLOCK_LEN: usize = BLOCK * TERMS;
 
-/// Weights of a gather, rounded to bfloat16: `[group][block of output channels][element][32 input channels][output channel][input
-/// channel]`, with zeros for channels that are not there.
+/// Weights of a gather, rounded to bfloat16: `[group][block of output channels][element][block of input channels][output channel][input
+/// channel]`, with zeros for channels that are not there. There are up to 32 input channels in a block, in room for 32.
 #[derive(Debug)]
 pub(super) struct TileWeights {
     values: Lines<bf16>,
@@ -26,15 +26,17 @@ pub(super) struct TileWeights {
     block_len: usize,
     /// Blocks of a group.
     pub blocks: usize,
-    /// Times 32 input channels.
+    /// Blocks of input channels.
     pub inputs: usize,
+    /// Input channels of a block.
+    pub terms: usize,
 }
 
 impl TileWeights {
     /// Packs a weight.
-    pub(super) fn new(gather: &Gather, arch: Arch, weight: &[f32]) -> Self {
-        let mut weights = Self::unfilled(gather);
-        let (blocks, inputs, block_len) = (weights.blocks, weights.inputs, weights.block_len);
+    pub(super) fn new(unit: Unit, gather: &Gather, arch: Arch, weight: &[f32]) -> Self {
+        let mut weights = Self::unfilled(unit, gather);
+        let Self { blocks, inputs, terms, block_len, .. } = weights;
         let elements = weight.len() / (gather.groups * gather.channels[0] * gather.channels[1]);
         let group_len = weight.len() / gather.groups;
         weights.values = Lines::new(gather.groups * blocks * block_len);
@@ -42,15 +44,18 @@ impl TileWeights {
             let (group, first) = (at / blocks, at % blocks * BLOCK);
             let weight = &weight[group * group_len..][..group_len];
             for row in 0..BLOCK.min(gather.channels[1] - first) {
-                for input in (0..gather.channels[0]).step_by(LANES) {
-                    arch.dispatch(FillWeights {
-                        weight: &weight[(first + row) * gather.strides.output + input * gather.strides.input..],
-                        stride: gather.strides.input,
-                        channels: LANES.min(gather.channels[0] - input),
-                        elements,
-                        target: &mut target[input / TERMS * BLOCK_LEN + row * TERMS + input % TERMS..],
-                        target_stride: inputs * BLOCK_LEN,
-                    });
+                for (block, start) in (0..gather.channels[0]).step_by(terms).enumerate() {
+                    let end = gather.channels[0].min(start + terms);
+                    for input in (start..end).step_by(LANES) {
+                        arch.dispatch(FillWeights {
+                            weight: &weight[(first + row) * gather.strides.output + input * gather.strides.input..],
+                            stride: gather.strides.input,
+                            channels: LANES.min(end - input),
+                            elements,
+                            target: &mut target[block * BLOCK_LEN + row * TERMS + input - start..],
+                            target_stride: inputs * BLOCK_LEN,
+                        });
+                    }
                 }
             }
         });
@@ -58,10 +63,11 @@ impl TileWeights {
     }
 
     /// How [`Self::new`] lays the weights out, without them.
-    pub(super) fn unfilled(gather: &Gather) -> Self {
+    pub(super) fn unfilled(unit: Unit, gather: &Gather) -> Self {
         let [inputs, blocks] = [gather.channels[0].div_ceil(TERMS), gather.channels[1].div_ceil(BLOCK)];
         let elements = gather.axes.iter().map(|axis| axis.kernel).product::<usize>();
-        Self { values: Lines::new(0), block_len: elements * inputs * BLOCK_LEN, blocks, inputs }
+        let terms = unit.terms(gather.channels[0]);
+        Self { values: Lines::new(0), block_len: elements * inputs * BLOCK_LEN, blocks, inputs, terms }
     }
 
     /// Bytes of the weights.

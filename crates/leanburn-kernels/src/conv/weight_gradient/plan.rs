@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use crate::amx::ROWS;
 use crate::conv::packing::planes::Window;
 use crate::conv::shape::ConvShape;
 use crate::conv::transforms::depth_transform::{KernelTransform, PRODUCTS};
 use crate::conv::weight_gradient::lanes::Lanes;
 use crate::size::product;
+use crate::tile_products::ROWS;
 
 /// Positions of a dot product, about: as many as keep a tile's rows and columns in the first-level cache.
 const POSITIONS: usize = 1024;
@@ -41,7 +41,7 @@ const CHANNEL_LANES_BLOCK: usize = 96 * 1024;
 const CHANNEL_LANES_PART: usize = 2048;
 /// Tasks that are enough there, where positions are few.
 const CHANNEL_LANES_TASKS: usize = 4;
-/// Channels of a block, of the input and of the output, where positions are the terms of AMX's tiles.
+/// Channels of a block, of the input and of the output, where positions are the terms of [products of tiles](crate::tile_products).
 const TILES_BLOCK: usize = 64;
 /// Packed values of the input of a task there, each of which may be packed twice, about (1 MiB).
 const TILES_PACKED: usize = 512 * 1024;
@@ -94,7 +94,7 @@ impl WeightPlan {
         })
     }
 
-    /// The cut of this convolution, whose output is not empty, where positions are the terms of AMX's tiles.
+    /// The cut of this convolution, whose output is not empty, where positions are the terms of [products of tiles](crate::tile_products).
     pub(crate) fn of_tiles(shape: &ConvShape) -> Self {
         Self::cut(shape, Lanes::Positions, Self::cut_for_tiles)
     }
@@ -170,7 +170,7 @@ impl WeightPlan {
         self.block_in = channels_in.div_ceil(blocks_in);
     }
 
-    /// Tiles and blocks where positions are the terms of AMX's tiles: the input and the gradient are packed once for a block of both.
+    /// Tiles and blocks where positions are the terms of [products of tiles](crate::tile_products): the input and the gradient are packed once for a block of both.
     fn cut_for_tiles(&mut self) {
         let width = self.window(0).size[1];
         self.rows = balanced(self.output[1], POSITIONS.div_ceil(width));

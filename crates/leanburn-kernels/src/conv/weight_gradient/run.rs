@@ -22,6 +22,7 @@ use crate::conv::weight_gradient::plan::WeightPlan;
 use crate::conv::weight_gradient::scratch::Scratch;
 use crate::conv::weight_gradient::task::WeightTask;
 use crate::parallel::{for_each, threads};
+use crate::tile_products::Unit;
 use crate::{Stored, simd, size};
 
 /// Multiply-adds of an item that all threads share, at least.
@@ -43,7 +44,7 @@ pub(crate) fn weight_gradient_on<E: Stored>(
     by_items(with, shape, input, gradient, target);
 }
 
-/// [`weight_gradient_on`] of bfloat16, in tiles where there are any and they pay.
+/// [`weight_gradient_on`] of bfloat16, by [products of tiles](matrix), where there is a unit for them and they pay.
 pub(crate) fn weight_gradient_bf16(
     arch: Arch,
     shape: &ConvShape,
@@ -52,9 +53,9 @@ pub(crate) fn weight_gradient_bf16(
     target: &mut [f32],
 ) {
     let with = |on: On, shape: &ConvShape, input: Input<'_, bf16>, gradient: Input<'_, bf16>, target: &mut [f32]| {
-        match tiles_pay(shape) {
-            true => in_tiles(arch, on, shape, input, gradient, target),
-            false => with_lanes(arch, Lanes::of(shape), on, shape, input, gradient, target),
+        match unit_of(shape) {
+            Some(unit) => in_tiles(unit, arch, on, shape, input, gradient, target),
+            None => with_lanes(arch, Lanes::of(shape), on, shape, input, gradient, target),
         }
     };
     by_items(with, shape, input, gradient, target);
@@ -162,8 +163,9 @@ pub(super) fn with_lanes<E: Stored>(
     });
 }
 
-/// The weight gradient in tiles of AMX, whatever the shape; all items at once.
+/// The weight gradient by [products of tiles](matrix), whatever the shape; all items at once.
 pub(super) fn in_tiles(
+    unit: Unit,
     arch: Arch,
     on: On,
     shape: &ConvShape,
@@ -178,14 +180,14 @@ pub(super) fn in_tiles(
     let scratches = Mutex::new(Vec::new());
     by_parts(&plan, on, target, |(part, block, columns)| {
         let scratch = scratches.lock().unwrap().pop().unwrap_or_else(|| TileScratch::new(&plan));
-        let scratch = TileTask::new(arch, &plan, block, columns, scratch).run(input, gradient, part);
+        let scratch = TileTask::new((unit, arch), &plan, block, columns, scratch).run(input, gradient, part);
         scratches.lock().unwrap().push(scratch);
     });
 }
 
-/// Whether tiles of AMX are there, and faster than float32.
-fn tiles_pay(shape: &ConvShape) -> bool {
-    simd::takes_tiles() && matrix::weight_gradient::pays(shape)
+/// What multiplies tiles of this convolution, if that is faster than float32.
+fn unit_of(shape: &ConvShape) -> Option<Unit> {
+    Unit::taken().filter(|unit| matrix::weight_gradient::pays(*unit, shape))
 }
 
 /// Runs the tasks of a plan, each on its columns of the weight, and adds up the parts.
@@ -215,7 +217,10 @@ pub(crate) fn workspace(shape: &ConvShape) -> usize {
 
 /// Bytes that [`weight_gradient_bf16`] takes at most, of a weight and an output that are not empty.
 pub(crate) fn workspace_bf16(shape: &ConvShape) -> usize {
-    if tiles_pay(shape) { workspace_with(shape, WeightPlan::of_tiles, TileScratch::bytes) } else { workspace(shape) }
+    match unit_of(shape) {
+        Some(_) => workspace_with(shape, WeightPlan::of_tiles, TileScratch::bytes),
+        None => workspace(shape),
+    }
 }
 
 fn workspace_with(

@@ -12,6 +12,7 @@ use crate::conv::entry::weight_gradient;
 use crate::conv::operands::{Input, Prologue};
 use crate::conv::reference::{cube, exact_input, for_each_product, random, random_elements};
 use crate::conv::shape::ConvShape;
+use crate::tile_products::Unit;
 use crate::{Activation, Stored, simd};
 
 /// A kernel on given volumes.
@@ -69,12 +70,12 @@ fn compare_with<E: Stored>(
     assert!(error.sqrt() <= tolerance * size.sqrt() + 1e-30, "{shape:?} {relative}");
 }
 
-/// Compares the tiles of AMX, by the relative error of the whole weight: what a prologue makes is rounded.
+/// Compares products of tiles, by the relative error of the whole weight: what a prologue makes is rounded.
 fn compare_tiles(shape: &ConvShape, activations: [Option<Activation>; 2], seed: u64) {
-    if simd::takes_tiles() {
+    for unit in Unit::available() {
         let tolerance = if activations == [None; 2] { 1e-5 } else { 4e-3 };
         compare_with::<bf16>(shape, activations, seed, tolerance, &|input, gradient, target| {
-            in_tiles(simd::best(), On::Threads, shape, input, gradient, target);
+            in_tiles(unit, simd::best(), On::Threads, shape, input, gradient, target);
         });
     }
 }

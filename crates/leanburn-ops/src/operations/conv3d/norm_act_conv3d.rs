@@ -33,7 +33,7 @@ use crate::operations::operation::{AnyTensor, Operation, Outcome, Unsaved, apply
 /// # Numerics
 ///
 /// The volume's dtype is that of the result. On the CPU the weight is used in float32 and sums are float32 whatever the
-/// dtype; in bfloat16 on a processor with AMX the weight is rounded to it, and sums are float32. Elsewhere the weight is cast to the volume's dtype. The weight's gradient has the weight's dtype.
+/// dtype; in bfloat16 on a processor with AMX, or fast dot products of AVX-512 BF16, the weight is rounded to it, and sums are float32. Elsewhere the weight is cast to the volume's dtype. The weight's gradient has the weight's dtype.
 ///
 /// # Panics
 ///
@@ -64,7 +64,7 @@ pub fn conv3d(x: Tensor<5>, convolution: Convolution) -> Tensor<5> {
 ///
 /// # Numerics
 ///
-/// Norm and activation in float32 regardless of the dtype (rounded to bfloat16 on a processor with AMX); otherwise as [`conv3d`].
+/// Norm and activation in float32 regardless of the dtype (rounded to bfloat16 on a processor with AMX or fast dot products of AVX-512 BF16); otherwise as [`conv3d`].
 ///
 /// # Panics
 ///
