@@ -8,8 +8,7 @@ pub(super) use self::supported::{are_fast, is_supported, multiply};
 #[cfg(target_arch = "x86_64")]
 mod supported {
     use std::arch::x86_64::{
-        __cpuid, __m512, __m512bh, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_set1_epi32, _mm512_setzero_ps,
-        _mm512_storeu_ps,
+        __cpuid, __m512bh, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_set1_epi32, _mm512_setzero_ps, _mm512_storeu_ps,
     };
 
     use super::super::{Pair, Product, ROWS};
@@ -21,8 +20,8 @@ mod supported {
             && is_x86_feature_detected!("avx512bf16")
     }
 
-    /// Whether one takes as long as a multiply-add of float32, which has half of the products: so on AMD's processors (Zen 4), while on Intel's
-    /// it took longer than two of them.
+    /// Whether one takes as long as a multiply-add of float32, which has half of the products. So it is on AMD's processors; on an Intel Xeon it
+    /// took longer than two of them.
     pub(crate) fn are_fast() -> bool {
         let vendor = __cpuid(0);
         [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
@@ -32,59 +31,56 @@ mod supported {
     ///
     /// The instructions must be [supported](is_supported), and all tiles must lie inside of their slices.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    pub(crate) unsafe fn multiply(mut product: Product<'_>) {
-        // Sixteen sums are in registers at once, more than are in flight.
-        let high = if product.b.tiles() > 1 { ROWS / 2 } else { ROWS };
-        for row in (0..product.a.count).step_by(high) {
-            // SAFETY: as the caller promises.
-            unsafe {
-                match product.b.tiles() {
-                    1 => rows::<{ ROWS }, 1>(&mut product, row),
-                    _ => rows::<{ ROWS / 2 }, 2>(&mut product, row),
-                }
+    pub(crate) unsafe fn multiply(product: Product<'_>) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match product.b.tiles() {
+                1 => add_up::<{ ROWS }, 1>(product),
+                _ => add_up::<{ ROWS / 2 }, 2>(product),
             }
         }
     }
 
-    /// The sums of so many rows, from one on, and of so many tiles of columns.
+    /// The sums of all rows and of so many tiles of columns, so many rows at a time: sixteen vectors of sums are in registers, more than are in flight.
     ///
     /// # Safety
     ///
     /// As for [`multiply`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    unsafe fn rows<const HIGH: usize, const WIDE: usize>(product: &mut Product<'_>, first: usize) {
-        let Product { a, b, steps, of, terms, sums, stride, right, below, add } = product;
-        let (tile, row) = (first / ROWS, first % ROWS);
-        let (a_stride, pairs) = (a.stride, terms.div_ceil(2));
+    unsafe fn add_up<const HIGH: usize, const WIDE: usize>(product: Product<'_>) {
+        let Product { a, b, steps, of, terms, sums: all_sums, stride, right, below, add } = product;
+        let (places, pairs) = (&steps.places[of], terms.div_ceil(2));
         // SAFETY: the rows and columns are those of tiles, which lie inside of their slices.
         unsafe {
-            let target = sums.as_mut_ptr().add(tile * *below + row * *stride);
-            let place = |high: usize, wide: usize| target.add(high * *stride + wide * *right);
-            let mut sums = [[_mm512_setzero_ps(); WIDE]; HIGH];
-            if *add {
-                sums = std::array::from_fn(|high| std::array::from_fn(|wide| _mm512_loadu_ps(place(high, wide))));
-            }
-            let a = a.values.as_ptr().add(tile * a.next + row * a_stride);
-            for [a_place, b_place] in &steps.places[of.clone()] {
-                let (a, columns) = (a.add(*a_place), b.values.as_ptr().add(*b_place));
-                for pair in 0..pairs {
-                    let columns: [__m512bh; WIDE] = std::array::from_fn(|wide| {
-                        columns.add(pair * b.stride + wide * b.next).cast::<__m512bh>().read_unaligned()
-                    });
-                    for (high, sums) in sums.iter_mut().enumerate() {
-                        let value = a.add(high * a_stride).cast::<Pair>().add(pair).read_unaligned();
-                        let value: __m512bh = std::mem::transmute(_mm512_set1_epi32(value.cast_signed()));
-                        for (sum, columns) in sums.iter_mut().zip(columns) {
-                            *sum = _mm512_dpbf16_ps(*sum, value, columns);
+            for (tile, row) in (0..a.count).step_by(HIGH).map(|first| (first / ROWS, first % ROWS)) {
+                let target = all_sums.as_mut_ptr().add(tile * below + row * stride);
+                let place = |high: usize, wide: usize| target.add(high * stride + wide * right);
+                let mut sums = [[_mm512_setzero_ps(); WIDE]; HIGH];
+                if add {
+                    sums = std::array::from_fn(|high| std::array::from_fn(|wide| _mm512_loadu_ps(place(high, wide))));
+                }
+                let rows = a.values.as_ptr().add(tile * a.next + row * a.stride);
+                for [a_place, b_place] in places {
+                    let (rows, columns) = (rows.add(*a_place).cast::<Pair>(), b.values.as_ptr().add(*b_place));
+                    for pair in 0..pairs {
+                        let columns: [__m512bh; WIDE] = std::array::from_fn(|wide| {
+                            columns.add(pair * b.stride + wide * b.next).cast::<__m512bh>().read_unaligned()
+                        });
+                        for (high, sums) in sums.iter_mut().enumerate() {
+                            let value = rows.byte_add(2 * high * a.stride).add(pair).read_unaligned();
+                            let value: __m512bh = std::mem::transmute(_mm512_set1_epi32(value.cast_signed()));
+                            for (sum, columns) in sums.iter_mut().zip(columns) {
+                                *sum = _mm512_dpbf16_ps(*sum, value, columns);
+                            }
                         }
                     }
                 }
-            }
-            for (high, sums) in sums.into_iter().enumerate() {
-                sums.into_iter()
-                    .enumerate()
-                    .for_each(|(wide, sum): (usize, __m512)| _mm512_storeu_ps(place(high, wide), sum));
+                for (high, sums) in sums.into_iter().enumerate() {
+                    for (wide, sum) in sums.into_iter().enumerate() {
+                        _mm512_storeu_ps(place(high, wide), sum);
+                    }
+                }
             }
         }
     }

@@ -56,7 +56,12 @@ pub fn seed(device: &Device, seed: u64) {
 
 /// Runs something after which segments draw from where they drew before, whatever it has [seeded](seed).
 pub fn scoped<T>(run: impl FnOnce() -> T) -> T {
-    meanwhile(|stream| STREAM.replace(stream), STREAM.get(), run)
+    drawing_from(STREAM.get(), run)
+}
+
+/// Runs something whose segments draw from a stream.
+fn drawing_from<T>(stream: Stream, run: impl FnOnce() -> T) -> T {
+    meanwhile(|stream| STREAM.replace(stream), stream, run)
 }
 
 /// A well-spread 64-bit number from a seed and a path of counters (step, micro-batch, ...).
@@ -109,16 +114,12 @@ fn drawn_from_generator(device: &Device) -> u64 {
 /// Runs a kept segment under its seed, if it has one: the generator starts there, and so do the segments inside it.
 pub(crate) fn kept<T>(device: Option<&Device>, run: impl FnOnce() -> T) -> T {
     let Some(seed) = kept_seed() else { return run() };
-    meanwhile(
-        |stream| STREAM.replace(stream),
-        Stream::of(seed),
-        || {
-            if let Some(device) = device {
-                seed_generator(device, seed);
-            }
-            run()
-        },
-    )
+    drawing_from(Stream::of(seed), || {
+        if let Some(device) = device {
+            seed_generator(device, seed);
+        }
+        run()
+    })
 }
 
 /// Runs a recomputed segment, for the first or the second time, under its seed and with the generator for itself.
@@ -127,19 +128,15 @@ pub(crate) fn kept<T>(device: Option<&Device>, run: impl FnOnce() -> T) -> T {
 pub(crate) fn recomputed<T>(device: &Device, seed: u64, run: impl FnOnce() -> T) -> T {
     let _owned = Owned::wait();
     let draws_here = matches!(STREAM.get(), Stream::Generator);
-    meanwhile(
-        |stream| STREAM.replace(stream),
-        Stream::of(seed),
-        || {
-            let after = draws_here.then(|| drawn_from_generator(device));
-            seed_generator(device, seed);
-            let result = run();
-            if let Some(after) = after {
-                seed_generator(device, after);
-            }
-            result
-        },
-    )
+    drawing_from(Stream::of(seed), || {
+        let after = draws_here.then(|| drawn_from_generator(device));
+        seed_generator(device, seed);
+        let result = run();
+        if let Some(after) = after {
+            seed_generator(device, after);
+        }
+        result
+    })
 }
 
 /// Numbers under this path round saved tensors.

@@ -30,7 +30,8 @@ const LEAST_CHANNELS: usize = 8;
 /// Fewest input channels for which dot products pay.
 const LEAST_INPUTS: usize = 32;
 
-/// Fewest positions, or pairs of channels, for which dot products pay, and columns of the output where rows are strided: below, packing takes longer.
+/// Fewest positions for which dot products pay, or pairs of channels where more than one element of the kernel has them, and columns of the output where rows
+/// are strided: below, packing takes longer.
 const LEAST_POSITIONS: usize = 1024;
 const LEAST_PAIRS: usize = 128 * 128;
 const LEAST_COLUMNS: usize = 9;
@@ -48,7 +49,9 @@ pub(crate) fn pays(unit: Unit, shape: &ConvShape) -> bool {
     let is_strided = shape.stride.iter().any(|stride| *stride > 1);
     let is_large = match is_strided {
         true => output[2] >= LEAST_COLUMNS,
-        false => pairs >= LEAST_PAIRS || output.iter().product::<usize>() >= LEAST_POSITIONS,
+        false => {
+            (pairs >= LEAST_PAIRS && shape.kernel != [1; 3]) || output.iter().product::<usize>() >= LEAST_POSITIONS
+        }
     };
     // Nine of ten products are wanted, or more.
     let computed = inputs.next_multiple_of(ROWS) * outputs.next_multiple_of(ROWS / 2);

@@ -43,7 +43,13 @@ impl TileWeights {
         weights.values.par_chunks_exact_mut(block_len).enumerate().for_each(|(at, target)| {
             let (group, first) = (at / blocks, at % blocks * BLOCK);
             let weight = &weight[group * group_len..][..group_len];
-            for row in 0..BLOCK.min(gather.channels[1] - first) {
+            let rows = BLOCK.min(gather.channels[1] - first);
+            // Output channels that follow each other are read as elements are.
+            let (rows, elements, target_stride) = match elements == 1 && gather.strides.output == 1 {
+                true => (1, rows, TERMS),
+                false => (rows, elements, inputs * BLOCK_LEN),
+            };
+            for row in 0..rows {
                 for (block, start) in (0..gather.channels[0]).step_by(terms).enumerate() {
                     let end = gather.channels[0].min(start + terms);
                     for input in (start..end).step_by(LANES) {
@@ -53,7 +59,7 @@ impl TileWeights {
                             channels: LANES.min(end - input),
                             elements,
                             target: &mut target[block * BLOCK_LEN + row * TERMS + input - start..],
-                            target_stride: inputs * BLOCK_LEN,
+                            target_stride,
                         });
                     }
                 }
@@ -81,7 +87,7 @@ impl TileWeights {
     }
 }
 
-/// Packs what some input channels, up to sixteen, have for one output channel.
+/// Packs what some input channels, up to sixteen, have for one output channel; or for several, of a kernel of one element.
 struct FillWeights<'a> {
     weight: &'a [f32],
     /// From one channel to the next.
@@ -99,6 +105,9 @@ impl WithSimd for FillWeights<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { weight, stride, channels, elements, target, target_stride } = self;
+        if elements == 1 && stride == 1 {
+            return bf16::narrow(&weight[..channels], &mut target[..channels]);
+        }
         if elements == 1 {
             let weights = target.iter_mut().zip(weight.iter().step_by(stride));
             weights.take(channels).for_each(|(to, weight)| *to = <bf16 as Stored>::from_f32(*weight));
