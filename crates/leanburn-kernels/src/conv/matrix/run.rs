@@ -150,6 +150,11 @@ mod tests {
             ConvShape { input: [3, 2, 150], ..cube([32, 40], 1, 3, 1, 1) },
             ConvShape { input: [2, 90, 40], ..cube([32, 32], 1, 3, 1, 1) },
             ConvShape { groups: 2, batch_size: 2, ..cube([66, 36], 5, 3, 1, 1) },
+            // Rows of whole sixteens: one, two, three (an odd number in all), and of strides.
+            ConvShape { input: [2, 5, 16], ..cube([18, 34], 1, 3, 1, 1) },
+            ConvShape { input: [2, 3, 32], ..cube([48, 16], 1, 3, 1, 1) },
+            ConvShape { input: [1, 3, 48], ..cube([32, 24], 1, 3, 1, 1) },
+            ConvShape { input: [3, 6, 32], ..cube([20, 32], 1, 4, 2, 1) },
             // More columns than a tile has.
             ConvShape { input: [1, 1, 1100], ..cube([32, 32], 1, 3, 1, 1) },
             ConvShape { input: [1, 1, 1100], ..cube([32, 32], 1, 1, 1, 0) },
