@@ -30,7 +30,7 @@ pub fn peak_f32_flops() -> f64 {
 /// The same of bfloat16 products in tiles of AMX or by dot products of AVX-512, two by two tiles from the first-level cache; none where kernels take
 /// neither.
 pub fn peak_bf16_flops() -> Option<f64> {
-    Unit::taken().map(|unit| on_all_threads(|| tiles(unit)))
+    simd::unit().map(|unit| on_all_threads(|| tiles(unit)))
 }
 
 /// The sum over the threads of operations a second, each in its fastest round.
@@ -100,6 +100,6 @@ mod tests {
     fn rates_are_numbers() {
         let rates = [Some(peak_f32_flops()), peak_bf16_flops()];
         assert!(rates.iter().flatten().all(|rate| rate.is_finite() && *rate > 0.0), "{rates:?}");
-        assert_eq!(rates[1].is_some(), Unit::taken().is_some());
+        assert_eq!(rates[1].is_some(), simd::unit().is_some());
     }
 }

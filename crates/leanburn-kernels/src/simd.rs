@@ -67,7 +67,7 @@ impl Instructions {
     }
 
     /// What multiplies matrices of bfloat16, if they have it.
-    pub(crate) fn unit(self) -> Option<Unit> {
+    fn unit(self) -> Option<Unit> {
         match self {
             Self::Avx512Bf16 => Some(Unit::DotProducts),
             Self::Amx => Some(Unit::Amx),
@@ -125,8 +125,13 @@ pub fn instructions() -> Result<Instructions, UnknownInstructions> {
 }
 
 /// [`instructions`], or the best where there are none of that name.
-pub(crate) fn taken() -> Instructions {
+fn taken() -> Instructions {
     instructions().unwrap_or_else(|_| Instructions::of_processor())
+}
+
+/// What multiplies matrices of bfloat16, if kernels take such instructions.
+pub(crate) fn unit() -> Option<Unit> {
+    taken().unit()
 }
 
 /// The vectors of [`instructions`].

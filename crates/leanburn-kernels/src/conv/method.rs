@@ -3,7 +3,6 @@
 use half::bf16;
 use pulp::Arch;
 
-use crate::Stored;
 use crate::conv::gather::problem::Gather;
 use crate::conv::matrix;
 use crate::conv::operands::Input;
@@ -12,6 +11,7 @@ use crate::conv::pointwise;
 use crate::conv::transforms::depth_transform::DepthTransform;
 use crate::conv::transforms::winograd;
 use crate::tile_products::Unit;
+use crate::{Stored, simd};
 
 /// How a gather is computed best.
 enum Method {
@@ -79,7 +79,7 @@ pub(crate) fn workspace_bf16(gather: &Gather, arch: Arch) -> usize {
 
 /// What multiplies tiles of this gather, if that pays.
 fn unit_of(gather: &Gather) -> Option<Unit> {
-    Unit::taken().filter(|unit| matrix::run::pays(*unit, gather))
+    simd::unit().filter(|unit| matrix::run::pays(*unit, gather))
 }
 
 /// Bytes that [`run`] takes at most, in the current pool.

@@ -14,7 +14,6 @@ use std::ops::Range;
 use half::bf16;
 
 pub(crate) use self::steps::Steps;
-use crate::simd;
 
 /// Rows of a tile, and columns of a tile of sums.
 pub(crate) const ROWS: usize = 16;
@@ -41,11 +40,6 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// That of the instructions that kernels take, if they have one.
-    pub(crate) fn taken() -> Option<Self> {
-        simd::taken().unit()
-    }
-
     /// All that run on this machine, for tests.
     #[cfg(test)]
     pub(crate) fn available() -> impl Iterator<Item = Self> {

@@ -187,7 +187,7 @@ pub(super) fn in_tiles(
 
 /// What multiplies tiles of this convolution, if that is faster than float32.
 fn unit_of(shape: &ConvShape) -> Option<Unit> {
-    Unit::taken().filter(|unit| matrix::weight_gradient::pays(*unit, shape))
+    simd::unit().filter(|unit| matrix::weight_gradient::pays(*unit, shape))
 }
 
 /// Runs the tasks of a plan, each on its columns of the weight, and adds up the parts.
