@@ -270,27 +270,31 @@ mod tests {
         }
     }
 
+    /// The product of one tile of each matrix, from this place in `A` on.
+    fn multiply_one(unit: Unit, a: &[bf16], place: usize, b: &[Pair]) -> Vec<f32> {
+        let (mut steps, mut sums) = (Steps::default(), vec![1.0; ROWS * ROWS]);
+        steps.push(place, 0);
+        Tiles::new(unit).multiply(Product {
+            a: Operand { values: a, stride: TERMS, count: ROWS, next: 0 },
+            b: Operand { values: b, stride: ROWS, count: ROWS, next: 0 },
+            steps: &steps,
+            of: 0..1,
+            terms: TERMS,
+            sums: &mut sums,
+            stride: ROWS,
+            right: 0,
+            below: 0,
+            add: false,
+        });
+        sums
+    }
+
     /// What is not a normal number is zero for both units, as a summand of a product and as a sum.
     #[test]
     fn subnormal_numbers_are_zero() {
-        let a = vec![bf16::from_bits(1); ROWS * TERMS];
-        let mut steps = Steps::default();
-        steps.push(0, 0);
+        let a = [bf16::from_bits(1); ROWS * TERMS];
         for (unit, factor) in Unit::available().flat_map(|unit| [(unit, bf16::ONE), (unit, bf16::MAX)]) {
-            let b = vec![pair(factor, factor); TERMS / 2 * ROWS];
-            let mut sums = vec![1.0; ROWS * ROWS];
-            Tiles::new(unit).multiply(Product {
-                a: Operand { values: &a, stride: TERMS, count: ROWS, next: 0 },
-                b: Operand { values: &b, stride: ROWS, count: ROWS, next: 0 },
-                steps: &steps,
-                of: 0..1,
-                terms: TERMS,
-                sums: &mut sums,
-                stride: ROWS,
-                right: 0,
-                below: 0,
-                add: false,
-            });
+            let sums = multiply_one(unit, &a, 0, &[pair(factor, factor); TERMS / 2 * ROWS]);
             assert!(sums.iter().all(|sum| *sum == 0.0), "{unit:?}");
         }
     }
@@ -298,23 +302,7 @@ mod tests {
     #[test]
     fn a_tile_outside_of_its_matrix_is_rejected() {
         for unit in Unit::available() {
-            let multiply = || {
-                let (a, b, mut sums) = ([bf16::ZERO; 16 * TERMS], [0; 256], [0.0; 256]);
-                let mut steps = Steps::default();
-                steps.push(1, 0);
-                Tiles::new(unit).multiply(Product {
-                    a: Operand { values: &a, stride: TERMS, count: ROWS, next: 0 },
-                    b: Operand { values: &b, stride: ROWS, count: ROWS, next: 0 },
-                    steps: &steps,
-                    of: 0..1,
-                    terms: TERMS,
-                    sums: &mut sums,
-                    stride: ROWS,
-                    right: 0,
-                    below: 0,
-                    add: false,
-                });
-            };
+            let multiply = || multiply_one(unit, &[bf16::ZERO; ROWS * TERMS], 1, &[0; TERMS / 2 * ROWS]);
             let panic = std::panic::catch_unwind(multiply).unwrap_err();
             assert_eq!(panic.downcast_ref(), Some(&"a tile leaves its matrix"), "{unit:?}");
         }

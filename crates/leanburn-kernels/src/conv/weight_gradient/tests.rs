@@ -9,6 +9,7 @@ use super::plan::WeightPlan;
 use super::run::{On, in_tiles, items_at_once, with_lanes};
 use crate::buffer::is_under_valgrind;
 use crate::conv::entry::weight_gradient;
+use crate::conv::matrix;
 use crate::conv::operands::{Input, Prologue};
 use crate::conv::reference::{cube, exact_input, for_each_product, random, random_elements};
 use crate::conv::shape::ConvShape;
@@ -296,4 +297,22 @@ fn an_empty_output_gives_zeros() {
 fn a_target_of_wrong_length_is_rejected() {
     let input = Input::plain(&[0.0]);
     weight_gradient(&cube([1, 1], 1, 1, 1, 0), input, input, &mut [0.0; 2]);
+}
+
+#[test]
+fn dot_products_are_taken_where_they_were_faster() {
+    let pays = |shape| matrix::weight_gradient::pays(Unit::DotProducts, &shape);
+    assert!(
+        pays(cube([32, 32], 64, 3, 1, 1)) && pays(cube([128, 128], 6, 3, 1, 1)) && pays(cube([64, 64], 24, 3, 2, 1))
+    );
+    // Few channels, few positions, short strided rows, and columns that are not there.
+    for shape in [
+        cube([16, 16], 48, 3, 1, 1),
+        cube([64, 64], 8, 3, 1, 1),
+        cube([128, 128], 16, 3, 2, 1),
+        cube([40, 40], 24, 3, 1, 1),
+        cube([256, 256], 6, 1, 1, 0),
+    ] {
+        assert!(!pays(shape), "{shape:?}");
+    }
 }
