@@ -157,6 +157,13 @@ pub fn available() -> Vec<Arch> {
     available
 }
 
+/// Whether a kernel has sixteen registers, not thirty-two. Its largest tile is then one of six rows by two vectors: their sums, two vectors
+/// and a broadcast value leave one register, without which compilers keep sums in memory. Four rows by three take twice the time.
+#[inline(always)]
+pub(crate) const fn few_registers<S: Simd>() -> bool {
+    S::REGISTER_COUNT < 32
+}
+
 /// Runs a register tile as a function of its own.
 ///
 /// A kernel has dozens of tiles, one for each size. Inlined into one function, its compilation takes minutes (the passes

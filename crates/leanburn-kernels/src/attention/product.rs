@@ -5,19 +5,25 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::simd::{load, store};
+use crate::simd::{few_registers, load, store};
 use crate::size::reach;
 
-/// Vectors across a panel: with eight rows (four where there are sixteen registers) they fill the registers.
-const VECTORS: usize = 3;
+/// Vectors across a panel, at most.
+const MOST_VECTORS: usize = 3;
 
 /// Positions of a block, whose values meet the lanes as scalars; the distance between its rows.
 pub(super) const BLOCK: usize = 64;
 
+/// Vectors across a panel: with eight rows, or six where registers are few, they fill the registers.
+#[inline(always)]
+fn panel_vectors<S: Simd>() -> usize {
+    if few_registers::<S>() { MOST_VECTORS - 1 } else { MOST_VECTORS }
+}
+
 /// Lanes of a panel, the distance between the rows of B and between the rows of C.
 #[inline(always)]
 pub(super) fn panel_width<S: Simd>() -> usize {
-    VECTORS * S::F32_LANES
+    panel_vectors::<S>() * S::F32_LANES
 }
 
 /// What becomes of C.
@@ -100,7 +106,7 @@ impl WithSimd for Product<'_> {
             return;
         }
         let (width, used) = (panel_width::<S>(), vectors * S::F32_LANES);
-        assert!(inner > 0 && vectors <= VECTORS);
+        assert!(inner > 0 && vectors <= panel_vectors::<S>());
         assert!(reach(rows, a.row_stride, reach(inner, a.inner_stride, 1)) <= a.values.len());
         assert!(reach(inner, width, used) <= panel.len() && reach(rows, width, used) <= target.len());
         if let Update::ScaleAdd(factors) = update {
@@ -111,7 +117,7 @@ impl WithSimd for Product<'_> {
             match vectors {
                 1 => strip::<S, 1>(simd, a, panel, rows, inner, update, target),
                 2 => strip::<S, 2>(simd, a, panel, rows, inner, update, target),
-                _ => strip::<S, VECTORS>(simd, a, panel, rows, inner, update, target),
+                _ => strip::<S, MOST_VECTORS>(simd, a, panel, rows, inner, update, target),
             }
         }
     }
@@ -146,8 +152,10 @@ unsafe fn strip<S: Simd, const V: usize>(
         let left = rows - row;
         // SAFETY: the tile is inside the extent, which the caller vouches for.
         row += unsafe {
-            if left >= 8 && S::REGISTER_COUNT >= 32 {
+            if left >= 8 && !few_registers::<S>() {
                 tile.compute::<S, 8, V>(simd, update)
+            } else if left >= 6 && few_registers::<S>() {
+                tile.compute::<S, 6, V>(simd, update)
             } else if left >= 4 {
                 tile.compute::<S, 4, V>(simd, update)
             } else if left >= 2 {
@@ -230,7 +238,9 @@ mod tests {
             let [values, panel, start] =
                 [0, 1, 2].map(|seed| (seed..seed + 19 * width.max(inner)).map(value).collect::<Vec<_>>());
             let (a, panel) = (&values[..19 * inner], &panel[..inner * width]);
-            for (rows, vectors) in (1..=19).flat_map(|rows| (1..=VECTORS).map(move |vectors| (rows, vectors))) {
+            for (rows, vectors) in
+                (1..=19).flat_map(|rows| (1..=panel_vectors::<S>()).map(move |vectors| (rows, vectors)))
+            {
                 for (row_stride, inner_stride) in [(1, 19), (inner, 1)] {
                     for update in [Update::Set, Update::Add, Update::ScaleAdd(&values[1..][..width])] {
                         let a = Scalars { values: a, row_stride, inner_stride };

@@ -14,15 +14,11 @@ use crate::conv::packing::planes::{Source, prepared};
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::tiles::tap_sums::LANES;
 use crate::parallel::{Shares, for_each_with, threads};
-use crate::simd::{apart, load};
+use crate::simd::{apart, few_registers, load};
 use crate::size::{product, reach, sum};
 
-/// Vectors of positions of a register tile.
-const VECTORS: usize = 3;
-/// Positions of a column, at most.
-const WIDEST: usize = VECTORS * LANES;
-/// Output channels of the largest register tile.
-const MOST_ROWS: usize = 8;
+/// Positions of a column, at most: three vectors of a register tile.
+const WIDEST: usize = 3 * LANES;
 /// Fewest positions of an item for which whole columns pay.
 const LEAST_POSITIONS: usize = 2 * WIDEST;
 /// Packed values of a task, about (256 KiB).
@@ -108,31 +104,36 @@ impl<E: Stored> WithSimd for Part<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        self.pack(simd);
-        let (most, channels) =
-            (if S::REGISTER_COUNT >= 32 { MOST_ROWS } else { MOST_ROWS / 2 }, self.gather.channels[1]);
-        for channel in (0..channels).step_by(most) {
-            for column in 0..self.len.div_ceil(VECTORS * S::F32_LANES) {
-                match most.min(channels - channel) {
-                    8 => self.tile::<S, 8>(simd, column, channel),
-                    7 => self.tile::<S, 7>(simd, column, channel),
-                    6 => self.tile::<S, 6>(simd, column, channel),
-                    5 => self.tile::<S, 5>(simd, column, channel),
-                    4 => self.tile::<S, 4>(simd, column, channel),
-                    3 => self.tile::<S, 3>(simd, column, channel),
-                    2 => self.tile::<S, 2>(simd, column, channel),
-                    _ => self.tile::<S, 1>(simd, column, channel),
-                }
-            }
-        }
+    fn with_simd<S: Simd>(self, simd: S) {
+        if few_registers::<S>() { self.all::<S, 2>(simd, 6) } else { self.all::<S, 3>(simd, 8) }
     }
 }
 
 impl<E: Stored> Part<'_, '_, E> {
+    /// Computes all output channels, up to `most` at a time, in columns of `VECTORS` vectors.
+    #[inline(always)]
+    fn all<S: Simd, const VECTORS: usize>(mut self, simd: S, most: usize) {
+        self.pack::<S, VECTORS>(simd);
+        let channels = self.gather.channels[1];
+        for channel in (0..channels).step_by(most) {
+            for column in 0..self.len.div_ceil(VECTORS * S::F32_LANES) {
+                match most.min(channels - channel) {
+                    8 => self.tile::<S, 8, VECTORS>(simd, column, channel),
+                    7 => self.tile::<S, 7, VECTORS>(simd, column, channel),
+                    6 => self.tile::<S, 6, VECTORS>(simd, column, channel),
+                    5 => self.tile::<S, 5, VECTORS>(simd, column, channel),
+                    4 => self.tile::<S, 4, VECTORS>(simd, column, channel),
+                    3 => self.tile::<S, 3, VECTORS>(simd, column, channel),
+                    2 => self.tile::<S, 2, VECTORS>(simd, column, channel),
+                    _ => self.tile::<S, 1, VECTORS>(simd, column, channel),
+                }
+            }
+        }
+    }
+
     /// Packs the channels; zeros follow the last position.
     #[inline(always)]
-    fn pack<S: Simd>(&mut self, simd: S) {
+    fn pack<S: Simd, const VECTORS: usize>(&mut self, simd: S) {
         let (channels, width) = (self.gather.channels[0], VECTORS * S::F32_LANES);
         for channel in 0..channels {
             let number = self.group * channels + channel;
@@ -164,13 +165,13 @@ impl<E: Stored> Part<'_, '_, E> {
 
     /// Computes `ROWS` output channels at a column.
     #[inline(always)]
-    fn tile<S: Simd, const ROWS: usize>(&self, simd: S, column: usize, channel: usize) {
+    fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(&self, simd: S, column: usize, channel: usize) {
         apart(
             simd,
             #[inline(always)]
             || {
-                self.prefetch_output::<S, ROWS>(column + 1, channel);
-                let sums = self.sums::<S, ROWS>(simd, column, channel);
+                self.prefetch_output::<S, ROWS, VECTORS>(column + 1, channel);
+                let sums = self.sums::<S, ROWS, VECTORS>(simd, column, channel);
                 self.write(simd, &sums, column, channel);
             },
         );
@@ -178,7 +179,7 @@ impl<E: Stored> Part<'_, '_, E> {
 
     /// Number of an output channel among all groups, and the element of the output at which a column begins.
     #[inline(always)]
-    fn place<S: Simd>(&self, column: usize, channel: usize) -> (usize, usize) {
+    fn place<S: Simd, const VECTORS: usize>(&self, column: usize, channel: usize) -> (usize, usize) {
         let number = self.group * self.gather.channels[1] + channel;
         let plane = self.item * self.gather.groups * self.gather.channels[1] + number;
         (number, plane * self.source.size[2] + self.first + column * VECTORS * S::F32_LANES)
@@ -186,17 +187,22 @@ impl<E: Stored> Part<'_, '_, E> {
 
     /// Asks for the output that is written after this one: stores wait for their lines, and a column has few products to hide that.
     #[inline(always)]
-    fn prefetch_output<S: Simd, const ROWS: usize>(&self, column: usize, channel: usize) {
+    fn prefetch_output<S: Simd, const ROWS: usize, const VECTORS: usize>(&self, column: usize, channel: usize) {
         if column * VECTORS * S::F32_LANES < self.len {
             for row in 0..ROWS {
-                self.output.prefetch(self.place::<S>(column, channel + row).1, VECTORS * S::F32_LANES);
+                self.output.prefetch(self.place::<S, VECTORS>(column, channel + row).1, VECTORS * S::F32_LANES);
             }
         }
     }
 
     /// The sums of `ROWS` output channels at a column.
     #[inline(always)]
-    fn sums<S: Simd, const ROWS: usize>(&self, simd: S, column: usize, channel: usize) -> [[S::f32s; VECTORS]; ROWS] {
+    fn sums<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        &self,
+        simd: S,
+        column: usize,
+        channel: usize,
+    ) -> [[S::f32s; VECTORS]; ROWS] {
         let (channels, strides) = (self.gather.channels[0], self.gather.strides);
         let len = channels * VECTORS * S::F32_LANES;
         let values = &self.columns[column * len..][..len];
@@ -224,7 +230,7 @@ impl<E: Stored> Part<'_, '_, E> {
 
     /// Writes the sums of a column.
     #[inline(always)]
-    fn write<S: Simd, const ROWS: usize>(
+    fn write<S: Simd, const ROWS: usize, const VECTORS: usize>(
         &self,
         simd: S,
         sums: &[[S::f32s; VECTORS]; ROWS],
@@ -233,7 +239,7 @@ impl<E: Stored> Part<'_, '_, E> {
     ) {
         let (width, positions) = (VECTORS * S::F32_LANES, self.source.size[2]);
         let len = width.min(self.len - column * width);
-        let (number, first) = self.place::<S>(column, channel);
+        let (number, first) = self.place::<S, VECTORS>(column, channel);
         // SAFETY: items, groups and ranges of positions are each one task's, so these elements are this task's.
         unsafe {
             if len == width && E::as_f32(&[]).is_some() {

@@ -2,7 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::simd::{load, store};
+use crate::simd::{few_registers, load, store};
 use crate::size::{reach, whole};
 
 /// Columns of B and C are a multiple of this: the lanes of the widest vector.
@@ -50,7 +50,7 @@ impl WithSimd for Product<'_> {
             let left = rows - row;
             // SAFETY: the strip is inside of the matrices, as was checked.
             row += unsafe {
-                if left >= 8 && S::REGISTER_COUNT >= 32 {
+                if left >= 8 && !few_registers::<S>() {
                     strip.compute::<S, 8>(simd)
                 } else if left >= 4 {
                     strip.compute::<S, 4>(simd)

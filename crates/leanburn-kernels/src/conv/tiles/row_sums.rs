@@ -8,7 +8,7 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::conv::tiles::tap_sums::{Registers, Tap};
-use crate::simd::{apart, load, store};
+use crate::simd::{apart, few_registers, load, store};
 use crate::size::{product, reach};
 
 /// The sums of one block of output channels at one row or two.
@@ -115,13 +115,13 @@ impl RowSums<'_> {
 
 /// Rows that [`RowSums`] may be asked for at once.
 pub(crate) fn rows_together(registers: Registers, columns: usize) -> usize {
-    if 2 * columns <= most_columns(registers.count) { 2 } else { 1 }
+    if 2 * columns <= most_columns(registers.few) { 2 } else { 1 }
 }
 
 /// Columns, of all rows together, whose sums fit the registers.
 #[inline(always)]
-fn most_columns(registers: usize) -> usize {
-    if registers >= 32 { 12 } else { 6 }
+fn most_columns(few_registers: bool) -> usize {
+    if few_registers { 6 } else { 12 }
 }
 
 impl WithSimd for RowSums<'_> {
@@ -131,14 +131,14 @@ impl WithSimd for RowSums<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         assert_eq!(self.width, 2 * S::F32_LANES);
-        let parts = (self.rows * self.columns).div_ceil(most_columns(S::REGISTER_COUNT));
+        let parts = (self.rows * self.columns).div_ceil(most_columns(few_registers::<S>()));
         assert!(self.rows == 1 || parts <= 1, "two rows are too long");
         for part in 0..parts {
             let column = part * self.columns / parts;
             let length = (part + 1) * self.columns / parts - column;
             // SAFETY: the part lies inside of the row, and the width is two vectors.
             unsafe {
-                match (self.rows, length, S::REGISTER_COUNT >= 32) {
+                match (self.rows, length, few_registers::<S>()) {
                     (1, 1, _) => apart(
                         simd,
                         #[inline(always)]
@@ -169,32 +169,32 @@ impl WithSimd for RowSums<'_> {
                         #[inline(always)]
                         || self.tile::<S, 1, 6>(simd, column),
                     ),
-                    (1, 7, true) => apart(
+                    (1, 7, false) => apart(
                         simd,
                         #[inline(always)]
                         || self.tile::<S, 1, 7>(simd, column),
                     ),
-                    (1, 8, true) => apart(
+                    (1, 8, false) => apart(
                         simd,
                         #[inline(always)]
                         || self.tile::<S, 1, 8>(simd, column),
                     ),
-                    (1, 9, true) => apart(
+                    (1, 9, false) => apart(
                         simd,
                         #[inline(always)]
                         || self.tile::<S, 1, 9>(simd, column),
                     ),
-                    (1, 10, true) => apart(
+                    (1, 10, false) => apart(
                         simd,
                         #[inline(always)]
                         || self.tile::<S, 1, 10>(simd, column),
                     ),
-                    (1, 11, true) => apart(
+                    (1, 11, false) => apart(
                         simd,
                         #[inline(always)]
                         || self.tile::<S, 1, 11>(simd, column),
                     ),
-                    (1, 12, true) => apart(
+                    (1, 12, false) => apart(
                         simd,
                         #[inline(always)]
                         || self.tile::<S, 1, 12>(simd, column),
@@ -214,17 +214,17 @@ impl WithSimd for RowSums<'_> {
                         #[inline(always)]
                         || self.tile::<S, 2, 3>(simd, column),
                     ),
-                    (2, 4, true) => apart(
+                    (2, 4, false) => apart(
                         simd,
                         #[inline(always)]
                         || self.tile::<S, 2, 4>(simd, column),
                     ),
-                    (2, 5, true) => apart(
+                    (2, 5, false) => apart(
                         simd,
                         #[inline(always)]
                         || self.tile::<S, 2, 5>(simd, column),
                     ),
-                    (2, 6, true) => apart(
+                    (2, 6, false) => apart(
                         simd,
                         #[inline(always)]
                         || self.tile::<S, 2, 6>(simd, column),

@@ -2,11 +2,11 @@
 //!
 //! `sum[o][p] = Σ over channels c and taps t of weight[c][t][o] * input[c][p + offset(t)]`. A tile of `o` times a few
 //! vectors of `p` stays in registers while `c` and `t` run: each loaded vector serves every `o`, each broadcast weight
-//! every vector. The tiles below are the largest that leave registers for one row of vectors and a weight.
+//! every vector. The tiles below are the largest that leave registers for one row of vectors and a weight, and one to spare.
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::simd::{apart, load, store};
+use crate::simd::{apart, few_registers, load, store};
 use crate::size::{product, reach, whole};
 
 /// Positions are computed in whole vectors; no vector is longer than this.
@@ -39,9 +39,9 @@ pub(crate) fn blocks(arch: Arch, lanes: Lanes, channels: usize) -> Vec<Block> {
     while first < channels {
         let width = match channels - first {
             _ if lanes == Lanes::Channels => 2 * registers.lanes,
+            // There is a tile of each width up to the widest: equal ones.
+            rest if registers.few => rest.div_ceil(rest.div_ceil(6)),
             rest @ (1..=4) => rest,
-            5 if registers.count < 32 => 3,
-            _ if registers.count < 32 => 4,
             5 | 6 | 9 | 10 => 6,
             _ => 8,
         };
@@ -54,8 +54,8 @@ pub(crate) fn blocks(arch: Arch, lanes: Lanes, channels: usize) -> Vec<Block> {
 /// The vector registers of an instruction set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registers {
-    /// How many there are.
-    pub count: usize,
+    /// Whether there are [few](few_registers).
+    pub few: bool,
     /// Floats in each.
     pub lanes: usize,
 }
@@ -69,7 +69,7 @@ impl Registers {
 
             #[inline(always)]
             fn with_simd<S: Simd>(self, _: S) -> Registers {
-                Registers { count: S::REGISTER_COUNT, lanes: S::F32_LANES }
+                Registers { few: few_registers::<S>(), lanes: S::F32_LANES }
             }
         }
         arch.dispatch(Ask)
@@ -221,15 +221,17 @@ impl WithSimd for TapSums<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        match (self.width, S::REGISTER_COUNT >= 32) {
-            (8, true) => self.all::<S, 8, 3>(simd),
-            (6, true) => self.all::<S, 6, 4>(simd),
-            (4, true) => self.all::<S, 4, 6>(simd),
-            (3, true) => self.all::<S, 3, 7>(simd),
-            (2, true) => self.all::<S, 2, 8>(simd),
-            (4, false) => self.all::<S, 4, 3>(simd),
-            (3, false) => self.all::<S, 3, 3>(simd),
-            (2, false) => self.all::<S, 2, 4>(simd),
+        match (self.width, few_registers::<S>()) {
+            (8, false) => self.all::<S, 8, 3>(simd),
+            (6, false) => self.all::<S, 6, 4>(simd),
+            (4, false) => self.all::<S, 4, 6>(simd),
+            (3, false) => self.all::<S, 3, 7>(simd),
+            (2, false) => self.all::<S, 2, 8>(simd),
+            (6, true) => self.all::<S, 6, 2>(simd),
+            (5, true) => self.all::<S, 5, 2>(simd),
+            (4, true) => self.all::<S, 4, 2>(simd),
+            (3, true) => self.all::<S, 3, 3>(simd),
+            (2, true) => self.all::<S, 2, 4>(simd),
             (1, _) => self.all::<S, 1, 8>(simd),
             _ => unreachable!("no register tile of this width"),
         }

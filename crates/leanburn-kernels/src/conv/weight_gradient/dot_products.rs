@@ -8,7 +8,7 @@ use std::array::from_fn;
 
 use pulp::{Simd, WithSimd};
 
-use crate::simd::{apart, load, store};
+use crate::simd::{apart, few_registers, load, store};
 use crate::size::{product, reach, sum, whole};
 
 /// Rows of the largest tile.
@@ -301,7 +301,7 @@ const fn sums_of_tile_row<S: Simd>() -> usize {
 /// Number of tiles along the columns: products, factors and one row must fit into the registers.
 #[inline(always)]
 const fn column_tiles<S: Simd>(columns: usize) -> usize {
-    columns.div_ceil(if S::REGISTER_COUNT >= 32 { MOST_COLUMNS } else { MOST_COLUMNS / 2 })
+    columns.div_ceil(if few_registers::<S>() { MOST_COLUMNS / 2 } else { MOST_COLUMNS })
 }
 
 /// First and number of the elements in one of equal `pieces` of `len`.

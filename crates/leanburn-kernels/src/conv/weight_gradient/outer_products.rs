@@ -1,6 +1,6 @@
 //! Sums of outer products: the inner loop of the weight gradient where the lanes are output channels.
 //!
-//! A register tile of 6 rows of the packed input x 4 vectors of output channels, 9 x 2 or 12 x 1: each position costs a
+//! A register tile of 6 rows of the packed input x 4 vectors of output channels, 9 x 2 (with few registers 6 x 2) or 12 x 1: each position costs a
 //! broadcast value per row, a vector load per vector, and a multiply-add per pair. The sums need no addition across lanes, and
 //! positions need neither to be neighbours nor to fill vectors.
 
@@ -8,7 +8,7 @@ use std::{array::from_fn, ops::Range};
 
 use pulp::{Simd, WithSimd};
 
-use crate::simd::{apart, load, store};
+use crate::simd::{apart, few_registers, load, store};
 use crate::size::{product, sum};
 
 /// Values of the gradient that all rows pass by, about (32 KiB, of the first-level cache).
@@ -61,7 +61,7 @@ impl WithSimd for Tiles {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> ColumnTiles {
         let vectors = self.0.div_ceil(S::F32_LANES);
-        let most = if S::REGISTER_COUNT >= 32 { MOST_VECTORS } else { MOST_VECTORS / 2 };
+        let most = if few_registers::<S>() { MOST_VECTORS / 2 } else { MOST_VECTORS };
         ColumnTiles { lanes: S::F32_LANES, vectors, tiles: vectors.div_ceil(most) }
     }
 }
@@ -254,10 +254,9 @@ impl OuterProducts<'_> {
 /// Rows of a tile of so many vectors: products, factors and the values of all rows must fit into the registers.
 #[inline(always)]
 const fn most_rows<S: Simd>(vectors: usize) -> usize {
-    match (S::REGISTER_COUNT < 32, vectors) {
-        (true, 1) => 6,
-        (true, _) => 4,
-        (false, 1) => 12,
+    match (few_registers::<S>(), vectors) {
+        (_, 1) => 12,
+        (true, _) => 6,
         (false, 2) => 9,
         (false, _) => 6,
     }
