@@ -9,7 +9,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::Stored;
 use crate::conv::packing::planes::{Affine, Source, Window, prepared};
-use crate::simd::{load, load_part, store_part};
+use crate::simd::{halves, load_part, store_part};
 
 /// Most lanes of a vector.
 const LANES: usize = crate::conv::tiles::tap_sums::LANES;
@@ -139,37 +139,12 @@ impl RowPlace {
         for (index, part) in values.chunks(2 * lanes).enumerate() {
             let (low, high) = part.split_at(lanes.min(part.len()));
             let [low, high] = [load_part(simd, low), load_part(simd, high)];
-            let (even, odd) = halves(simd, prepared(simd, prologue, low), prepared(simd, prologue, high));
-            for (phase, vector) in phases.iter_mut().zip([even, odd]) {
+            let parts = halves(simd, prepared(simd, prologue, low), prepared(simd, prologue, high));
+            for (phase, vector) in phases.iter_mut().zip(parts) {
                 let end = phase.len().min((index + 1) * lanes);
                 let start = end.min(index * lanes);
                 store_part(simd, &mut phase[start..end], vector);
             }
         }
     }
-}
-
-/// The values with even and those with odd numbers, of two vectors that follow each other.
-#[inline(always)]
-fn halves<S: Simd>(simd: S, low: S::f32s, high: S::f32s) -> (S::f32s, S::f32s) {
-    #[cfg(target_arch = "x86_64")]
-    if S::F32_LANES == 16 {
-        use std::arch::x86_64::{__m512, _mm512_permutex2var_ps, _mm512_setr_epi32};
-        // SAFETY: sixteen lanes are AVX-512 here, whose vectors are of the same size as `__m512`.
-        return unsafe {
-            let [low, high]: [__m512; 2] = [std::mem::transmute_copy(&low), std::mem::transmute_copy(&high)];
-            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-            let (even, odd) = (_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high));
-            (std::mem::transmute_copy(&even), std::mem::transmute_copy(&odd))
-        };
-    }
-    let (mut all, mut parts) = ([0.0f32; 2 * LANES], [[0.0f32; LANES]; 2]);
-    simd.partial_store_f32s(&mut all[..S::F32_LANES], low);
-    simd.partial_store_f32s(&mut all[S::F32_LANES..2 * S::F32_LANES], high);
-    for index in 0..S::F32_LANES {
-        (parts[0][index], parts[1][index]) = (all[2 * index], all[2 * index + 1]);
-    }
-    // SAFETY: no vector is longer than `LANES`.
-    unsafe { (load::<S>(parts[0].as_ptr()), load::<S>(parts[1].as_ptr())) }
 }

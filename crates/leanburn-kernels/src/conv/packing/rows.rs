@@ -1,6 +1,6 @@
 //! Writes finished rows: bias, residual, rounding.
 
-use std::mem::{MaybeUninit, transmute_copy};
+use std::mem::MaybeUninit;
 
 use pulp::{Simd, WithSimd};
 
@@ -8,7 +8,7 @@ use crate::Stored;
 use crate::conv::operands::{Output, Residual};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::tiles::transpose::transposed;
-use crate::simd::{load, load_part, load_part_from, store, store_part_to};
+use crate::simd::{interleaved, load, load_part, load_part_from, store, store_part_to};
 use crate::size::reach;
 
 /// A volume that many tasks write to, each its own rows.
@@ -271,7 +271,7 @@ impl<E: Stored> TileRows<'_, '_, E> {
                         if rest == S::F32_LANES { load::<S>(sums) } else { load_part_from(simd, sums, rest) }
                     };
                 }
-                for (index, vector) in interleaved(simd, vectors).into_iter().enumerate() {
+                for (index, vector) in in_turn(simd, vectors).into_iter().enumerate() {
                     let column = column + index * S::F32_LANES;
                     let (place, lanes) = (row * size[1] + column, S::F32_LANES.min(len.saturating_sub(column)));
                     let (target, residual) = (target.wrapping_add(place), residual.map(|all| all.wrapping_add(place)));
@@ -332,35 +332,11 @@ impl<'b, E: Stored> TileRows<'_, 'b, E> {
 
 /// The lanes of one vector, or of two in turn.
 #[inline(always)]
-fn interleaved<S: Simd, const PHASES: usize>(simd: S, phases: [S::f32s; PHASES]) -> [S::f32s; PHASES] {
-    if PHASES == 1 {
-        return phases;
+fn in_turn<S: Simd, const PHASES: usize>(simd: S, mut phases: [S::f32s; PHASES]) -> [S::f32s; PHASES] {
+    if let [even, odd] = &mut phases[..] {
+        [*even, *odd] = interleaved(simd, *even, *odd);
     }
-    #[cfg(target_arch = "x86_64")]
-    if PHASES == 2 && S::F32_LANES == 16 {
-        use std::arch::x86_64::{__m512, _mm512_permutex2var_ps, _mm512_setr_epi32};
-        // SAFETY: sixteen lanes are AVX-512 here, whose vectors are of the same size as `__m512`.
-        return unsafe {
-            let [even, odd]: [__m512; 2] = [transmute_copy(&phases[0]), transmute_copy(&phases[1])];
-            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-            transmute_copy(&[_mm512_permutex2var_ps(even, low, odd), _mm512_permutex2var_ps(even, high, odd)])
-        };
-    }
-    let mut lanes = [0.0f32; 2 * LANES];
-    for (phase, vector) in phases.iter().enumerate() {
-        let mut values = [0.0f32; LANES];
-        simd.partial_store_f32s(&mut values[..S::F32_LANES], *vector);
-        for (index, value) in values[..S::F32_LANES].iter().enumerate() {
-            lanes[index * PHASES + phase] = *value;
-        }
-    }
-    let mut vectors = phases;
-    for (index, vector) in vectors.iter_mut().enumerate() {
-        // SAFETY: no vector is longer than `LANES`, and there are no more than two.
-        *vector = unsafe { load::<S>(lanes.as_ptr().add(index * S::F32_LANES)) };
-    }
-    vectors
+    phases
 }
 
 /// Sums with the channels of a position together, `[position][channels]`, to be written to `[channel][position]`.

@@ -1,11 +1,15 @@
 //! The instruction set, and what every kernel needs of it.
 
+mod lanes;
+
 use std::fmt::{Display, Formatter, Result as FmtResult};
 use std::sync::OnceLock;
 
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::tile_products::Unit;
+
+pub(crate) use lanes::{halves, interleaved, load, load_part, load_part_from, store, store_part, store_part_to};
 
 /// Names the best instructions that kernels may take, where that is not all that the processor has: to compare, and in tests.
 pub const VARIABLE: &str = "LEANBURN_INSTRUCTIONS";
@@ -185,85 +189,6 @@ impl<R, F: FnOnce() -> R> WithSimd for Tile<F> {
     }
 }
 
-/// Loads a vector from `source`.
-///
-/// # Safety
-///
-/// `S::F32_LANES` values from `source` on must be readable; they need not be aligned to the vector.
-#[inline(always)]
-pub(crate) unsafe fn load<S: Simd>(source: *const f32) -> S::f32s {
-    // SAFETY: the caller says that the values are readable; vectors are plain values of any bit pattern.
-    unsafe { source.cast::<S::f32s>().read_unaligned() }
-}
-
-/// Stores a vector to `target`.
-///
-/// # Safety
-///
-/// `S::F32_LANES` values from `target` on must be writable; they need not be aligned to the vector.
-#[inline(always)]
-pub(crate) unsafe fn store<S: Simd>(target: *mut f32, vector: S::f32s) {
-    // SAFETY: the caller says that the values are writable.
-    unsafe { target.cast::<S::f32s>().write_unaligned(vector) }
-}
-
-/// Loads up to one vector; the lanes behind its values are zero.
-#[inline(always)]
-pub(crate) fn load_part<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
-    // SAFETY: the values of a slice are readable.
-    unsafe { load_part_from(simd, values.as_ptr(), values.len()) }
-}
-
-/// Stores the first lanes of a vector, as many as there are places: one vector's at most.
-#[inline(always)]
-pub(crate) fn store_part<S: Simd>(simd: S, places: &mut [f32], vector: S::f32s) {
-    // SAFETY: the places of a slice are writable.
-    unsafe { store_part_to(simd, places.as_mut_ptr(), places.len(), vector) }
-}
-
-/// [`load_part`] of `len` values from `source` on. Inlined where there are masks; `pulp` calls a function of a table.
-///
-/// # Safety
-///
-/// The values must be readable.
-#[inline(always)]
-pub(crate) unsafe fn load_part_from<S: Simd>(simd: S, source: *const f32, len: usize) -> S::f32s {
-    assert!(len <= S::F32_LANES);
-    #[cfg(target_arch = "x86_64")]
-    if S::F32_LANES == 16 {
-        // SAFETY: sixteen lanes are AVX-512 here, whose vectors are of the same size as `__m512`; what is masked is not read.
-        return unsafe {
-            let mask = ((1u32 << len) - 1) as u16;
-            std::mem::transmute_copy(&std::arch::x86_64::_mm512_maskz_loadu_ps(mask, source))
-        };
-    }
-    // SAFETY: the caller says that they are readable.
-    simd.partial_load_f32s(unsafe { std::slice::from_raw_parts(source, len) })
-}
-
-/// [`store_part`] of `len` lanes to `target`, whether there are values yet or not.
-///
-/// # Safety
-///
-/// The places must be writable.
-#[inline(always)]
-pub(crate) unsafe fn store_part_to<S: Simd>(simd: S, target: *mut f32, len: usize, vector: S::f32s) {
-    assert!(len <= S::F32_LANES);
-    #[cfg(target_arch = "x86_64")]
-    if S::F32_LANES == 16 {
-        // SAFETY: sixteen lanes are AVX-512 here, whose vectors are of the same size as `__m512`; what is masked is not written.
-        unsafe {
-            let mask = ((1u32 << len) - 1) as u16;
-            std::arch::x86_64::_mm512_mask_storeu_ps(target, mask, std::mem::transmute_copy(&vector));
-        }
-        return;
-    }
-    let mut values = [0.0; 16];
-    simd.partial_store_f32s(&mut values[..S::F32_LANES], vector);
-    // SAFETY: the caller says that they are writable.
-    unsafe { target.copy_from_nonoverlapping(values.as_ptr(), len) };
-}
-
 /// `e^x`, within 2 units in the last place over the range of float32; zero below -87.3, held at e^88 above 88.
 ///
 /// Cody and Waite's reduction to `2^n e^r` with `|r| <= ln 2 / 2`, then a polynomial of degree six. An argument that is
@@ -307,38 +232,6 @@ mod tests {
             vectors.iter_mut().for_each(|vector| *vector = exp(simd, *vector));
             let last = exp(simd, simd.partial_load_f32s(rest));
             simd.partial_store_f32s(rest, last);
-        }
-    }
-
-    /// Copies as much as a vector holds at most, and returns what a whole vector shows of it.
-    struct CopyPart<'a>(&'a [f32], &'a mut [f32]);
-
-    impl WithSimd for CopyPart<'_> {
-        type Output = Option<[f32; 16]>;
-
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
-            if self.0.len() > S::F32_LANES {
-                return None;
-            }
-            let vector = load_part(simd, self.0);
-            store_part(simd, self.1, vector);
-            let mut whole = [0.0; 16];
-            simd.partial_store_f32s(&mut whole[..S::F32_LANES], vector);
-            Some(whole)
-        }
-    }
-
-    #[test]
-    fn parts_of_vectors_are_read_and_written_and_nothing_behind_them() {
-        for (arch, len) in available().into_iter().flat_map(|arch| (0..=16).map(move |len| (arch, len))) {
-            // Of the length alone: whatever is read behind it is out of bounds.
-            let values: Vec<f32> = (1..=len).map(|value| value as f32).collect();
-            let mut places = [-1.0; 17];
-            let Some(whole) = arch.dispatch(CopyPart(&values, &mut places[..len])) else { continue };
-            let expected = |rest: f32| move |at: usize| if at < len { at as f32 + 1.0 } else { rest };
-            assert_eq!(whole, std::array::from_fn(expected(0.0)), "{arch:?} {len}");
-            assert_eq!(places, std::array::from_fn(expected(-1.0)), "{arch:?} {len}");
         }
     }
 
