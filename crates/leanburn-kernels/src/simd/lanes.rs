@@ -106,7 +106,7 @@ pub(crate) unsafe fn store_part_to<S: Simd>(simd: S, target: *mut f32, len: usiz
             // SAFETY: the caller says that all eight are writable.
             return unsafe { store::<S>(target, vector) };
         }
-        // Fours, twos and ones: a masked store takes AMD's processors a dozen cycles and more.
+        // Fours, twos and ones: masked stores of AVX2 are slow on AMD's processors.
         // SAFETY: eight lanes are AVX2 here, whose vectors are of the same size as `__m256`; each step writes behind the one before, `len`
         // lanes in all.
         unsafe {
