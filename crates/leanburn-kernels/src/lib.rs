@@ -14,6 +14,7 @@ pub mod attention;
 pub mod axis_map;
 pub mod bev_pool;
 mod buffer;
+mod cache;
 pub mod compress;
 pub mod conv;
 mod counting;
@@ -39,6 +40,7 @@ mod tile_products;
 
 pub use activation::Activation;
 pub use buffer::room_for;
+pub use cache::second_level_cache;
 pub use counting::CountingAllocator;
 pub use element::Stored;
 pub use heap::keep_freed_memory;

@@ -39,7 +39,7 @@ pub use gradients::{Gradients, backward, backward_from};
 pub use leanburn_kernels::bev_pool::BevCells;
 pub use leanburn_kernels::simd::{Instructions, UnknownInstructions, VARIABLE as INSTRUCTIONS_VARIABLE, instructions};
 pub use leanburn_kernels::{
-    Activation, CountingAllocator, keep_freed_memory, on_pool, peak_bf16_flops, peak_f32_flops,
+    Activation, CountingAllocator, keep_freed_memory, on_pool, peak_bf16_flops, peak_f32_flops, second_level_cache,
 };
 pub use operations::attention3d::{attention3d, attention3d_in_blocks, largest_attention_block};
 pub use operations::bev_pool::bev_pool;

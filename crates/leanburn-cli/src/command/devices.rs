@@ -73,7 +73,8 @@ fn table() -> Table {
                 None => {
                     let cores = std::thread::available_parallelism().map_or(1, usize::from);
                     let best = leanburn_ops::instructions().map_or(String::new(), |best| format!(", {best}"));
-                    [format!("{cores} threads{best}"), String::new(), String::new()]
+                    let cache = Bytes(leanburn_ops::second_level_cache() as u64);
+                    [format!("{cores} threads{best}, {cache} of L2 each"), String::new(), String::new()]
                 }
             };
             table.add_row([name, family.about.to_string(), what, memory, largest, precisions(device)]);

@@ -8,6 +8,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::Stored;
 use crate::buffer::Lines;
+use crate::cache::cached_floats;
 use crate::conv::gather::problem::Gather;
 use crate::conv::operands::Input;
 use crate::conv::packing::planes::{Source, prepared};
@@ -21,7 +22,7 @@ use crate::size::{product, reach, sum};
 const WIDEST: usize = 3 * LANES;
 /// Fewest positions of an item for which whole columns pay.
 const LEAST_POSITIONS: usize = 2 * WIDEST;
-/// Packed values of a task, about (256 KiB).
+/// Packed values of a task, about (256 KiB), or half of the second-level cache where that is less.
 const PACKED: usize = 64 * 1024;
 /// Positions of a task, at most: rows of the output are written in pieces of this length.
 const MOST_POSITIONS: usize = 16 * WIDEST;
@@ -71,7 +72,7 @@ fn multiplications(gather: &Gather) -> usize {
 /// Positions of a task, in whole columns of any instruction set. Results do not depend on it.
 fn task_positions(gather: &Gather) -> usize {
     let positions = positions(gather);
-    let most = (PACKED / gather.channels[0].max(1)).clamp(WIDEST, MOST_POSITIONS);
+    let most = (PACKED.min(cached_floats() / 2) / gather.channels[0].max(1)).clamp(WIDEST, MOST_POSITIONS);
     let wanted = (TASKS * rayon::current_num_threads()).div_ceil((gather.batch_size * gather.groups).max(1));
     positions.div_ceil(positions.div_ceil(most).max(wanted)).next_multiple_of(WIDEST)
 }
@@ -110,14 +111,16 @@ impl<E: Stored> WithSimd for Part<'_, '_, E> {
 }
 
 impl<E: Stored> Part<'_, '_, E> {
-    /// Computes all output channels, up to `most` at a time, in columns of `VECTORS` vectors.
+    /// Computes all output channels, up to `most` at a time and nearly the same number each time, in columns of `VECTORS` vectors.
     #[inline(always)]
     fn all<S: Simd, const VECTORS: usize>(mut self, simd: S, most: usize) {
         self.pack::<S, VECTORS>(simd);
         let channels = self.gather.channels[1];
-        for channel in (0..channels).step_by(most) {
+        let tiles = channels.div_ceil(most);
+        for number in 0..tiles {
+            let channel = number * channels / tiles;
             for column in 0..self.len.div_ceil(VECTORS * S::F32_LANES) {
-                match most.min(channels - channel) {
+                match (number + 1) * channels / tiles - channel {
                     8 => self.tile::<S, 8, VECTORS>(simd, column, channel),
                     7 => self.tile::<S, 7, VECTORS>(simd, column, channel),
                     6 => self.tile::<S, 6, VECTORS>(simd, column, channel),

@@ -86,14 +86,6 @@ impl Unit {
             Self::Amx => 9,
         }
     }
-
-    /// Bytes of half of the second-level cache of the processors that have it.
-    pub(crate) fn half_of_cache(self) -> usize {
-        match self {
-            Self::DotProducts => 512 * 1024,
-            Self::Amx => 1024 * 1024,
-        }
-    }
 }
 
 /// One or two tiles beside each other, of a matrix in memory.

@@ -42,8 +42,8 @@ impl<E: Stored> Pass<'_, '_, E> {
         }
     }
 
-    /// The sums of a few output planes for one block of output channels, row by row; as many input channels at a time
-    /// as have weights that stay close.
+    /// The sums of a few output planes for one block of output channels, all rows at once that read alike; as many input
+    /// channels at a time as have weights that stay close.
     pub(super) fn planes_by_channels(
         &self,
         scratch: &mut Scratch<'_, E>,
@@ -60,8 +60,9 @@ impl<E: Stored> Pass<'_, '_, E> {
             let channels = first..(first + together).min(self.gather.channels[0]);
             for (kept, depth) in depths.clone().enumerate() {
                 for phase in phases.clone() {
-                    for row in (0..tile.size[0]).step_by(rows_together) {
-                        let rows = row..(row + rows_together).min(tile.size[0]);
+                    let mut row = 0;
+                    while row < tile.size[0] {
+                        let rows = row..self.alike(tile, phase, row, rows_together);
                         let Scratch { ring, sums, taps, .. } = scratch;
                         let (weight, elements) = self.weights.block(self.weight_phase(depth, phase), tile.group, block);
                         self.find_taps(taps, tile, depth, phase, Some(rows.clone()));
@@ -82,10 +83,30 @@ impl<E: Stored> Pass<'_, '_, E> {
                             add: first > 0,
                         };
                         sums.run(self.arch);
+                        row = rows.end;
                     }
                 }
             }
         }
+    }
+
+    /// Where the rows of a tile end that read the same rows inside of the volume as those from `row` on, `together` at a time.
+    fn alike(&self, tile: &Tile, phase: usize, row: usize, together: usize) -> usize {
+        let taps = &self.gather.axes[1].taps[phase / self.gather.axes[2].phases()];
+        let rows = |row: usize| row..(row + together).min(tile.size[0]);
+        let like_first = |other: &usize| {
+            taps.iter().all(|tap| {
+                self.reads_inside(tile, tap.read, rows(row)) == self.reads_inside(tile, tap.read, rows(*other))
+            })
+        };
+        let last = (row..tile.size[0]).step_by(together).take_while(like_first).last();
+        rows(last.unwrap_or(row)).end
+    }
+
+    /// Whether any of some rows of a tile reads a row inside of the volume.
+    fn reads_inside(&self, tile: &Tile, read: usize, mut rows: Range<usize>) -> bool {
+        let axis = &self.gather.axes[1];
+        rows.any(|row| (0..axis.input as isize).contains(&(tile.window.first[0] + (row * axis.step + read) as isize)))
     }
 
     /// Number of the phase of rows and columns among all phases.
@@ -98,10 +119,7 @@ impl<E: Stored> Pass<'_, '_, E> {
     fn find_taps(&self, taps: &mut Vec<Tap>, tile: &Tile, depth: usize, phase: usize, rows: Option<Range<usize>>) {
         let (axes, columns) = (&self.gather.axes, self.gather.axes[2].phases());
         let (row_taps, column_taps) = (&axes[1].taps[phase / columns], &axes[2].taps[phase % columns]);
-        let is_inside = |read: usize| {
-            let place = |row: usize| tile.window.first[0] + (row * axes[1].step + read) as isize;
-            rows.clone().is_none_or(|mut rows| rows.any(|row| (0..axes[1].input as isize).contains(&place(row))))
-        };
+        let is_inside = |read| rows.clone().is_none_or(|rows| self.reads_inside(tile, read, rows));
         taps.clear();
         for (depth_index, plane) in self.inputs(depth) {
             let slot = plane % self.slots() * self.slot_len(tile);

@@ -1,11 +1,12 @@
 //! How a gather is divided into tasks: tiles of rows and columns, and chunks of depth.
 
+use crate::cache::cached_floats;
 use crate::conv::gather::axis::Axis;
 use crate::conv::tiles::tap_sums::{LANES, Lanes};
 use crate::parallel::Shares;
 use crate::size::{product, sum};
 
-/// A task's ring of packed planes and its sums take no more floats than this where that is possible (512 KiB).
+/// A task's ring of packed planes and its sums fill the second-level cache at most where that is possible, and are no more floats than this (512 KiB).
 const MOST_SCRATCH: usize = 128 * 1024;
 
 /// What packing one value costs, in multiply-adds of one lane.
@@ -17,7 +18,7 @@ const ROW_COST: usize = 500;
 /// Products in each sum for which channels may be the lanes.
 const LEAST_PRODUCTS: usize = 400;
 
-/// Weights of more floats than this are read from afar each time (256 KiB).
+/// Weights that fill half of the second-level cache, or are more floats than this (256 KiB), are read from afar each time.
 const MANY_WEIGHTS: usize = 64 * 1024;
 
 /// What reading a weight from afar costs, in multiply-adds of one lane.
@@ -145,7 +146,7 @@ impl<'a> Count<'a> {
             work,
             threads: rayon::current_num_threads(),
             elements,
-            far: if weights > MANY_WEIGHTS { weights * WEIGHT_COST } else { 0 },
+            far: if weights > MANY_WEIGHTS.min(cached_floats() / 2) { weights * WEIGHT_COST } else { 0 },
             phases: axes.iter().map(Axis::phases).product(),
             packed_phases: axes.iter().map(|axis| axis.step.min(axis.span())).product(),
             more: [0, 1].map(|axis: usize| (axes[axis].span() - 1) / axes[axis].step),
@@ -188,7 +189,7 @@ impl<'a> Count<'a> {
         let slots = (self.span + (together - 1) * axis.step).min(axis.input);
         let scratch = sum(&[product(&[slots, channels[0], packed]), product(&[*widest, self.phases, positions, kept])]);
         // A scratch that is too large is the last resort, the smallest first.
-        if scratch > MOST_SCRATCH {
+        if scratch > MOST_SCRATCH.min(cached_floats()) {
             return sum(&[usize::MAX / 2, scratch]);
         }
         let tasks = tiling.counts(axes).iter().product::<usize>() * pieces;

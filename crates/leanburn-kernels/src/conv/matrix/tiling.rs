@@ -1,6 +1,7 @@
 //! How a gather is divided into tasks: tiles of rows and columns, and chunks of depth.
 
 use crate::buffer::Lines;
+use crate::cache::second_level_cache;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
 use crate::conv::matrix::weights::BLOCK;
@@ -105,7 +106,7 @@ impl Tiling {
             let tile = [height, width];
             let window = window(&gather.axes, [0, 0], tile);
             let lens = Lens::of(gather, &window, tile);
-            if lens.bytes() > unit.half_of_cache() && height > 1 {
+            if lens.bytes() > second_level_cache() / 2 && height > 1 {
                 break;
             }
             for chunks in 1..=depth.min(8 * threads) {

@@ -136,7 +136,14 @@ impl RowPlace {
             let start = if packed == 0 { 0 } else { self.first + (self.before + number) / 2 };
             *phase = &mut std::mem::take(phase)[start..][..packed];
         }
-        for (index, part) in values.chunks(2 * lanes).enumerate() {
+        let [zero, one] = &mut phases;
+        let whole = (values.len() / 2).min(zero.len()).min(one.len()) / lanes;
+        let (vectors, _) = S::as_simd_f32s(values);
+        let targets = S::as_mut_simd_f32s(zero).0.iter_mut().zip(S::as_mut_simd_f32s(one).0);
+        for (pair, (zero, one)) in vectors.chunks_exact(2).zip(targets) {
+            [*zero, *one] = halves(simd, prepared(simd, prologue, pair[0]), prepared(simd, prologue, pair[1]));
+        }
+        for (index, part) in values.chunks(2 * lanes).enumerate().skip(whole) {
             let (low, high) = part.split_at(lanes.min(part.len()));
             let [low, high] = [load_part(simd, low), load_part(simd, high)];
             let parts = halves(simd, prepared(simd, prologue, low), prepared(simd, prologue, high));

@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::COMPONENTS;
 use super::pass::{Pass, Scratch, Tile};
 use crate::Stored;
-use crate::conv::tiles::row_sums::{RowSums, rows_together};
-use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Registers, Tap, TapSums};
+use crate::conv::tiles::row_sums::RowSums;
+use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap, TapSums};
 
 /// Floats of a block's weights that stay close while the planes are gone through (256 KiB).
 const CLOSE_WEIGHTS: usize = 64 * 1024;
@@ -64,13 +64,12 @@ impl<E: Stored> Pass<'_, '_, E> {
         }
     }
 
-    /// The sums of a few output planes for one block of output channels, row by row; as many input channels at a time
+    /// The sums of a few output planes for one block of output channels; as many input channels at a time
     /// as have weights that stay close.
     fn planes_by_channels(&self, scratch: &mut Scratch, tile: &Tile, depths: Range<usize>, block: &Block) {
         let elements = self.weights.elements();
         let (component_len, channel_len) = (self.component_len(tile, block), tile.strip.channel_len());
         let together = (CLOSE_WEIGHTS / (elements * block.width)).max(1);
-        let rows_together = rows_together(Registers::of(self.arch), tile.size[1]);
         let Scratch { ring, sums, taps, .. } = scratch;
         for component in 0..COMPONENTS {
             let weight = self.weights.block(component, tile.group, block);
@@ -78,26 +77,21 @@ impl<E: Stored> Pass<'_, '_, E> {
                 let channels = first..(first + together).min(self.gather.channels[0]);
                 for (kept, depth) in depths.clone().enumerate() {
                     self.find_taps(taps, tile, depth);
-                    for row in (0..tile.size[0]).step_by(rows_together) {
-                        let position = row * tile.strip.width;
-                        let input = component * tile.strip.component_len() + position;
-                        let target = (kept * COMPONENTS + component) * component_len + position * block.width;
-                        let sums = RowSums {
-                            input: &ring[channels.start * channel_len + input..],
-                            channel_stride: channel_len,
-                            weight: &weight[channels.start * elements * block.width..],
-                            elements,
-                            channels: channels.len(),
-                            taps,
-                            width: block.width,
-                            rows: rows_together.min(tile.size[0] - row),
-                            columns: tile.size[1],
-                            row_stride: tile.strip.width,
-                            target: &mut sums[target..],
-                            add: first > 0,
-                        };
-                        sums.run(self.arch);
-                    }
+                    let sums = RowSums {
+                        input: &ring[channels.start * channel_len + component * tile.strip.component_len()..],
+                        channel_stride: channel_len,
+                        weight: &weight[channels.start * elements * block.width..],
+                        elements,
+                        channels: channels.len(),
+                        taps,
+                        width: block.width,
+                        rows: tile.size[0],
+                        columns: tile.size[1],
+                        row_stride: tile.strip.width,
+                        target: &mut sums[(kept * COMPONENTS + component) * component_len..],
+                        add: first > 0,
+                    };
+                    sums.run(self.arch);
                 }
             }
         }

@@ -2,17 +2,19 @@
 
 use super::packing::Strip;
 use super::{COMPONENTS, OUTPUTS};
+use crate::cache::cached_floats;
 use crate::conv::gather::problem::Gather;
 use crate::conv::tiles::tap_sums::{LANES, Lanes};
 use crate::size::{product, sum};
 
-/// A task's ring of packed planes and its sums take no more floats than this where that is possible (768 KiB).
+/// A task's ring of packed planes and its sums are one and a half times the second-level cache at most where that is possible, and no more floats than this
+/// (768 KiB).
 const MOST_SCRATCH: usize = 192 * 1024;
 
 /// What packing one value costs, in multiply-adds of one lane.
 const PACK_COST: usize = 30;
 
-/// Weights of more floats than this are read from afar each time (256 KiB).
+/// Weights that fill half of the second-level cache, or are more floats than this (256 KiB), are read from afar each time.
 const MANY_WEIGHTS: usize = 64 * 1024;
 
 /// What reading a weight from afar costs, in multiply-adds of one lane.
@@ -90,7 +92,7 @@ impl Tiling {
             Lanes::Channels => (self.tile[0] * (self.tile[1] + self.tile[1].div_ceil(MOST_COLUMNS)), self.planes),
         };
         let weights = elements * channels[1] * COMPONENTS;
-        let far = if weights * channels[0] > MANY_WEIGHTS { WEIGHT_COST } else { 0 };
+        let far = if weights * channels[0] > MANY_WEIGHTS.min(cached_floats() / 2) { WEIGHT_COST } else { 0 };
         let read = product(&[axis.output.div_ceil(self.planes), weights, far]);
         let packed = strip.channel_len();
         let computed = product(&[axis.output, positions, elements, channels[1], COMPONENTS]);
@@ -99,7 +101,7 @@ impl Tiling {
         let ring = self.slots(gather) * channels[0] * packed;
         let scratch = ring + COMPONENTS * widest * strip.positions(self.tile[1]).next_multiple_of(LANES) * kept;
         // A scratch that is too large is the last resort, the smallest first.
-        if scratch > MOST_SCRATCH { sum(&[usize::MAX / 2, scratch]) } else { cost }
+        if scratch > MOST_SCRATCH.min(cached_floats() * 3 / 2) { sum(&[usize::MAX / 2, scratch]) } else { cost }
     }
 }
 
