@@ -48,7 +48,7 @@ pub use datasets::{
     Batch, DataConfig, DataMemory, Dataset, HeldOut, LabelsConfig, Prepared, Preview, Progress, Sample, prepare,
 };
 pub use error::DataError;
-pub use formats::{Format, find_volumes, matches};
+pub use formats::{Format, Points, find_volumes, matches};
 pub use loader::{BatchOrder, Loader, batches_ahead};
 pub use sampling::{Blending, SlidingWindow};
 pub use scenes::{NUSCENES_CLASSES, ROAD_CLASSES, SceneBatch, SceneConfig, SceneDataset, SceneMap, SceneSample};

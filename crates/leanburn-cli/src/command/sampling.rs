@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use clap::{Args, ValueEnum};
 use leanburn_common::Bytes;
-use leanburn_data::Volume;
+use leanburn_data::{DataError, Points, Volume};
 use leanburn_ops::random::derive;
 use leanburn_systems::diffusion::{LatentSampler, RealLatents, SampleQuality, SamplingMethod, SamplingPlan};
 use leanburn_systems::picture::{encode_png, side_by_side};
@@ -14,7 +14,7 @@ use leanburn_systems::{CodecTask, Config, SystemError, SystemSection};
 use super::output::{Force, Output};
 use super::trained::{ModelArguments, other_system};
 use crate::console::print_line;
-use crate::error::Result;
+use crate::error::{CommandError, Result};
 
 /// `leanburn sample`: new volumes by a latent diffusion model and the autoencoder that it was trained with, in the normalized units of
 /// training, each with a picture of its mid-planes.
@@ -55,6 +55,12 @@ pub struct Sample {
     /// Write latents as well: sample-0000.latent.safetensors and so on, which `leanburn decode` takes.
     #[arg(long)]
     latents: bool,
+    /// Write so many points as well, at most: sample-0000.ply and so on, the voxels whose first channel is largest.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    points: Option<u64>,
+    /// Voxels are points where the first channel is above this.
+    #[arg(long, value_name = "VALUE", default_value_t = 0.1, requires = "points", allow_negative_numbers = true)]
+    points_above: f32,
     /// Memory that a sample may take while it is decoded, such as 2GiB: where it needs more, what can be is done in slabs, without seams.
     #[arg(long, value_name = "BYTES")]
     budget: Option<Bytes>,
@@ -100,6 +106,7 @@ struct Outputs {
     volume: Output,
     picture: Output,
     latent: Option<Output>,
+    points: Option<(Output, Points)>,
 }
 
 impl Sample {
@@ -141,7 +148,9 @@ impl Sample {
             Output::in_new_folder(&path, &inputs, self.force)
         };
         let latent = self.latents.then(|| output(".latent.safetensors")).transpose()?;
-        Ok(Outputs { volume: output(".nii.gz")?, picture: output(".png")?, latent })
+        let points = self.points.map(|most| Points { above: self.points_above, most: most as usize });
+        let points = points.map(|points| Ok::<_, CommandError>((output(".ply")?, points))).transpose()?;
+        Ok(Outputs { volume: output(".nii.gz")?, picture: output(".png")?, latent, points })
     }
 
     /// The number of the class.
@@ -189,7 +198,14 @@ impl Outputs {
         self.volume.write_with(|path| volume.write(path))?;
         self.picture.write_bytes(&picture(volume)?)?;
         let [channels, x, y, z] = volume.shape();
-        print_line(format_args!("{}: {channels} x {x} x {y} x {z}", self.volume.path().display()))
+        print_line(format_args!("{}: {channels} x {x} x {y} x {z}", self.volume.path().display()))?;
+        let Some((output, points)) = &self.points else { return Ok(()) };
+        let mut count = 0;
+        output.write_with(|path| {
+            count = volume.write_points(path, *points)?;
+            Ok::<_, DataError>(())
+        })?;
+        print_line(format_args!("{}: {count} points", output.path().display()))
     }
 }
 
