@@ -13,7 +13,7 @@ use burn::prelude::*;
 use image::{GrayImage, Luma, imageops};
 use leanburn::data::metrics::{chamfer_distance, intersection_over_union};
 use leanburn::data::{Normalize, RadarConfig};
-use leanburn::nn::losses::{Difference, OccupancyWeight, VaeLoss};
+use leanburn::nn::losses::{VaeLoss, VoxelLoss};
 use leanburn::nn::models::Vae3dConfig;
 use leanburn::prelude::*;
 use leanburn::train::VaeWorkload;
@@ -44,8 +44,9 @@ fn data() -> DataConfig {
 fn workload(weight: f64, device: &Device) -> Result<VaeWorkload, TrainError> {
     let schedule = ScheduleConfig::new(2e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(5).with_max_steps(STEPS);
     let config = LearnerConfig::new(schedule).with_max_grad_norm(Some(1.0));
-    let occupancy = OccupancyWeight { threshold: f64::from(OCCUPIED), weight };
-    let loss = VaeLoss { difference: Difference::L2, beta: 1e-6, occupancy: Some(occupancy) };
+    let (occupancy_threshold, occupancy_weight) = (f64::from(OCCUPIED), weight);
+    let loss =
+        VaeLoss { voxels: VoxelLoss { occupancy_threshold, occupancy_weight, ..VoxelLoss::default() }, beta: 1e-6 };
     let vae = Vae3dConfig::ultra_lightweight().init(device);
     Ok(VaeWorkload::new(Learner::new("vae", vae, config)?, loss, None, Precision::F32))
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 use burn::prelude::*;
 use image::{GrayImage, Luma, imageops};
 use leanburn::nn::blocks::VectorQuantizerConfig;
-use leanburn::nn::losses::Difference;
+use leanburn::nn::losses::{Difference, VoxelLoss};
 use leanburn::nn::models::VqVae3dConfig;
 use leanburn::prelude::*;
 use leanburn::train::VqVaeWorkload;
@@ -43,7 +43,8 @@ fn workload(device: &Device) -> Result<VqVaeWorkload, TrainError> {
     let schedule =
         ScheduleConfig::new(5e-3).with_kind(ScheduleKind::Cosine).with_warmup_steps(10).with_max_steps(STEPS);
     let config = LearnerConfig::new(schedule).with_max_grad_norm(Some(1.0));
-    Ok(VqVaeWorkload::new(Learner::new("vq_vae", model, config)?, Difference::L1, None, Precision::F32))
+    let loss = VoxelLoss { difference: Difference::L1, ..VoxelLoss::default() };
+    Ok(VqVaeWorkload::new(Learner::new("vq_vae", model, config)?, loss, Precision::F32))
 }
 
 /// How many codes a scan is written in, and their perplexity, the number of equally used codes with the same information.

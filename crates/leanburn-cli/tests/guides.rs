@@ -212,7 +212,9 @@ vae:
   latent_dim: 4
   kl_weight: 1.0e-6
   occupied_weight: 8.0
+  channel_weights: [4.0, 0.2, 0.5, 0.2]
   false_positive_weight: 4.0
+  occupancy_mass_weight: 1.0
   epochs: 100
   lr: 1.0e-4
   save_dir: "results/vae"
@@ -319,6 +321,9 @@ fn a_file_with_several_stages_is_each_of_them() {
             ("data.normalize", "none"),
             ("vae3d.vae_type", "ultra_lightweight"),
             ("vae3d.training.occupancy_weight", "8.0"),
+            ("vae3d.training.channel_weights", "[4.0, 0.2, 0.5, 0.2]"),
+            ("vae3d.training.false_positive_weight", "4.0"),
+            ("vae3d.training.occupancy_mass_weight", "1.0"),
             ("vae3d.training.batch_size", "2"),
             ("vae3d.training.max_grad_norm", "1.0"),
         ],
@@ -391,6 +396,14 @@ fn mistakes_in_a_file_with_several_stages_are_named() {
             with("num_res_blocks: 1\n  scheduler", "num_res_block: 1\n  scheduler"),
             &[],
             ["diffusion.num_res_block", "did you mean `num_res_blocks`?"],
+        ),
+        (
+            with(
+                "generate_samples_interval: 10",
+                "generate_samples_interval: 10\n    input_noise: {enabled: true, noise_std: 0.03}",
+            ),
+            &[],
+            ["diffusion.training.input_noise.enabled: true", "data.augmentation.noise.probability=1"],
         ),
         (RADAR.replace("loss_norm: \"l2\"", "loss_norm: \"lpips\""), &[], ["diffusion.consistency.loss_norm", "lpips"]),
         (VOLUMES.into(), &["stage=vae"], ["`vae`", "--set stage=diffusion"]),

@@ -312,6 +312,7 @@ fn dice_and_cross_entropy() {
 fn vae3d_presets_have_the_parameters_that_their_documentation_states() {
     let count = |config: Vae3dConfig| trained_parameters(&config.init(&Device::flex().autodiff()));
     assert_eq!(count(Vae3dConfig::ultra_lightweight()), 694_788);
+    assert_eq!(count(Vae3dConfig { num_res_blocks: 0, ..Vae3dConfig::ultra_lightweight() }), 465_236);
     assert_eq!(count(Vae3dConfig::lightweight()), 7_652_628);
     assert_eq!(count(Vae3dConfig::standard()), 41_638_132);
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use leanburn_data::{SlidingWindow, Volume};
+use leanburn_nn::blocks::VectorQuantizer;
 use leanburn_nn::models::{AutoencoderKl, Vae3d, VqVae3d};
 use leanburn_nn::weights::{MonaiWeights, load};
 use leanburn_ops::recording::valid;
@@ -20,10 +21,10 @@ pub trait LatentModel: Debug {
     /// the vectors of the codebook.
     fn encode(&self, volumes: Tensor<5>) -> Tensor<5>;
 
-    /// Mean and deviation of the latent of volumes; none where it is not Gaussian.
-    fn distribution(&self, volumes: Tensor<5>) -> Option<(Tensor<5>, Tensor<5>)>;
+    /// Mean and deviation of the latent of volumes; the vectors of a codebook have none.
+    fn distribution(&self, volumes: Tensor<5>) -> (Tensor<5>, Tensor<5>);
 
-    /// The volumes of latents.
+    /// The volumes of latents. Where there is a codebook, each place is first taken for its nearest vector.
     fn decode(&self, latents: Tensor<5>) -> Tensor<5>;
 
     /// Which segments are streamed.
@@ -65,8 +66,8 @@ impl LatentModel for AutoencoderKl {
         self.encode(volumes).0
     }
 
-    fn distribution(&self, volumes: Tensor<5>) -> Option<(Tensor<5>, Tensor<5>)> {
-        Some(self.encode(volumes))
+    fn distribution(&self, volumes: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
+        self.encode(volumes)
     }
 
     fn decode(&self, latents: Tensor<5>) -> Tensor<5> {
@@ -84,12 +85,18 @@ impl LatentModel for Vae3d {
         }
     }
 
-    fn distribution(&self, volumes: Tensor<5>) -> Option<(Tensor<5>, Tensor<5>)> {
-        self.quantizer().is_none().then(|| self.encode(volumes))
+    fn distribution(&self, volumes: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
+        match self.quantizer() {
+            Some(_) => without_deviation(self.quantize(volumes).0),
+            None => self.encode(volumes),
+        }
     }
 
     fn decode(&self, latents: Tensor<5>) -> Tensor<5> {
-        self.decode(latents)
+        self.decode(match self.quantizer() {
+            Some(codebook) => nearest(codebook, latents),
+            None => latents,
+        })
     }
 
     segmented_latent_model!();
@@ -100,15 +107,27 @@ impl LatentModel for VqVae3d {
         self.quantize(self.encode(volumes)).0
     }
 
-    fn distribution(&self, _volumes: Tensor<5>) -> Option<(Tensor<5>, Tensor<5>)> {
-        None
+    fn distribution(&self, volumes: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
+        without_deviation(LatentModel::encode(self, volumes))
     }
 
     fn decode(&self, latents: Tensor<5>) -> Tensor<5> {
-        self.decode(latents)
+        self.decode(nearest(self.quantizer(), latents))
     }
 
     segmented_latent_model!();
+}
+
+/// What is known of vectors: they are as they are.
+fn without_deviation(vectors: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
+    let deviation = vectors.zeros_like();
+    (vectors, deviation)
+}
+
+/// The vector of the codebook that is nearest to each place of the latents.
+fn nearest(codebook: &VectorQuantizer, latents: Tensor<5>) -> Tensor<5> {
+    let dtype = latents.dtype();
+    codebook.embed(codebook.codes(latents)).cast(dtype)
 }
 
 /// Channels and sizes of a [`Codec`].
@@ -229,19 +248,18 @@ impl Codec {
         Ok(Volume::new(data, [latent_channels, depth, height, width], affine)?)
     }
 
-    /// Mean and deviation of the latent of values `[channels, depth, height, width]`, padded to what the model takes; none where it is
-    /// not Gaussian.
+    /// Mean and deviation of the latent of values `[channels, depth, height, width]`, padded to what the model takes.
     ///
     /// # Errors
     ///
     /// As [`reconstruct`](Self::reconstruct).
-    pub(crate) fn distribution(&self, data: &[f32], shape: [usize; 4]) -> Result<Option<[Volume; 2]>> {
+    pub(crate) fn distribution(&self, data: &[f32], shape: [usize; 4]) -> Result<[Volume; 2]> {
         let (data, shape) = pad(data, shape, self.shape.multiples);
         let volumes = self.precision.cast(tensor(data, shape, &self.device));
-        let Some((mean, deviation)) = self.model.distribution(volumes) else { return Ok(None) };
+        let (mean, deviation) = self.model.distribution(volumes);
         let [_, channels, depth, height, width] = mean.dims();
         let volume = |tensor| Volume::new(values(tensor), [channels, depth, height, width], grid([1.0; 3]));
-        Ok(Some([volume(mean)?, volume(deviation)?]))
+        Ok([volume(mean)?, volume(deviation)?])
     }
 
     /// The volume of a latent, on the finer grid in the same space, in the normalized units of training. Patches are counted in

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use leanburn_data::WindowBatch;
-use leanburn_nn::losses::{Difference, relative_l2_loss, voxel_loss};
+use leanburn_nn::losses::{Difference, relative_l2_loss};
 use leanburn_nn::models::{Cnn3dLstm, ConvLstm, ConvNet, Fno};
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
@@ -86,7 +86,7 @@ impl From<Difference> for ForecastLoss {
 impl ForecastLoss {
     fn compare(self, forecast: Tensor<4>, target: Tensor<4>) -> Tensor<1> {
         match self {
-            Self::Difference(difference) => voxel_loss(forecast, target, difference, None),
+            Self::Difference(difference) => difference.of(forecast, target).mean(),
             Self::RelativeL2 => relative_l2_loss(forecast, target),
         }
     }

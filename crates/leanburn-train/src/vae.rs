@@ -5,7 +5,7 @@
 //! (empty voxels may count less), Kullback-Leibler or commitment loss, and a perceptual loss if there is one.
 
 use burn::tensor::{Int, Tensor};
-use leanburn_nn::losses::{VaeLoss, kl_divergence_mean, voxel_loss};
+use leanburn_nn::losses::{VaeLoss, kl_divergence_mean};
 use leanburn_nn::models::Vae3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
@@ -61,8 +61,7 @@ impl Workload for VaeWorkload {
                 (vae.decode(latent), "commitment", commitment, 1.0)
             }
         };
-        let VaeLoss { difference, occupancy, .. } = self.loss;
-        let distance = voxel_loss(reconstruction.clone(), volumes.clone(), difference, occupancy);
+        let distance = self.loss.voxels.forward(reconstruction.clone(), volumes.clone());
         let mut parts = vec![("reconstruction", distance.clone()), (name, latent.clone())];
         let mut total = distance + latent * weight;
         if let Some(perceptual) = &self.perceptual {

@@ -5,7 +5,7 @@
 //! statistics that a step which is left out puts back.
 
 use burn::tensor::{Int, Tensor};
-use leanburn_nn::losses::{Difference, OccupancyWeight, voxel_loss};
+use leanburn_nn::losses::VoxelLoss;
 use leanburn_nn::models::VqVae3d;
 use leanburn_nn::numerics::widen;
 use leanburn_ops::recording::without_autodiff;
@@ -16,20 +16,14 @@ use crate::{AnyLearner, Learner, Losses, MainModel, Precision, StepPosition, Wor
 #[derive(Debug)]
 pub struct VqVaeWorkload {
     vq_vae: Learner<VqVae3d>,
-    difference: Difference,
-    occupancy: Option<OccupancyWeight>,
+    loss: VoxelLoss,
     precision: Precision,
 }
 
 impl VqVaeWorkload {
-    /// Puts the parts together; occupied voxels count more if `occupancy` says so.
-    pub fn new(
-        vq_vae: Learner<VqVae3d>,
-        difference: Difference,
-        occupancy: Option<OccupancyWeight>,
-        precision: Precision,
-    ) -> Self {
-        Self { vq_vae, difference, occupancy, precision }
+    /// Puts the parts together.
+    pub fn new(vq_vae: Learner<VqVae3d>, loss: VoxelLoss, precision: Precision) -> Self {
+        Self { vq_vae, loss, precision }
     }
 
     /// The reconstruction of volumes by the trained weights, deterministic, in f32.
@@ -53,7 +47,7 @@ impl Workload for VqVaeWorkload {
 
     fn loss(&mut self, _learner: usize, volumes: &Tensor<5>, _position: StepPosition) -> Option<Losses> {
         let (reconstruction, commitment) = self.vq_vae.module().forward(self.precision.cast(volumes.clone()));
-        let distance = voxel_loss(reconstruction, volumes.clone(), self.difference, self.occupancy);
+        let distance = self.loss.forward(reconstruction, volumes.clone());
         let parts = vec![("reconstruction", distance.clone()), ("commitment", commitment.clone())];
         Some(Losses::of(distance + commitment, parts))
     }

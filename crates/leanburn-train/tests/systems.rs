@@ -10,7 +10,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use common::{alone, bits, on_new_threads, schedule};
 use leanburn_common::Bytes;
 use leanburn_nn::blocks::VectorQuantizerConfig;
-use leanburn_nn::losses::{Difference, FeatureLoss3dConfig, LpipsConfig, OccupancyWeight, VaeLoss};
+use leanburn_nn::losses::{Difference, FeatureLoss3dConfig, LpipsConfig, VaeLoss, VoxelLoss};
 use leanburn_nn::models::{
     Cnn3dLstmConfig, ConvLstmConfig, FnoBlock, FnoConfig, FnoUpsampling, Vae3dConfig, VqVae3dConfig,
 };
@@ -113,7 +113,14 @@ impl System for Voxels {
         setup.seed(device);
         let model = Vae3dConfig::new(8, vec![1, 2, 2], 1).with_in_channels(2).with_codebook(self.codebook.clone());
         let model = model.init(device).with_residency(setup.residency.clone());
-        let loss = VaeLoss { occupancy: Some(OccupancyWeight { threshold: 0.5, weight: 3.0 }), ..VaeLoss::default() };
+        let voxels = VoxelLoss {
+            occupancy_weight: 3.0,
+            channel_weights: Some(vec![2.0, 0.5]),
+            false_positive_weight: 0.5,
+            occupancy_mass_weight: 0.25,
+            ..VoxelLoss::default()
+        };
+        let loss = VaeLoss { voxels, ..VaeLoss::default() };
         let perceptual = self.perceptual.map(|kind| kind.loss(device));
         let workload = VaeWorkload::new(setup.learner(model), loss, perceptual, setup.precision);
         setup.trainer(workload, device)
@@ -152,7 +159,8 @@ impl System for Discrete {
         let residual = vec![8; self.channels.len()];
         let model = VqVae3dConfig::new(self.channels.clone(), residual, self.codebook.clone()).init(device);
         let learner = setup.learner(model.with_residency(setup.residency.clone()));
-        setup.trainer(VqVaeWorkload::new(learner, Difference::L1, None, setup.precision), device)
+        let loss = VoxelLoss { difference: Difference::L1, ..VoxelLoss::default() };
+        setup.trainer(VqVaeWorkload::new(learner, loss, setup.precision), device)
     }
 
     fn batch(&self, size: usize, index: u64, device: &Device) -> Tensor<5> {

@@ -400,7 +400,11 @@ fn a_model_of_latents_is_trained_after_its_first_stage_and_sampled() {
     };
     let printed = sample("two", &["--count", "2", "--latents"]);
     assert!(printed.contains("sample-0001.nii.gz: 1 x 8 x 8 x 8"), "{printed}");
-    sample("one", &["--method", "ddim", "--budget", "1GiB"]);
+    let points = sample("one", &["--method", "ddim", "--budget", "1GiB", "--points", "100", "--points-above", "-1e9"]);
+    assert!(points.contains("one/sample-0000.ply: 100 points"), "{points}");
+    assert!(
+        place.bytes("one/sample-0000.ply").starts_with(b"ply\nformat binary_little_endian 1.0\nelement vertex 100\n")
+    );
     assert!(sample("other", &["--size", "8,16,8"]).contains("1 x 8 x 16 x 8"));
     let [first, same, second] =
         ["two/sample-0000.nii.gz", "one/sample-0000.nii.gz", "two/sample-0001.nii.gz"].map(|path| place.volume(path));
@@ -419,11 +423,48 @@ fn a_model_of_latents_is_trained_after_its_first_stage_and_sampled() {
     reject(&[weights, "--out", "two"], "a new file");
     reject(&[weights, "--out", "new", "--method", "heun"], "ddim, pndm, ddpm");
     reject(&[weights, "--out", "new", "--steps", "0"], "1 to 1000");
+    reject(&[weights, "--out", "new", "--points-above", "0.5"], "--points");
     reject(&[weights, "--out", "new", "--size", "8,8"], "one size for all axes");
     reject(&[weights, "--out", "new", "--size", "10"], "[6, 6, 6]");
     reject(&[weights, "--out", "new", "--autoencoder", "nowhere"], "nowhere/weights.safetensors");
     reject(&["runs/tiny/weights.safetensors", "--out", "new"], "`diffusion`");
     assert!(!place.path("new").exists());
+}
+
+#[test]
+fn latents_of_a_codebook_are_decoded_by_their_nearest_vectors() {
+    let config =
+        LATENT.replace("runs/tiny", "runs/codes").replace("  num_channels", "  in_channels: 4\n  num_channels");
+    let (place, file) = place("latent", &config);
+    let codes = "data: {phantom: {count: 2, shape: [16, 16, 16], noise: 0.02}, patch_size: 8, num_workers: 1}\n\
+        vqvae: {channels: [8], embedding_dim: 4, codebook: {num_embeddings: 8}, training: {batch_size: 2, max_steps: 4}}\n";
+    fs::write(place.path("codes.yaml"), codes).unwrap();
+    let printed = place.succeed(&["train", &file, "--with-stages"]);
+    assert!(printed.contains("the first stage, codes.yaml, in runs/codes"), "{printed}");
+    let sample = ["sample", "runs/latent/weights.safetensors", "--out", "new", "--steps", "2", "--latents"];
+    place.succeed(&sample);
+    let decode = |latent: &str, volume: &str| {
+        place.succeed(&["decode", "runs/codes/weights.safetensors", latent, volume]);
+        place.volume(volume).into_data()
+    };
+    let sampled = place.volume("new/sample-0000.nii.gz");
+    assert_eq!(decode("new/sample-0000.latent.safetensors", "again.nii.gz"), sampled.data());
+
+    place.succeed(&["encode", "runs/codes/weights.safetensors", "new/sample-0000.nii.gz", "vectors.safetensors"]);
+    let vectors = place.volume("vectors.safetensors");
+    // to the last bits, by which the gradient goes past the choice of a vector
+    let mut different: Vec<[f32; 4]> = Vec::new();
+    for place in 0..64 {
+        let vector = [0, 1, 2, 3].map(|channel| vectors.data()[channel * 64 + place]);
+        let is_near = |other: &[f32; 4]| other.iter().zip(vector).all(|(one, other)| (one - other).abs() < 1e-5);
+        if !different.iter().any(is_near) {
+            different.push(vector);
+        }
+    }
+    assert!(different.len() <= 8, "{} vectors of 8", different.len());
+    let near = vectors.data().iter().enumerate().map(|(index, value)| value + [1e-6, -1e-6][index % 2]).collect();
+    vectors.with_data(near, 4).unwrap().write(place.path("near.safetensors")).unwrap();
+    assert_eq!(decode("near.safetensors", "near.nii.gz"), decode("vectors.safetensors", "exact.nii.gz"));
 }
 
 /// Three stages by one command, each by the file of its name: an autoencoder, a teacher, a consistency model.

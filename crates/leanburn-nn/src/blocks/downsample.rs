@@ -26,9 +26,9 @@ impl Downsample {
         Self { conv: Conv3dConfig::new([channels; 2], 3).init(device), strides: [2; 3], zeros_before: 0 }
     }
 
-    /// Divides each axis by its own stride, with one zero at both ends of each.
-    pub fn strided(channels: usize, strides: [usize; 3], device: &Device) -> Self {
-        Self { conv: Conv3dConfig::new([channels; 2], 3).init(device), strides, zeros_before: 1 }
+    /// Divides each axis by its own stride, with one zero at both ends of each, from `channels[0]` to `channels[1]`.
+    pub fn strided(channels: [usize; 2], strides: [usize; 3], device: &Device) -> Self {
+        Self { conv: Conv3dConfig::new(channels, 3).init(device), strides, zeros_before: 1 }
     }
 
     /// Applies the convolution.
@@ -65,9 +65,9 @@ mod tests {
     #[test]
     fn each_axis_has_its_own_stride() {
         let device = Device::flex();
-        let layer = Downsample::strided(2, [1, 2, 2], &device);
+        let layer = Downsample::strided([2, 3], [1, 2, 2], &device);
         let y = layer.forward(Tensor::random([1, 2, 4, 6, 7], Distribution::Default, &device));
-        assert_eq!(y.dims(), [1, 2, 4, 3, 4]);
+        assert_eq!(y.dims(), [1, 3, 4, 3, 4]);
     }
 
     #[test]

@@ -5,40 +5,35 @@ use leanburn_common::{Validation, ValidationError};
 use serde::{Deserialize, Serialize};
 
 use super::kl::kl_divergence_mean;
-use super::occupancy::{Difference, OccupancyWeight, voxel_loss};
+use super::voxels::VoxelLoss;
 use crate::validation::Rules;
 
 /// Reconstruction plus `beta` times the divergence of the latent from the standard normal.
 ///
 /// Source: [beta-VAE](https://openreview.net/forum?id=Sy2fzU9gl). The divergence is averaged, not summed
 /// ([`kl_divergence_mean`]), so that `beta` means the same for every size of volume.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VaeLoss {
     /// How the reconstruction is compared.
-    pub difference: Difference,
+    pub voxels: VoxelLoss,
     /// Weight of the divergence.
     pub beta: f64,
-    /// How much more occupied voxels count; `None` for the same.
-    pub occupancy: Option<OccupancyWeight>,
 }
 
 impl Default for VaeLoss {
     /// Squared differences, a `beta` of 1e-6, all voxels alike.
     fn default() -> Self {
-        Self { difference: Difference::L2, beta: 1e-6, occupancy: None }
+        Self { voxels: VoxelLoss::default(), beta: 1e-6 }
     }
 }
 
 impl VaeLoss {
-    /// Everything that is wrong with the configuration.
+    /// Everything that is wrong with the configuration, for volumes of so many channels.
     #[must_use]
-    pub fn validate(&self) -> Vec<ValidationError> {
+    pub fn validate(&self, channels: usize) -> Vec<ValidationError> {
         let mut validation = Validation::default();
         validation.weight("beta", self.beta);
-        if let Some(OccupancyWeight { threshold, weight }) = self.occupancy {
-            validation.weight("occupancy.threshold", threshold);
-            validation.positive("occupancy.weight", weight, "use 1 for no difference");
-        }
+        validation.extend_below("voxels", self.voxels.validate(channels));
         validation.errors()
     }
 
@@ -56,7 +51,6 @@ impl VaeLoss {
         mean: Tensor<5>,
         sigma: Tensor<5>,
     ) -> Tensor<1> {
-        voxel_loss(reconstruction, target, self.difference, self.occupancy)
-            + kl_divergence_mean(mean, sigma) * self.beta
+        self.voxels.forward(reconstruction, target) + kl_divergence_mean(mean, sigma) * self.beta
     }
 }

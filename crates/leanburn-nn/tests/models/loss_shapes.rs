@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::prelude::*;
 use leanburn_nn::losses::{
-    DiceCeLoss, DiceLoss, Difference, FeatureLoss3dConfig, FocalLoss, LpipsConfig, binary_cross_entropy_loss,
-    cross_entropy_loss, kl_divergence, l1_loss, l2_loss, voxel_loss,
+    DiceCeLoss, DiceLoss, FeatureLoss3dConfig, FocalLoss, LpipsConfig, VoxelLoss, binary_cross_entropy_loss,
+    cross_entropy_loss, kl_divergence, l1_loss, l2_loss,
 };
 
 type Loss = Box<dyn Fn(Tensor<5>, Tensor<5>) -> Tensor<1>>;
@@ -30,7 +30,7 @@ fn volumes_of_other_shapes_are_rejected() {
         ("l1", Box::new(l1_loss)),
         ("l2", Box::new(l2_loss)),
         ("kl", Box::new(kl_divergence)),
-        ("voxels", Box::new(|x, y| voxel_loss(x, y, Difference::L1, None))),
+        ("voxels", Box::new(|x, y| VoxelLoss::default().forward(x, y))),
         ("binary cross-entropy", Box::new(binary_cross_entropy_loss)),
         ("features", Box::new(move |x, y| features.forward(x, y))),
         ("lpips", Box::new(move |x, y| lpips.forward(x, y, 0))),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::prelude::*;
 use burn::tensor::Distribution;
 use leanburn_nn::blocks::VectorQuantizerConfig;
-use leanburn_nn::losses::{Difference, OccupancyWeight, VaeLoss, voxel_loss};
+use leanburn_nn::losses::{Difference, VaeLoss, VoxelLoss};
 use leanburn_nn::models::{Vae3d, Vae3dConfig, VqVae3dConfig};
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{ResidencyPolicy, backward};
@@ -39,7 +39,7 @@ fn two_steps(model: &Vae3d, device: &Device) -> (Vec<Vec<f32>>, crate::common::V
     let steps = (0..2).map(|_| {
         let (latent, loss) = model.quantize(x.clone());
         let reconstruction = model.decode(latent);
-        (voxel_loss(reconstruction.clone(), x.clone(), Difference::L2, None) + loss).backward();
+        (VoxelLoss::default().forward(reconstruction.clone(), x.clone()) + loss).backward();
         values(reconstruction)
     });
     (steps.collect(), state(model))
@@ -91,14 +91,13 @@ fn every_part_of_the_loss_counts() {
     let loss = |loss: VaeLoss| {
         loss.forward(Tensor::zeros_like(&x), x.clone(), mean.clone(), sigma.clone()).into_scalar::<f32>()
     };
-    let occupancy = Some(OccupancyWeight { threshold: 0.5, weight: 10.0 });
     let losses = [
-        VaeLoss { beta: 0.0, ..Default::default() },
-        VaeLoss { beta: 1.0, ..Default::default() },
-        VaeLoss { beta: 0.0, difference: Difference::L1, ..Default::default() },
-        VaeLoss { beta: 0.0, occupancy, ..Default::default() },
+        (0.0, VoxelLoss::default()),
+        (1.0, VoxelLoss::default()),
+        (0.0, VoxelLoss { difference: Difference::L1, ..VoxelLoss::default() }),
+        (0.0, VoxelLoss { occupancy_weight: 10.0, ..VoxelLoss::default() }),
     ]
-    .map(loss);
+    .map(|(beta, voxels)| loss(VaeLoss { voxels, beta }));
     assert!((losses[0] - 1.0 / 3.0).abs() < 0.03 && (losses[2] - 0.5).abs() < 0.03, "{losses:?}");
     assert!(losses[1] > losses[0] + 1e-3 && losses[3] > losses[0] + 0.1, "{losses:?}");
 }
@@ -130,7 +129,7 @@ fn recorded_steps_show_what_runs_again() {
             let model = discrete().init(device).with_residency(policy);
             let x = Tensor::zeros([1, 4, 2, 8, 8], device);
             let (latent, loss) = model.quantize(x.clone());
-            let loss = voxel_loss(model.decode(latent), x, Difference::L2, None) + loss;
+            let loss = VoxelLoss::default().forward(model.decode(latent), x) + loss;
             backward(loss).take_module(&model).len()
         })
     };

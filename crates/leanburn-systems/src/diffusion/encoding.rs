@@ -48,14 +48,7 @@ fn encode(codec: &Codec, sample: Sample) -> Result<Latent> {
             remedy: "give the volumes that the first stage was trained on, or name another one".into(),
         });
     }
-    let Some([mean, deviation]) = codec.distribution(&sample.data, sample.shape)? else {
-        return Err(SystemError::Input {
-            subject: "latents.autoencoder".into(),
-            expected: "an autoencoder with a Gaussian latent".into(),
-            found: "one with a codebook".into(),
-            remedy: "name a run of `autoencoder`, or of `vae3d` without a codebook".into(),
-        });
-    };
+    let [mean, deviation] = codec.distribution(&sample.data, sample.shape)?;
     let shape = mean.shape();
     Ok(Latent {
         name: sample.name,

@@ -48,7 +48,7 @@ impl Stage {
             Err(SystemError::Input { subject: subject.into(), expected, found, remedy })
         };
         let Some(codec) = stage.codec else {
-            let remedy = "name a run of the system `autoencoder` or `vae3d`".to_string();
+            let remedy = "name a run of the system `autoencoder`, `vae3d` or `vqvae`".to_string();
             return reject("latents.autoencoder", "an autoencoder".into(), "a model without latents".into(), remedy);
         };
         let (there, here) = (codec.shape().multiples, self.section.downsampling);

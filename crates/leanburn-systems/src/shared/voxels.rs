@@ -1,12 +1,14 @@
 //! The loss and the metrics of voxels that are mostly empty.
 
 use burn::tensor::Tensor;
+use leanburn_common::ValidationError;
 use leanburn_data::Sample;
 use leanburn_data::metrics::{chamfer_distance, intersection_over_union};
-use leanburn_nn::losses::{Difference, OccupancyWeight, voxel_loss};
+use leanburn_nn::losses::{Difference, VoxelLoss};
 use serde::Serialize;
 
 use super::builders::with_methods;
+use super::validation::of_section;
 use crate::error::Result;
 use crate::evaluation::Metrics;
 use crate::volume::values;
@@ -22,11 +24,24 @@ pub struct VoxelObjectiveSection {
     pub occupancy_weight: f64,
     /// A voxel is occupied where its absolute value is above this, in the loss and in the metrics. Default: 0.5.
     pub occupancy_threshold: f64,
+    /// What each channel counts in the loss. Default: none, all alike.
+    pub channel_weights: Option<Vec<f64>>,
+    /// Weight of what is predicted in empty voxels of the first channel. Default: 0.
+    pub false_positive_weight: f64,
+    /// Weight of how much more or less than there is is predicted in the first channel. Default: 0.
+    pub occupancy_mass_weight: f64,
 }
 
 impl Default for VoxelObjectiveSection {
     fn default() -> Self {
-        Self { reconstruction_loss: Difference::L2, occupancy_weight: 1.0, occupancy_threshold: 0.5 }
+        Self {
+            reconstruction_loss: Difference::L2,
+            occupancy_weight: 1.0,
+            occupancy_threshold: 0.5,
+            channel_weights: None,
+            false_positive_weight: 0.0,
+            occupancy_mass_weight: 0.0,
+        }
     }
 }
 
@@ -34,6 +49,9 @@ with_methods! { VoxelObjectiveSection {
     with_reconstruction_loss => reconstruction_loss: Difference,
     with_occupancy_weight => occupancy_weight: f64,
     with_occupancy_threshold => occupancy_threshold: f64,
+    with_channel_weights => channel_weights: Option<Vec<f64>>,
+    with_false_positive_weight => false_positive_weight: f64,
+    with_occupancy_mass_weight => occupancy_mass_weight: f64,
 } }
 
 impl VoxelObjectiveSection {
@@ -43,13 +61,27 @@ impl VoxelObjectiveSection {
             reconstruction_loss: section.choice("reconstruction_loss", default.reconstruction_loss),
             occupancy_weight: section.number("occupancy_weight", default.occupancy_weight, POSITIVE),
             occupancy_threshold: section.number("occupancy_threshold", default.occupancy_threshold, 0..),
+            channel_weights: section.get("channel_weights", default.channel_weights),
+            false_positive_weight: section.number("false_positive_weight", default.false_positive_weight, 0..),
+            occupancy_mass_weight: section.number("occupancy_mass_weight", default.occupancy_mass_weight, 0..),
         }
     }
 
-    /// How much more an occupied voxel counts, if it does.
-    pub fn occupancy(&self) -> Option<OccupancyWeight> {
-        let weight = OccupancyWeight { threshold: self.occupancy_threshold, weight: self.occupancy_weight };
-        (self.occupancy_weight != 1.0).then_some(weight)
+    /// Everything that is wrong with it in the section of a system whose volumes have so many channels.
+    pub(crate) fn validate(&self, system: &str, channels: usize) -> Vec<ValidationError> {
+        of_section(self.loss().validate(channels), &format!("{system}.training"), &[])
+    }
+
+    /// The loss.
+    pub fn loss(&self) -> VoxelLoss {
+        VoxelLoss {
+            difference: self.reconstruction_loss,
+            occupancy_threshold: self.occupancy_threshold,
+            occupancy_weight: self.occupancy_weight,
+            channel_weights: self.channel_weights.clone(),
+            false_positive_weight: self.false_positive_weight,
+            occupancy_mass_weight: self.occupancy_mass_weight,
+        }
     }
 
     /// The loss of a reconstruction, and how well its occupied voxels are met: intersection over union, and the distance between
@@ -64,7 +96,7 @@ impl VoxelObjectiveSection {
     ///
     /// [`SystemError::Data`](crate::SystemError::Data) if the metrics cannot be taken.
     pub(crate) fn metrics(&self, sample: &Sample, volume: Tensor<5>, reconstruction: Tensor<5>) -> Result<Metrics> {
-        let loss = voxel_loss(reconstruction.clone(), volume, self.reconstruction_loss, self.occupancy());
+        let loss = self.loss().forward(reconstruction.clone(), volume);
         let reconstruction = values(reconstruction);
         let [_, extent @ ..] = sample.shape;
         let count: usize = extent.iter().product();

@@ -41,6 +41,8 @@ impl VaeType {
 pub struct Vae3dSection {
     /// Its size. Default: ultra_lightweight.
     pub vae_type: VaeType,
+    /// Residual blocks of each level of the encoder; the decoder has one more. Default: none, those of the size.
+    pub num_res_blocks: Option<usize>,
     /// Channels of the volumes. Default: 4, those of a radar scene.
     pub in_channels: usize,
     /// Channels of the latent. Default: 4.
@@ -71,6 +73,7 @@ impl Default for Vae3dSection {
     fn default() -> Self {
         Self {
             vae_type: VaeType::UltraLightweight,
+            num_res_blocks: None,
             in_channels: 4,
             latent_channels: 4,
             codebook: None,
@@ -91,6 +94,7 @@ impl Default for Vae3dObjectiveSection {
 }
 
 with_methods! { Vae3dSection {
+    with_num_res_blocks => num_res_blocks: Option<usize>,
     with_in_channels => in_channels: usize,
     with_latent_channels => latent_channels: usize,
     with_codebook => codebook: Option<CodebookSection>,
@@ -115,6 +119,7 @@ impl Vae3dSection {
         let default = Self::default();
         Self {
             vae_type: section.choice("vae_type", default.vae_type),
+            num_res_blocks: section.number("num_res_blocks", default.num_res_blocks, 0..=MANY),
             in_channels: section.number("in_channels", default.in_channels, 1..=MANY),
             latent_channels: section.number("latent_channels", default.latent_channels, 1..=MANY),
             codebook: section.optional("codebook", CodebookSection::read),
@@ -130,7 +135,9 @@ impl Vae3dSection {
             VaeType::Lightweight => Vae3dConfig::lightweight(),
             VaeType::UltraLightweight => Vae3dConfig::ultra_lightweight(),
         };
-        size.with_in_channels(self.in_channels)
+        let num_res_blocks = self.num_res_blocks.unwrap_or(size.num_res_blocks);
+        Vae3dConfig { num_res_blocks, ..size }
+            .with_in_channels(self.in_channels)
             .with_latent_channels(self.latent_channels)
             .with_initial_deviation(self.training.objective.initial_deviation)
             .with_codebook(codebook)
@@ -150,10 +157,6 @@ impl Vae3dObjectiveSection {
 
     /// The loss of the model, without the perceptual one.
     pub fn loss(&self) -> VaeLoss {
-        VaeLoss {
-            difference: self.voxels.reconstruction_loss,
-            beta: self.kl_weight,
-            occupancy: self.voxels.occupancy(),
-        }
+        VaeLoss { voxels: self.voxels.loss(), beta: self.kl_weight }
     }
 }

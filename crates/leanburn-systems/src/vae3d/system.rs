@@ -58,7 +58,9 @@ device: {name: flex}
             Self::NAME,
             &[("initial_deviation", "vae3d.training.initial_deviation")],
         );
-        [model, self.training.objective.perceptual.validate(Self::NAME)].concat()
+        let objective = &self.training.objective;
+        let voxels = objective.voxels.validate(Self::NAME, self.in_channels);
+        [model, voxels, objective.perceptual.validate(Self::NAME)].concat()
     }
 
     fn training(&self) -> &TrainingSection {
@@ -130,7 +132,7 @@ device: {name: flex}
         Ok(fields([("from above", &scene), ("reconstruction", &made)], [height, width])?)
     }
 
-    /// The guide's smaller voxel autoencoders.
+    /// The guide's smaller voxel autoencoders, and the smallest without residual blocks in the encoder.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
         let smaller = VaeType::ALL.into_iter().skip_while(|size| *size != self.vae_type).skip(1);
         let change = |vae_type: VaeType| ModelChange {
@@ -138,7 +140,13 @@ device: {name: flex}
             cost: "a smaller model",
             section: Self { vae_type, ..self.clone() },
         };
-        smaller.map(change).collect()
+        let bare =
+            (self.vae_type == VaeType::UltraLightweight && self.num_res_blocks != Some(0)).then(|| ModelChange {
+                text: "vae3d.num_res_blocks = 0".into(),
+                cost: "a smaller model: an encoder of strided convolutions",
+                section: Self { num_res_blocks: Some(0), ..self.clone() },
+            });
+        smaller.map(change).chain(bare).collect()
     }
 
     /// The radar guide's levels: smaller models and batches, then half precision, then recomputation.
@@ -177,6 +185,20 @@ fn from_above(voxels: &[f32], [_, height, width]: [usize; 3]) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_size_proposes_what_is_smaller() {
+        let smaller = |vae_type, num_res_blocks| {
+            let section = Vae3dSection::new(vae_type).with_num_res_blocks(num_res_blocks);
+            section.smaller().into_iter().map(|change| change.text).collect::<Vec<_>>()
+        };
+        let sizes = ["vae3d.vae_type = lightweight", "vae3d.vae_type = ultra_lightweight"];
+        assert_eq!(smaller(VaeType::Standard, None), sizes);
+        assert_eq!(smaller(VaeType::UltraLightweight, None), ["vae3d.num_res_blocks = 0"]);
+        assert!(smaller(VaeType::UltraLightweight, Some(0)).is_empty());
+        let bare = Vae3dSection::new(VaeType::UltraLightweight).with_num_res_blocks(Some(0));
+        assert_eq!(bare.model().num_res_blocks, 0);
+    }
 
     #[test]
     fn a_scene_from_above_shows_what_is_highest_in_value() {

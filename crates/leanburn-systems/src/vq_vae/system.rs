@@ -41,7 +41,8 @@ impl System for VqVaeSection {
 
     fn validate(&self, _context: &Context<'_>) -> Vec<ValidationError> {
         let fields = [("channels", "vqvae.channels"), ("quantizer", "vqvae.codebook")];
-        of_section(self.model().validate(), Self::NAME, &fields)
+        let voxels = self.training.objective.validate(Self::NAME, self.in_channels);
+        [of_section(self.model().validate(), Self::NAME, &fields), voxels].concat()
     }
 
     fn training(&self) -> &TrainingSection {
@@ -63,9 +64,7 @@ impl System for VqVaeSection {
         let policy = policy_and_seed(context, Self::NAME, training, device, |_| false, segments, chains)?;
         let model = model.init(device).with_residency(policy);
         let vq_vae = Learner::new("vqvae", model, learner(context, training, training.learning_rate))?;
-        let voxels = &self.training.objective;
-        let (difference, occupancy) = (voxels.reconstruction_loss, voxels.occupancy());
-        Ok(VqVaeWorkload::new(vq_vae, difference, occupancy, context.device.resolved_precision()))
+        Ok(VqVaeWorkload::new(vq_vae, self.training.objective.loss(), context.device.resolved_precision()))
     }
 
     fn codec(&self, context: &Context<'_>, weights: &Path, device: &Device) -> Result<Option<Codec>> {

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use leanburn_ops::Activation;
 
 use super::block::{Block, Out};
-use crate::blocks::{AttentionBlockConfig, Conv3dConfig, GroupNormConfig, ResBlockConfig};
+use crate::blocks::{AttentionBlockConfig, Conv3dConfig, Downsample, GroupNormConfig, ResBlockConfig};
 use crate::models::chain::Chain;
 
 /// A chain in the making, which keeps track of the channels.
@@ -48,6 +48,12 @@ impl<'a> ChainBuilder<'a> {
     /// A block of its own.
     pub(in crate::models) fn push(&mut self, name: &str, block: Block) {
         self.chain.push(format!("{}.{name}", self.prefix), block);
+    }
+
+    /// A convolution that divides each axis by its stride.
+    pub(in crate::models) fn downsample(&mut self, name: &str, channels_out: usize, strides: [usize; 3]) {
+        let channels = [std::mem::replace(&mut self.channels, channels_out), channels_out];
+        self.push(name, Block::Downsample(Downsample::strided(channels, strides, self.device)));
     }
 
     /// A residual block.

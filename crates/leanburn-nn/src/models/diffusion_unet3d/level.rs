@@ -137,7 +137,7 @@ impl DiffusionDownBlock {
         };
         let downsampler = || match config.resblock_updown {
             true => DiffusionDownsampler::Res(DiffusionResBlock::new([width; 2], Resize::Halve, config, device)),
-            false => DiffusionDownsampler::Conv(Downsample::strided(width, [2; 3], device)),
+            false => DiffusionDownsampler::Conv(Downsample::strided([width; 2], [2; 3], device)),
         };
         Self {
             resnets: (0..blocks).map(res).collect(),

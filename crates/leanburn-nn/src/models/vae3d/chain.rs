@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use leanburn_ops::Activation;
 
 use super::config::Vae3dConfig;
-use crate::blocks::{Downsample, Upsample};
+use crate::blocks::Upsample;
 use crate::models::autoencoder_kl::{Block, ChainBuilder, log_variances};
 use crate::models::chain::Chain;
 
@@ -13,12 +13,15 @@ use crate::models::chain::Chain;
 /// A Gaussian latent has twice its channels: means, then logarithms of variances.
 pub(super) fn encoder(config: &Vae3dConfig, device: &Device) -> Chain<Block> {
     let last = config.channel_mult.len() - 1;
-    let mut levels = Levels::new("encoder", 0, [config.in_channels, config.base_channels], config, device);
+    // Where no residual block changes the channels, the convolutions between the levels do.
+    let blocks = config.num_res_blocks;
+    let first = if blocks == 0 { config.channels(0) } else { config.base_channels };
+    let mut levels = Levels::new("encoder", 0, [config.in_channels, first], config, device);
     for level in 0..=last {
-        levels.level(level, config.num_res_blocks);
+        levels.level(level, blocks);
         if let Some(strides) = config.strides.get(level) {
-            let block = Downsample::strided(levels.chain.channels(), *strides, device);
-            levels.chain.push(&format!("level_{level}.downsample"), Block::Downsample(block));
+            let channels = config.channels(if blocks == 0 { level + 1 } else { level });
+            levels.chain.downsample(&format!("level_{level}.downsample"), channels, *strides);
             levels.chain.begin(level + 1);
         }
     }

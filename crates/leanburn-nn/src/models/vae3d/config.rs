@@ -7,6 +7,9 @@ use crate::blocks::VectorQuantizerConfig;
 use crate::models::shape_error::ShapeError;
 use crate::validation::Rules;
 
+/// More residual blocks a level are taken for a typing error.
+const MOST_BLOCKS: usize = 1 << 10;
+
 /// Configuration of [`Vae3d`](super::Vae3d).
 ///
 /// # Example
@@ -28,7 +31,8 @@ pub struct Vae3dConfig {
     pub base_channels: usize,
     /// By what the channels of each level are multiplied, the finest first.
     pub channel_mult: Vec<usize>,
-    /// Residual blocks of each level of the encoder; the decoder has one more.
+    /// Residual blocks of each level of the encoder; the decoder has one more. Without any, the convolutions between the encoder's levels change
+    /// the channels.
     pub num_res_blocks: usize,
     /// Whether attention follows each residual block of the coarsest level and stands in the middle.
     #[config(default = false)]
@@ -67,7 +71,7 @@ impl Vae3dConfig {
         Self::new(32, vec![1, 2, 4], 1)
     }
 
-    /// Channels 16, 32, 32, one residual block a level, no attention: 694,788 parameters.
+    /// Channels 16, 32, 32, one residual block a level, no attention: 694,788 parameters; 465,236 without the encoder's blocks (`num_res_blocks` 0).
     pub fn ultra_lightweight() -> Self {
         Self::new(16, vec![1, 2, 2], 1)
     }
@@ -78,10 +82,12 @@ impl Vae3dConfig {
         let mut validation = Validation::default();
         validation.counts([
             ("base_channels", self.base_channels),
-            ("num_res_blocks", self.num_res_blocks),
             ("in_channels", self.in_channels),
             ("latent_channels", self.latent_channels),
         ]);
+        let is_sound = self.num_res_blocks <= MOST_BLOCKS;
+        let expected = format!("an integer from 0 to {MOST_BLOCKS}");
+        validation.check(is_sound, "num_res_blocks", &expected, self.num_res_blocks, "correct this number");
         self.validate_levels(&mut validation);
         validation.positive("norm_eps", self.norm_eps, "use 1e-5");
         if let Some(deviation) = self.initial_deviation {
@@ -183,7 +189,8 @@ mod tests {
         assert_eq!(fields(Vae3dConfig::new(8, vec![], 1)), ["channel_mult"]);
         assert_eq!(fields(Vae3dConfig::new(8, vec![1, 0, 1], 1)), ["channel_mult"]);
         assert_eq!(fields(Vae3dConfig::new(8, vec![1, usize::MAX, 1], 1)), ["channel_mult", "norm_num_groups"]);
-        assert_eq!(fields(Vae3dConfig::new(8, vec![1, 1, 1], 0)), ["num_res_blocks"]);
+        assert!(fields(Vae3dConfig::new(8, vec![1, 1, 1], 0)).is_empty());
+        assert_eq!(fields(Vae3dConfig::new(8, vec![1, 1, 1], usize::MAX)), ["num_res_blocks"]);
         assert_eq!(fields(Vae3dConfig::new(0, vec![1; 3], 1)), ["base_channels"]);
     }
 

@@ -55,7 +55,7 @@ fn vae(file: &mut Translation) {
         ("vae.occupied_weight", "vae3d.training.occupancy_weight"),
     ]);
     for key in ["channel_weights", "false_positive_weight", "occupancy_mass_weight"] {
-        file.leave_out_with(&format!("vae.{key}"), "voxels are weighted by `occupancy_weight` alone");
+        file.move_all(&[(&format!("vae.{key}"), &format!("vae3d.training.{key}"))]);
     }
 }
 

@@ -89,14 +89,15 @@ device:
 pub(super) fn other_systems() -> [Config; 5] {
     const TRAINING: &str =
         "batch_size: 2, gradient_accumulation_steps: 3, recompute: [\"*\"], learning_rate: 3e-4, max_steps: 77";
-    const VOXELS: &str = "reconstruction_loss: l1, occupancy_weight: 4, occupancy_threshold: 0.2";
+    const VOXELS: &str = "reconstruction_loss: l1, occupancy_weight: 4, occupancy_threshold: 0.2, channel_weights: WEIGHTS, \
+        false_positive_weight: 0.5, occupancy_mass_weight: 0.25";
     const PERCEPTUAL: &str =
         "use_perceptual_loss: true, perceptual_weight: 0.2, lpips: {weights: w.pt, network: alex, planes: [height]}";
     const CODEBOOK: &str = "codebook: {num_embeddings: 9, commitment_cost: 0.5, decay: 0.7, restart_below: 0.1}";
     const RADAR: &str = "data: {radar: {count: 3, shape: [8, 16, 16], vehicles: 2, speckle: 0.1}, normalize: none}";
     let vae = |more: &str, own: &str| {
         format!(
-            "{RADAR}\nvae3d:\n  vae_type: lightweight\n  in_channels: 3\n  latent_channels: 5\n  {more}\n  \
+            "{RADAR}\nvae3d:\n  vae_type: lightweight\n  num_res_blocks: 2\n  in_channels: 3\n  latent_channels: 5\n  {more}\n  \
              training: {{{TRAINING}, {VOXELS}, kl_weight: 0.1{own}, {PERCEPTUAL}}}\n"
         )
     };
@@ -117,6 +118,9 @@ pub(super) fn other_systems() -> [Config; 5] {
          shape: [48, 64]\n  sample_factor: 2\n  pointwise: true\n  val_fraction: 0.3\n"
     );
     [vae(CODEBOOK, ""), vae("codebook: null", ", initial_deviation: 0.1"), vq_vae, forecaster, operator]
+        .map(|text| {
+            text.replace("WEIGHTS", if text.contains("in_channels: 3") { "[4, 0.2, 1]" } else { "[4, 0.2, 1, 0]" })
+        })
         .map(|text| parse(&text).unwrap_or_else(|errors| panic!("{errors:#}\n{text}")))
 }
 
@@ -229,6 +233,15 @@ data: {radar: {count: 2}, speckle: 1}
     ];
     assert_eq!(keys.iter().copied().collect::<std::collections::BTreeSet<_>>(), expected.into(), "{errors:#}");
     assert!(errors.errors()[0].help.contains("ultra_lightweight"), "{errors:#}");
+    for section in ["vae3d: {in_channels: 2", "vqvae: {channels: [8], in_channels: 2"] {
+        let text = format!(
+            "data: {{radar: {{count: 2}}, normalize: none}}\n{section}, training: {{channel_weights: [1, 2, 3]}}}}\n"
+        );
+        let errors = parse(&text).unwrap_err();
+        let system = section.split(':').next().unwrap();
+        assert_eq!(errors.errors()[0].key, format!("{system}.training.channel_weights"), "{errors:#}");
+        assert!(errors.errors()[0].expected.contains("each of 2 channels"), "{errors:#}");
+    }
     let errors = parse("forecaster: {model_type: gru}\nsequence: {input_days: 0}\n").unwrap_err();
     let keys: Vec<_> = errors.errors().iter().map(|error| error.key.as_str()).collect();
     for key in ["forecaster.model_type", "sequence.input_days", "sequence.paths"] {
