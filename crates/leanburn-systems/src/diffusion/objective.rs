@@ -46,6 +46,7 @@ impl DiffusionObjectiveSection {
     /// Reads the keys of a model, of a consistency model if it is one.
     pub(super) fn read(section: &mut Section<'_>, is_consistent: bool) -> Self {
         let default = Self::default().with_num_inference_steps(if is_consistent { 1 } else { 50 });
+        section.section("input_noise", reject_input_noise);
         Self {
             loss: section.choice("loss", default.loss),
             num_inference_steps: section.number("num_inference_steps", default.num_inference_steps, 1..=MANY),
@@ -53,6 +54,20 @@ impl DiffusionObjectiveSection {
             linear_baseline: section.number("linear_baseline", default.linear_baseline, 0..=MOST_FITTED),
             condition_dropout: section.number("condition_dropout", default.condition_dropout, 0..=1),
         }
+    }
+}
+
+/// The noise that another program adds to the volumes that it encodes: one of the augmentations of the data here, and relative.
+fn reject_input_noise(section: &mut Section<'_>) {
+    section.reject_if(
+        "enabled",
+        true,
+        "false: noise is one of the augmentations of the data",
+        "set it to false and add `--set data.augmentation.noise.probability=1 --set data.augmentation.noise.range=[0.03,0.03]`, shares of the volume's deviation",
+    );
+    section.get("noise_type", String::new());
+    for key in ["noise_std", "dropout_prob"] {
+        section.get(key, 0.0_f64);
     }
 }
 

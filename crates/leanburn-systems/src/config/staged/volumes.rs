@@ -27,7 +27,9 @@ pub(super) fn translate(file: &mut Translation, stage: &str) {
             "diffusion.training.generate_samples_interval",
             "diffusion.training.num_samples_to_generate",
         ]);
-        input_noise(file);
+        if !file.is_on("diffusion.training.input_noise.enabled") {
+            file.leave_out(&["diffusion.training.input_noise"]);
+        }
         file.leave_out_with("sampling", "`leanburn sample` has --steps (50 are enough), --count, --points and --out");
     } else {
         autoencoder(file);
@@ -53,22 +55,6 @@ fn data(file: &mut Translation) {
     file.move_folder("data.train_data_dir");
     file.leave_out_with("data.val_data_dir", "`val_fraction` of the volumes is held out");
     file.leave_out(&["data.augmentation", "data.pin_memory", "device.use_cuda", "device.gpu_id"]);
-}
-
-/// Noise of the volumes that are encoded is one of the augmentations here, and relative.
-fn input_noise(file: &mut Translation) {
-    if file.is_on("diffusion.training.input_noise.enabled") {
-        file.found.contradictions.push(ValidationError {
-            key: "diffusion.training.input_noise.enabled".into(),
-            with: Vec::new(),
-            expected: "false, or noise among the augmentations of the data".into(),
-            found: "true".into(),
-            help: "set it to false and add `--set data.augmentation.noise.probability=1 --set data.augmentation.noise.range=[0.03,0.03]`, \
-                   shares of the volume's deviation"
-                .into(),
-        });
-    }
-    file.leave_out(&["diffusion.training.input_noise"]);
 }
 
 /// The program of these files takes MONAI's groups, with which some of them fail.
