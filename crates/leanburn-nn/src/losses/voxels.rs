@@ -126,25 +126,34 @@ impl VoxelLoss {
     pub fn forward(&self, prediction: Tensor<5>, target: Tensor<5>) -> Tensor<1> {
         panic_if_invalid("VoxelLoss", &self.validate(target.dims()[1]));
         let target = widen(target);
-        let difference = self.difference.of(prediction.clone(), target.clone());
-        let mut loss = match self.weights(&target) {
+        // penalties first, as the difference then uses both volumes up
+        let penalties = self.penalties(&prediction, &target);
+        let weights = self.weights(&target);
+        let difference = self.difference.of(prediction, target);
+        let distance = match weights {
             None => difference.mean(),
             Some(weights) => {
                 let total = weights.clone().sum();
                 (difference * weights).sum() / total
             }
         };
-        let first = |volume: Tensor<5>| widen(volume.narrow(1, 0, 1));
+        penalties.into_iter().fold(distance, |loss, penalty| loss + penalty)
+    }
+
+    /// What is predicted where nothing is, and the wrong masses, as far as they have weights.
+    fn penalties(&self, prediction: &Tensor<5>, target: &Tensor<5>) -> Vec<Tensor<1>> {
+        let first = |volume: &Tensor<5>| widen(volume.clone().narrow(1, 0, 1));
+        let mut penalties = Vec::new();
         if self.false_positive_weight != 0.0 {
-            let empty = first(target.clone()).abs().lower_equal_elem(self.occupancy_threshold).float();
-            let predicted = relu(first(prediction.clone())) * empty;
-            loss = loss + predicted.square().mean() * self.false_positive_weight;
+            let empty = first(target).abs().lower_equal_elem(self.occupancy_threshold).float();
+            let predicted = relu(first(prediction)) * empty;
+            penalties.push(predicted.square().mean() * self.false_positive_weight);
         }
         if self.occupancy_mass_weight != 0.0 {
             let mass = |volume| relu(first(volume)).flatten::<2>(1, 4).mean_dim(1);
-            loss = loss + (mass(prediction) - mass(target)).abs().mean() * self.occupancy_mass_weight;
+            penalties.push((mass(prediction) - mass(target)).abs().mean() * self.occupancy_mass_weight);
         }
-        loss
+        penalties
     }
 
     /// What each value counts; none where all count alike.
