@@ -59,6 +59,13 @@ impl Place {
         place
     }
 
+    /// A place with another configuration, `name.yaml`, and that file's name.
+    pub fn with(name: &str, config: &str) -> (Self, String) {
+        let (place, file) = (Self::new(), format!("{name}.yaml"));
+        fs::write(place.path(&file), config).unwrap();
+        (place, file)
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }

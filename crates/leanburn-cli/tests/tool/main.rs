@@ -5,6 +5,7 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod data_page;
+mod latents;
 mod segment;
 mod slices;
 mod systems;
