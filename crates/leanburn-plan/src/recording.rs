@@ -32,6 +32,9 @@ pub enum Target {
 ///
 /// A few hundred bytes an operation; no tensor has values. Time and memory do not depend on the tensors' sizes.
 ///
+/// What is recorded is the last use of a tensor, not when its variable is dropped: one that a variable holds beyond its last use is
+/// planned as gone. Pass tensors on by value where they are used last; that saves the memory, too.
+///
 /// # Errors
 ///
 /// [`RecordError`] if the step does what cannot be recorded, with what to write instead: it seeds the device, reads a value, calls
