@@ -63,7 +63,8 @@ impl Instructions {
             Self::Avx2 => matches!(arch, Arch::V3(_) | Arch::V4(_)),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
-                matches!(arch, Arch::V4(_)) && self.unit().is_none_or(Unit::is_supported)
+                let has_vectors = matches!(arch, Arch::V4(_)) || self.unit().is_some_and(Unit::is_emulated);
+                has_vectors && self.unit().is_none_or(Unit::is_supported)
             }
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => false,

@@ -7,6 +7,8 @@
 
 mod amx;
 mod dot_products;
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+mod emulated;
 mod steps;
 
 use std::ops::Range;
@@ -40,25 +42,39 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// All that run on this machine, for tests.
+    /// All that run on this machine, emulated ones too, for tests.
     #[cfg(test)]
     pub(crate) fn available() -> impl Iterator<Item = Self> {
         [Self::DotProducts, Self::Amx].into_iter().filter(|unit| unit.is_supported())
     }
 
-    /// Whether the processor has it, and the operating system lets this process use it. Both have what rounds sixteen sums at once.
+    /// Whether the processor has it, and the operating system lets this process use it, or it [is emulated](Self::is_emulated). Processors with either have
+    /// what rounds sixteen sums at once.
     pub(crate) fn is_supported(self) -> bool {
         match self {
             Self::DotProducts => dot_products::is_supported(),
-            Self::Amx => dot_products::is_supported() && amx::is_supported(),
+            Self::Amx => self.is_emulated() || dot_products::is_supported() && amx::is_supported(),
         }
+    }
+
+    /// Whether tests do what the processor cannot, unless `LEANBURN_NOT_EMULATED` is set. Asked once.
+    pub(crate) fn is_emulated(self) -> bool {
+        #[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+        if self == Self::Amx {
+            static EMULATED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+                let is_wanted = std::env::var_os("LEANBURN_NOT_EMULATED").is_none();
+                is_wanted && !amx::is_supported() && emulated::install()
+            });
+            return *EMULATED;
+        }
+        false
     }
 
     /// Whether it computes more products in a second than float32 vectors do.
     pub(crate) fn is_fast(self) -> bool {
         match self {
             Self::DotProducts => dot_products::are_fast(),
-            Self::Amx => true,
+            Self::Amx => !self.is_emulated(),
         }
     }
 

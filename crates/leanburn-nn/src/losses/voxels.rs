@@ -242,10 +242,13 @@ mod tests {
         assert_eq!(more(2.0, 0.0), 2.0 * (1.0 + 0.25) / 2.0);
         assert_eq!(more(0.0, 2.0), 2.0 * 0.75);
         let (prediction, target) = pair();
-        // the other way round, all is occupied or not predicted
-        let swapped = VoxelLoss { false_positive_weight: 2.0, occupancy_threshold: 0.1, ..VoxelLoss::default() };
-        let swapped = swapped.forward(target.clone(), prediction.clone()).into_scalar::<f32>();
-        assert_eq!(swapped, plain);
+        let false_positives =
+            VoxelLoss { false_positive_weight: 2.0, occupancy_threshold: 0.1, ..VoxelLoss::default() };
+        let of = |prediction: &Tensor<5>, target: &Tensor<5>| {
+            false_positives.forward(prediction.clone(), target.clone()).into_scalar::<f32>()
+        };
+        assert_eq!(of(&target, &prediction), plain, "nothing is predicted");
+        assert_eq!(of(&prediction, &prediction), 0.0, "all that is predicted is there");
         let missed = VoxelLoss { occupancy_mass_weight: 2.0, ..VoxelLoss::default() };
         assert_eq!(missed.forward(target, prediction).into_scalar::<f32>(), plain + 2.0 * 0.75);
     }

@@ -7,6 +7,8 @@ use half::bf16;
 use pulp::Simd;
 
 use crate::conv::tiles::tap_sums::LANES;
+#[cfg(test)]
+use crate::tile_products::Unit;
 use crate::tile_products::{Pair, pair};
 
 /// Whether these are the vectors of AVX-512.
@@ -79,6 +81,19 @@ pub(super) fn second_values<S: Simd>(simd: S, row: &[bf16], target: &mut [bf16])
 /// The processor must have a [unit](crate::tile_products::Unit) for tiles. The residual, which may be the target, must be readable and the target writable
 /// for as many values as there are sums, and nobody else may write to them.
 pub(super) unsafe fn finish(sums: &[f32], bias: f32, residual: Option<*const bf16>, target: *mut bf16) {
+    #[cfg(test)]
+    if !Unit::DotProducts.is_supported() {
+        // Tiles are emulated on a processor without AVX-512 BF16.
+        for (at, sum) in sums.iter().enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let residual = residual.map_or(0.0, |residual| residual.add(at).read().to_f32());
+                let sum = sum + bias + residual;
+                target.add(at).write(bf16::from_f32(if sum.is_subnormal() { 0.0 } else { sum }));
+            }
+        }
+        return;
+    }
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as the caller promises; both units come with AVX-512 BF16.
     unsafe {
@@ -197,7 +212,6 @@ mod tests {
 
     use super::*;
     use crate::simd;
-    use crate::tile_products::Unit;
 
     /// What is written of rows of this length, behind which nothing may be written.
     struct Write<'a>(&'a [bf16], &'a [bf16], [Vec<Pair>; 2], [Vec<bf16>; 2]);
