@@ -2,6 +2,8 @@
 //!
 //! The compiler has no stable functions for these instructions, so they are written as assembly.
 
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+pub(super) use self::supported::has_instructions;
 pub(super) use self::supported::{configure, is_supported, multiply, release};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -43,14 +45,16 @@ mod supported {
     }
 
     fn ask() -> bool {
-        const BF16: u32 = 1 << 22;
-        const TILE: u32 = 1 << 24;
-        if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & (BF16 | TILE) != BF16 | TILE {
-            return false;
-        }
         // Linux saves the registers of a process that asks for it: ARCH_REQ_XCOMP_PERM, of XTILEDATA.
         // SAFETY: the call changes nothing but this permission.
-        unsafe { libc::syscall(libc::SYS_arch_prctl, 0x1023, 18) == 0 }
+        has_instructions() && unsafe { libc::syscall(libc::SYS_arch_prctl, 0x1023, 18) == 0 }
+    }
+
+    /// Whether the processor has the instructions.
+    pub(crate) fn has_instructions() -> bool {
+        const BF16: u32 = 1 << 22;
+        const TILE: u32 = 1 << 24;
+        __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & (BF16 | TILE) == BF16 | TILE
     }
 
     /// # Safety

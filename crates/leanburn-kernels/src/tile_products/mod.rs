@@ -57,13 +57,13 @@ impl Unit {
         }
     }
 
-    /// Whether tests do what the processor cannot, unless `LEANBURN_NOT_EMULATED` is set. Asked once.
+    /// Whether tests do what the processor does not know, unless `LEANBURN_NOT_EMULATED` is set. Asked once.
     pub(crate) fn is_emulated(self) -> bool {
         #[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
         if self == Self::Amx {
             static EMULATED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
                 let is_wanted = std::env::var_os("LEANBURN_NOT_EMULATED").is_none();
-                is_wanted && !amx::is_supported() && emulated::install()
+                is_wanted && !amx::has_instructions() && emulated::install()
             });
             return *EMULATED;
         }
