@@ -1,7 +1,7 @@
 //! The instructions of AMX on a processor that refuses them, for tests: the handler of that signal does what they say.
 //!
-//! So what is around them is tested anywhere: which tiles, from where, to where, configured or not. After the *Intel Architecture Instruction Set Extensions
-//! Programming Reference*, chapter 3. What is not such an instruction, or is not allowed, ends the process as it would without.
+//! So what is around them is tested anywhere: which tiles, from where, to where, configured or not. After volume 2 of the *Intel 64 and IA-32 Architectures
+//! Software Developer's Manual*, under their names. What is not such an instruction, or is not allowed, ends the process as it would without.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
