@@ -90,7 +90,7 @@ impl<'a> Plan<'a> {
         let elements = (transform.is_none() && gather.elements_apart()).then(|| gather.of_elements());
         let lanes = match elements {
             Some(_) => Lanes::Positions,
-            None => lanes(&gather.axes, gather.channels, Registers::of(arch).lanes),
+            None => lanes(&gather.axes, gather.channels, Registers::of(arch)),
         };
         let inner = elements.as_ref().unwrap_or(gather);
         let mut axes = inner.axes.clone();

@@ -2,7 +2,7 @@
 
 use crate::cache::cached_floats;
 use crate::conv::gather::axis::Axis;
-use crate::conv::tiles::tap_sums::{LANES, Lanes};
+use crate::conv::tiles::tap_sums::{LANES, Lanes, Registers};
 use crate::parallel::Shares;
 use crate::size::{product, sum};
 
@@ -14,9 +14,6 @@ const PACK_COST: usize = 16;
 
 /// What beginning a row costs, to pack it or to write it, in multiply-adds of one lane.
 const ROW_COST: usize = 500;
-
-/// Products in each sum for which channels may be the lanes.
-const LEAST_PRODUCTS: usize = 400;
 
 /// Weights that fill half of the second-level cache, or are more floats than this (256 KiB), are read from afar each time.
 const MANY_WEIGHTS: usize = 64 * 1024;
@@ -98,16 +95,14 @@ impl Tiling {
     }
 }
 
-/// What the lanes are best for a gather of so many channels with `vectors` of so many lanes. Depends on shapes only.
-pub(crate) fn lanes(axes: &[Axis; 3], channels: [usize; 2], vector: usize) -> Lanes {
+/// What the lanes are best for a gather of so many channels. Depends on shapes and registers only.
+pub(crate) fn lanes(axes: &[Axis; 3], channels: [usize; 2], registers: Registers) -> Lanes {
     let [_, rows, columns] = axes.each_ref().map(Axis::indices);
     let elements: usize = axes.iter().map(Axis::phase_taps).product();
     let width = columns + (axes[2].span() - 1) / axes[2].step;
-    let flat = product(&[(rows * width).next_multiple_of(vector), channels[1]]);
-    let padded = product(&[rows, columns, channels[1].next_multiple_of(2 * vector)]);
-    // The transposed result has to pay.
-    let many = channels[0] * elements >= LEAST_PRODUCTS;
-    if many && product(&[padded, 21]) < product(&[flat, 20]) { Lanes::Channels } else { Lanes::Positions }
+    let flat = product(&[(rows * width).next_multiple_of(registers.lanes), channels[1]]);
+    let padded = product(&[rows, columns, channels[1].next_multiple_of(2 * registers.lanes)]);
+    Lanes::faster(registers, channels[0] * elements, flat, padded)
 }
 
 /// The parts of `len` when it is divided by one, two, .., the longest first, each length once; fewer of the short ones.

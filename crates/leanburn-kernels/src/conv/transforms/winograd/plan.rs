@@ -17,7 +17,7 @@ pub(super) struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     pub(super) fn new(gather: &'a Gather, arch: Arch) -> Self {
-        let lanes = lanes(gather, Registers::of(arch).lanes);
+        let lanes = lanes(gather, Registers::of(arch));
         let blocks = blocks(arch, lanes, gather.channels[1]);
         let widest = blocks.iter().map(|block| block.width).max().unwrap_or(1);
         Self { gather, lanes, blocks, widest, tiling: Tiling::new(gather, lanes, widest) }

@@ -4,7 +4,7 @@ use super::packing::Strip;
 use super::{COMPONENTS, OUTPUTS};
 use crate::cache::cached_floats;
 use crate::conv::gather::problem::Gather;
-use crate::conv::tiles::tap_sums::{LANES, Lanes};
+use crate::conv::tiles::tap_sums::{LANES, Lanes, Registers};
 use crate::size::{product, sum};
 
 /// A task's ring of packed planes and its sums are one and a half times the second-level cache at most where that is possible, and no more floats than this
@@ -22,9 +22,6 @@ const WEIGHT_COST: usize = 24;
 
 /// Columns that a register tile with channels in its lanes computes; each tile costs as much as a column more.
 const MOST_COLUMNS: usize = 12;
-
-/// Products in each sum for which channels may be the lanes.
-const LEAST_PRODUCTS: usize = 400;
 
 /// The size of a task. Results do not depend on it: the order of each sum is the same in any tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +102,8 @@ impl Tiling {
     }
 }
 
-/// What the lanes, `vector` of them, are best for a gather. Depends on shapes only.
-pub(super) fn lanes(gather: &Gather, vector: usize) -> Lanes {
+/// What the lanes are best for a gather. Depends on shapes and registers only.
+pub(super) fn lanes(gather: &Gather, registers: Registers) -> Lanes {
     let [depth, rows, columns] = &gather.axes;
     let (groups, channels) = (rows.output.div_ceil(OUTPUTS), gather.channels[1]);
     let flat = |together: usize| {
@@ -114,10 +111,8 @@ pub(super) fn lanes(gather: &Gather, vector: usize) -> Lanes {
         groups.div_ceil(together) * vectors_cost(positions.div_ceil(LANES)) * LANES / 8
     };
     let flat = product(&[(1..=groups).map(flat).min().unwrap_or(0), channels]);
-    let padded = product(&[groups, columns.output, channels.next_multiple_of(2 * vector)]);
-    // The transposed result has to pay.
-    let many = gather.channels[0] * depth.kernel * columns.kernel >= LEAST_PRODUCTS;
-    if many && product(&[padded, 21]) < product(&[flat, 20]) { Lanes::Channels } else { Lanes::Positions }
+    let padded = product(&[groups, columns.output, channels.next_multiple_of(2 * registers.lanes)]);
+    Lanes::faster(registers, gather.channels[0] * depth.kernel * columns.kernel, flat, padded)
 }
 
 /// Cost of so many vectors of positions, in eighths: tiles of less than three vectors load more than they multiply.
