@@ -82,6 +82,16 @@ fn a_discrete_autoencoder_has_no_gaussian() {
     discrete().init(&Device::flex()).encode(volume(&Device::flex()));
 }
 
+/// Where no residual block does, the first convolution and those between the levels change the channels.
+#[test]
+fn without_residual_blocks_convolutions_have_the_channels_of_their_levels() {
+    let _alone = alone();
+    let config = Vae3dConfig { num_res_blocks: 0, norm_num_groups: 2, ..Vae3dConfig::new(4, vec![2, 4, 6], 1) };
+    let state = state(&config.init(&Device::flex()));
+    let channels = [0, 1, 2].map(|block| state[&format!("encoder.{block}.bias")].len());
+    assert_eq!(channels, [8, 16, 24]);
+}
+
 #[test]
 fn every_part_of_the_loss_counts() {
     let _alone = alone();
