@@ -2,7 +2,7 @@
 # Runs the tests of the kernels as a 64-bit ARM processor would, where they take NEON: cross-compiled, and run by QEMU.
 #
 # The compiler is Debian's newest (rustc-web), since it comes with a standard library for ARM. It is unpacked into a folder, as it cannot be installed beside
-# rustup. Not in the check: from nothing it takes 4.5 minutes on two cores, half of them to build.
+# rustup. Not in the check: from nothing it takes 5 to 10 minutes on two cores, half of them to build.
 #
 #   scripts/neon_kernels.sh [FILTER...]
 set -euo pipefail
