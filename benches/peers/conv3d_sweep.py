@@ -4,7 +4,7 @@
     python benches/peers/conv3d_sweep.py [--dtype bf16] [--with-burn] [--only '64->64'] [--threads 2] [--steps 5] [--write]
 
 Each program is one process that takes up one convolution after the other; in each of `--steps` rounds they are timed in
-turn, each at least `--seconds`, while the others wait. The medians count.
+turn, each at least `--seconds`, while the others wait. The medians count, for the share of the peak our fastest passes.
 """
 
 import argparse
@@ -144,7 +144,7 @@ class Taken(NamedTuple):
     """What was measured of a convolution."""
 
     seconds: dict[str, dict[str, float]]  # of forward and backward of each program, medians over the rounds
-    share: float  # of the peak, in our fastest repetition
+    share: float  # of the peak, in our fastest passes
     peak: float  # operations a second, the most of all rounds
 
 

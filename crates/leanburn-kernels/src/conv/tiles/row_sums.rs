@@ -1,4 +1,4 @@
-//! Register tiles with output channels in the lanes: for planes too small to fill vectors with positions.
+//! Register tiles with output channels in the lanes: for planes too small to fill vectors with positions, and where registers are few.
 //!
 //! The same sums as [`super::tap_sums`], with the roles exchanged: two vectors of output channels times a few columns of
 //! one row, or of two short ones. Each loaded vector of weights serves all columns, each broadcast input both vectors.
