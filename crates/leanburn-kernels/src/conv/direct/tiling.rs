@@ -191,3 +191,28 @@ impl<'a> Count<'a> {
         sum(&[product(&[task, tasks.div_ceil(self.threads)]), task / 8])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conv::gather::problem::Gather;
+    use crate::conv::reference::cube;
+
+    #[test]
+    fn each_shape_takes_what_was_fastest() {
+        let [few, many] = [(true, 8), (false, 16)].map(|(few, lanes)| Registers { few, lanes });
+        for (shape, expected) in [
+            // Long rows fill vectors with positions, which pays with many registers.
+            (cube([32, 32], 100, 3, 1, 1), [Lanes::Channels, Lanes::Positions]),
+            // Short rows, in both; few products, and channels that fill no vectors, in neither.
+            (cube([32, 32], 48, 3, 2, 1), [Lanes::Channels; 2]),
+            (cube([64, 64], 16, 3, 2, 1), [Lanes::Channels; 2]),
+            (cube([8, 32], 48, 3, 2, 1), [Lanes::Positions; 2]),
+            (cube([32, 4], 48, 3, 2, 1), [Lanes::Positions; 2]),
+        ] {
+            let gather = Gather::forward(&shape);
+            let found = [few, many].map(|registers| lanes(&gather.axes, gather.channels, registers));
+            assert_eq!(found, expected, "{shape:?}");
+        }
+    }
+}
