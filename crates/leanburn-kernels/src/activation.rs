@@ -27,9 +27,10 @@ impl Activation {
         let zero = simd.splat_f32s(0.0);
         match self {
             Self::None => x,
-            Self::Silu => simd.mul_f32s(x, sigmoid(simd, x)),
+            Self::Silu => simd.mul_f32s(above_zero_sigmoid(simd, x), sigmoid(simd, x)),
             Self::Gelu => simd.mul_f32s(x, normal_distribution(simd, x)),
-            Self::Relu => simd.max_f32s(x, zero),
+            // not `max`, which drops what is no number
+            Self::Relu => simd.select_f32s(simd.less_than_f32s(x, zero), zero, x),
             Self::LeakyRelu(slope) => {
                 let positive = simd.greater_than_f32s(x, zero);
                 simd.select_f32s(positive, x, simd.mul_f32s(x, simd.splat_f32s(slope)))
@@ -45,6 +46,7 @@ impl Activation {
             Self::None => one,
             Self::Silu => {
                 // s + x s (1 - s)
+                let x = above_zero_sigmoid(simd, x);
                 let s = sigmoid(simd, x);
                 simd.mul_add_e_f32s(simd.mul_f32s(x, s), simd.sub_f32s(one, s), s)
             }
@@ -54,10 +56,17 @@ impl Activation {
                 let density = simd.mul_f32s(exp(simd, half_square), simd.splat_f32s(0.398_942_3));
                 simd.mul_add_e_f32s(x, density, normal_distribution(simd, x))
             }
-            Self::Relu => simd.select_f32s(simd.greater_than_f32s(x, zero), one, zero),
+            Self::Relu => simd.select_f32s(simd.less_than_or_equal_f32s(x, zero), zero, one),
             Self::LeakyRelu(slope) => simd.select_f32s(simd.greater_than_f32s(x, zero), one, simd.splat_f32s(slope)),
         }
     }
+}
+
+/// `x`, but no less than where the sigmoid is nothing: below, a product with it is nothing, too.
+#[inline(always)]
+fn above_zero_sigmoid<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let least = simd.splat_f32s(-88.0);
+    simd.select_f32s(simd.less_than_f32s(x, least), least, x)
 }
 
 /// `1 / (1 + e^-x)`.
@@ -94,4 +103,45 @@ fn normal_distribution<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let tail = simd.mul_f32s(simd.mul_f32s(t, power), splat(0.5));
     let positive = simd.greater_than_f32s(x, splat(0.0));
     simd.select_f32s(positive, simd.sub_f32s(one, tail), tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use pulp::WithSimd;
+
+    use super::*;
+    use crate::simd;
+
+    struct Both<'a>(Activation, &'a [f32]);
+
+    impl WithSimd for Both<'_> {
+        type Output = Vec<[f32; 2]>;
+
+        fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+            let first = |x: S::f32s| pulp::bytemuck::cast_slice::<_, f32>(std::slice::from_ref(&x))[0];
+            let of = |x: &f32| {
+                let x = simd.splat_f32s(*x);
+                [first(self.0.apply(simd, x)), first(self.0.derivative(simd, x))]
+            };
+            self.1.iter().map(of).collect()
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_stays_none_and_very_negative_values_are_nothing() {
+        for arch in simd::available() {
+            let of = |activation, x: &[f32]| arch.dispatch(Both(activation, x));
+            for activation in [Activation::Silu, Activation::Gelu, Activation::Relu, Activation::LeakyRelu(0.1)] {
+                assert!(of(activation, &[f32::NAN])[0][0].is_nan(), "{activation:?}");
+            }
+            assert_eq!(
+                of(Activation::Relu, &[f32::NEG_INFINITY, -1.0, 0.0, 2.0]),
+                [[0.0; 2], [0.0; 2], [0.0; 2], [2.0, 1.0]]
+            );
+            assert_eq!(of(Activation::Relu, &[f32::NAN])[0][1], 1.0, "as in PyTorch");
+            for [silu, derivative] in of(Activation::Silu, &[-90.0, -1e33, -f32::MAX]) {
+                assert!(silu.abs() < 1e-35 && derivative.abs() < 1e-35, "{silu}, {derivative}");
+            }
+        }
+    }
 }

@@ -174,6 +174,8 @@ fn convolutions() -> Vec<Convolution> {
         flat(cube([16, 24], 26, 4, 1)),
         cube([24, 24], 16, 4, 1),
         cube([16, 32], 24, 2, 2),
+        // Many phases of a data gradient.
+        cube([8, 8], 37, 1, 12),
         // Groups, dilation, other kernels and volumes.
         Convolution { groups: 4, ..cube([64, 64], 16, 3, 1) },
         Convolution { groups: 48, ..cube([48, 48], 16, 3, 1) },

@@ -19,7 +19,7 @@ use crate::simd;
 ///
 /// # Memory
 ///
-/// The returned logarithms; the addresses of the pieces of the output, a fiftieth of it; and on each thread scratch:
+/// The returned logarithms; the addresses of the pieces of the output, 16 bytes for each 48 to 192 values; and on each thread scratch:
 /// 0.15 MiB with 64 channels, 0.65 MiB with 512.
 ///
 /// # Numerics
@@ -41,7 +41,7 @@ pub fn forward<E: Element>(shape: &AttentionShape, query: &[E], key: &[E], value
 ///
 /// # Memory
 ///
-/// One float32 for each query of each head; the addresses of the pieces of a gradient, a fiftieth of it; and on each
+/// One float32 for each query of each head; the addresses of the pieces of gradients, 16 bytes for each 48 to 192 values; and on each
 /// thread scratch: 0.25 MiB with 64 channels, 1 MiB with 512.
 ///
 /// # Numerics

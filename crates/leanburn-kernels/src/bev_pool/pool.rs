@@ -7,7 +7,7 @@ use crate::parallel::{busy, for_each};
 /// Channels of a task: a point is looked up once for all of them.
 const BLOCK: usize = 8;
 
-/// Bytes that [`bev_pool`](super::bev_pool) takes besides its inputs and its output: none.
+/// Bytes that [`bev_pool`](super::bev_pool) takes besides its inputs and its output: none but 32 bytes for each eight channels of an item.
 pub fn bev_pool_workspace(_cells: &BevCells) -> usize {
     0
 }

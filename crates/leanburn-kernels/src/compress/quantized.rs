@@ -34,7 +34,7 @@ pub(crate) struct Line {
 ///
 /// # Numerics
 ///
-/// Within the 255th part of a block's range; unbiased over keys. A block of equal values comes back exactly, and one with a value that is
+/// Within the 255th part of a block's range, where that is a float32; unbiased over keys. A block of equal values comes back exactly, and one with a value that is
 /// not finite as NaN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantized {

@@ -18,9 +18,10 @@ use crate::simd;
 ///
 /// # Memory
 ///
-/// A copy of the weight, and for each thread a ring of packed planes of a tile, about 512 KiB (more only where one
-/// row of 16 columns of all channels needs more). Where bfloat16 is multiplied (by AMX, or the dot products of AVX-512 BF16) the copy is bfloat16, and the rest
-/// half of a second-level cache, 512 KiB to 1 MiB, for each thread.
+/// [`forward_workspace`](super::forward_workspace()) bytes: the weight packed, up to two and a half times its size where planes are
+/// transformed and nothing where its kernel is one element, and for each thread a ring of packed planes of a tile, 512 to 768 KiB (more only
+/// where one row of 16 columns of all channels needs more). Where bfloat16 is multiplied (by AMX, or the dot products of AVX-512 BF16) the
+/// weight is packed as bfloat16, and the rest is half of a second-level cache, 128 KiB to 2 MiB, for each thread.
 ///
 /// # Numerics
 ///
@@ -139,7 +140,7 @@ pub fn weight_gradient<E: Element>(shape: &ConvShape, input: Input<E>, gradient:
 ///
 /// # Memory
 ///
-/// 4 KiB per thread, and 8 bytes for each 65536 values.
+/// 4 KiB per thread, and 24 bytes for each channel of each item, and for each further 65536 values of it.
 ///
 /// # Numerics
 ///

@@ -2,6 +2,7 @@
 //!
 //! All of it is float32, but for what is multiplied as bfloat16. The lengths are those that the kernels allocate by.
 
+use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
 use crate::conv::shape::ConvShape;
 use crate::kernels::Element;
@@ -12,6 +13,9 @@ const LISTS: usize = 4096;
 
 /// Bytes of small lists for each element of the kernel.
 const LISTS_OF_ELEMENT: usize = 128;
+
+/// Bytes for each phase of an output: where its weights begin; before there are any, the elements of the kernel that belong to it.
+const PHASE: [usize; 2] = [size_of::<(usize, usize)>(), size_of::<Vec<usize>>()];
 
 /// Bytes that [`forward`](super::forward()) of this element takes at most, in the current pool.
 pub fn forward_workspace<E: Element>(shape: &ConvShape) -> usize {
@@ -24,7 +28,9 @@ pub fn data_gradient_workspace<E: Element>(shape: &ConvShape) -> usize {
 }
 
 fn gather_workspace<E: Element>(shape: &ConvShape, gather: &Gather) -> usize {
-    lists(shape) + (E::kernels().gather_workspace)(gather, simd::best())
+    let phases: usize = gather.axes.iter().map(Axis::phases).product();
+    let computed = lists(shape) + (E::kernels().gather_workspace)(gather, simd::best());
+    phases * PHASE[0] + computed.max(phases * PHASE[1])
 }
 
 /// Bytes that [`weight_gradient`](super::weight_gradient()) of this element takes at most, in the current pool.

@@ -12,7 +12,7 @@ use crate::simd;
 ///
 /// # Memory
 ///
-/// Reads `x` once. Holds 32 bytes for every 16384 elements and for every row.
+/// Reads `x` once. Holds about 100 bytes for every row (a channel of an item) and for every further 16384 elements of it.
 ///
 /// # Numerics
 ///
@@ -76,8 +76,8 @@ pub fn apply_in_place<E: Element>(shape: &NormShape, values: &mut [E], prologue:
 ///
 /// # Memory
 ///
-/// Two passes over `x` and `gradient`; nothing else of their size. Holds 24 bytes for every 16384 elements and for
-/// every row.
+/// Two passes over `x` and `gradient`; nothing else of their size. Holds about 100 bytes for every row (a channel of an item) and for every
+/// further 16384 elements of it.
 ///
 /// # Numerics
 ///

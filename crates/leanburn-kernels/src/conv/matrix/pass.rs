@@ -4,7 +4,7 @@ use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::buffer::Lines;
-use crate::conv::gather::axis::AxisTap;
+use crate::conv::gather::axis::{Axis, AxisTap};
 use crate::conv::gather::problem::Gather;
 use crate::conv::matrix::fill::{FillPairs, Plane, RowRoom};
 use crate::conv::matrix::halves;
@@ -48,18 +48,19 @@ pub(super) struct ScratchLens {
     lens: Lens,
     room: usize,
     rows: usize,
+    /// Of the phase that has the most.
     steps: usize,
 }
 
 impl ScratchLens {
     pub(super) fn of(gather: &Gather, tiling: &Tiling) -> Self {
         let window = window(&gather.axes, [0, 0], tiling.tile);
-        let steps = gather.axes.iter().map(|axis| axis.kernel).product::<usize>() * gather.channels[0].div_ceil(TERMS);
+        let taps: usize = gather.axes.iter().map(Axis::phase_taps).product();
         Self {
             lens: Lens::of(gather, &window, tiling.tile),
             room: tiling.tile[1].next_multiple_of(LANES) * gather.axes[2].phases(),
             rows: (window.size[1] * window.step[1]).min(gather.axes[2].input),
-            steps,
+            steps: taps * gather.channels[0].div_ceil(TERMS),
         }
     }
 
@@ -67,7 +68,8 @@ impl ScratchLens {
     pub(super) fn bytes(&self) -> usize {
         let Self { lens, room, rows, steps } = self;
         let lists = lens.slots * size_of::<Option<usize>>() + lens.phases * size_of::<Steps>();
-        lens.bytes() + room * size_of::<f32>() + RowRoom::bytes(*rows) + steps * size_of::<[usize; 2]>() + lists
+        let steps = lens.phases * steps * size_of::<[usize; 2]>();
+        lens.bytes() + room * size_of::<f32>() + RowRoom::bytes(*rows) + steps + lists
     }
 }
 
@@ -81,7 +83,7 @@ impl Scratch {
             sums: Lines::new(lens.sums()),
             room: vec![0.0; room],
             rows: RowRoom::new(rows),
-            steps: (0..lens.phases).map(|_| Steps::with_capacity(steps.div_ceil(lens.phases))).collect(),
+            steps: (0..lens.phases).map(|_| Steps::with_capacity(steps)).collect(),
         }
     }
 }

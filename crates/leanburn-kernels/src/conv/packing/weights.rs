@@ -121,8 +121,9 @@ impl PackedWeights {
     /// How [`Self::new`] lays the weights out, without them.
     pub(crate) fn unfilled(blocks: Vec<Block>, order: &WeightOrder<'_>) -> Self {
         let channels_computed: usize = blocks.iter().map(|block| block.width).sum();
-        let (mut phases, mut len) = (Vec::new(), 0);
-        for elements in &elements(order.axes) {
+        let elements = elements(order.axes);
+        let (mut phases, mut len) = (Vec::with_capacity(elements.len()), 0);
+        for elements in &elements {
             phases.push((len, elements.len()));
             len += order.groups * channels_computed * order.channels_in * elements.len();
         }
@@ -164,7 +165,7 @@ impl PackedWeights {
 
 /// The elements of the kernel (numbered over all axes) of each phase of the output, rows and columns varying fastest.
 fn elements(axes: &[Axis; 3]) -> Vec<Vec<usize>> {
-    let mut all = Vec::new();
+    let mut all = Vec::with_capacity(axes.iter().map(Axis::phases).product());
     for depth in &axes[0].taps {
         for row in &axes[1].taps {
             for column in &axes[2].taps {

@@ -10,7 +10,8 @@ pub(super) enum Function {
     Identity,
     Silu,
     Gelu,
-    /// Both ReLUs: the slope is a value.
+    Relu,
+    /// The slope is a value.
     Leaky,
 }
 
@@ -19,7 +20,7 @@ pub(super) fn function(activation: Activation) -> (Function, f32) {
         Activation::None => (Function::Identity, 1.0),
         Activation::Silu => (Function::Silu, 0.0),
         Activation::Gelu => (Function::Gelu, 0.0),
-        Activation::Relu => (Function::Leaky, 0.0),
+        Activation::Relu => (Function::Relu, 0.0),
         Activation::LeakyRelu(slope) => (Function::Leaky, slope),
     }
 }
@@ -33,6 +34,8 @@ pub(super) fn activate(x: f32, slope: f32, #[comptime] function: Function) -> f3
             let distribution = normal_distribution(x);
             x * distribution
         }
+        // infinity times a slope of zero would be no number
+        Function::Relu => select(x < 0.0, 0.0, x),
         Function::Leaky => select(x > 0.0, x, x * slope),
     }
 }
@@ -50,6 +53,7 @@ pub(super) fn derivative(x: f32, slope: f32, #[comptime] function: Function) -> 
             let distribution = normal_distribution(x);
             distribution + x * density
         }
+        Function::Relu => select(x <= 0.0, 0.0, 1.0),
         Function::Leaky => select(x > 0.0, 1.0, slope),
     }
 }
