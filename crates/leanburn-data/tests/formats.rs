@@ -30,6 +30,17 @@ fn second_headers_and_pairs_are_read() {
 }
 
 #[test]
+fn a_second_header_has_a_unit_of_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = fs::read(fixture("second_big.nii")).unwrap();
+    bytes[500..504].copy_from_slice(&3_i32.to_be_bytes());
+    fs::write(folder.path().join("v.nii"), bytes).unwrap();
+    let spacing = Volume::read(folder.path().join("v.nii")).unwrap().spacing();
+    let expected = [1.5e-3, 2e-3, 3e-3];
+    assert!(spacing.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-12), "{spacing:?}");
+}
+
+#[test]
 fn a_pair_is_one_volume_and_needs_both_files() {
     let folder = tempfile::tempdir().unwrap();
     let copy = |name: &str, to: &str| fs::copy(fixture(name), folder.path().join(to)).unwrap();
@@ -239,6 +250,7 @@ fn a_header_of_text_cut_or_damaged_is_an_error_or_a_volume() {
         ("encoding: raw\ndata file: LIST\n\n", "not one for each slice"),
         ("encoding: raw\nspace directions: (1,0) (0,1) (0,0)\n\n", "vectors of three numbers"),
         ("encoding: raw\nsizes: 30000 30000 30000\n\n", "no memory"),
+        ("encoding: raw\nline skip: 9\n\na line\nvoxels", "`line skip` with at most 2, as many as there are"),
     ] {
         let error = header(&format!("{start}{rest}"));
         assert!(error.contains(words), "{words} in {error}");

@@ -156,6 +156,11 @@ impl Dataset {
         self.items.iter().map(|item| item.source.name()).collect()
     }
 
+    /// As [`Dataset::names`], each name with the files of its labels behind it: `scan.nii with labels scan_seg.nii`.
+    pub fn names_with_labels(&self) -> Vec<String> {
+        self.items.iter().map(|item| item.source.name_with_labels()).collect()
+    }
+
     /// What its volumes and labels take in memory.
     pub fn memory(&self) -> DataMemory {
         let labels = u64::from(self.config.labels.is_some());

@@ -35,6 +35,14 @@ impl LabelFiles {
         Ok(files.into_iter().map(Self::ClassMaps).collect())
     }
 
+    /// The files.
+    pub(crate) fn paths(&self) -> &[PathBuf] {
+        match self {
+            Self::Labels(path, _) => std::slice::from_ref(path),
+            Self::ClassMaps(paths) => paths,
+        }
+    }
+
     /// The labels of a volume that was read from `name`, on another grid if there is one.
     ///
     /// # Errors
@@ -69,7 +77,6 @@ fn partners(volumes: &[PathBuf], files: &[PathBuf]) -> Result<Vec<PathBuf>, Data
     if let ([_], [file]) = (volumes, files) {
         return Ok(vec![file.clone()]);
     }
-    let names = |paths: &[&PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     let mismatch = |volume: &Path, found: String| DataError::Mismatch {
         path: volume.into(),
         expected: "one label file of its own, whose name continues that of the volume".into(),
@@ -83,10 +90,15 @@ fn partners(volumes: &[PathBuf], files: &[PathBuf]) -> Result<Vec<PathBuf>, Data
             [file] if !partners.contains(file) => partners.push(file.clone()),
             [file] => return Err(mismatch(volume, format!("{}, which another volume has", file.display()))),
             [] => return Err(mismatch(volume, format!("none among {} files", files.len()))),
-            _ => return Err(mismatch(volume, names(&found))),
+            _ => return Err(mismatch(volume, listed(found))),
         }
     }
     Ok(partners)
+}
+
+/// The names of files, in one line.
+pub(crate) fn listed<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> String {
+    paths.into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// The name of a file without folder and ending.

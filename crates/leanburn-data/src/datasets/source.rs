@@ -1,7 +1,7 @@
 //! Where the volumes of a configuration, and their labels, come from.
 
 use crate::datasets::config::DataConfig;
-use crate::datasets::labels::LabelFiles;
+use crate::datasets::labels::{LabelFiles, listed};
 use crate::datasets::prepare::{Prepared, new_grid, prepare};
 use crate::error::DataError;
 use crate::formats::find_volumes;
@@ -64,6 +64,16 @@ impl Source {
             Self::File { path, .. } => path.display().to_string(),
             Self::Phantom { index, .. } => format!("phantom {index}"),
             Self::Radar { index, .. } => format!("radar scene {index}"),
+        }
+    }
+
+    /// Its name, and the files of its labels behind it.
+    pub(crate) fn name_with_labels(&self) -> String {
+        match self {
+            Self::File { path, labels: Some(labels), .. } => {
+                format!("{} with labels {}", path.display(), listed(labels.paths()))
+            }
+            _ => self.name(),
         }
     }
 

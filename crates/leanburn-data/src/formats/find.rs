@@ -6,7 +6,7 @@ use crate::formats::format::Format;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The volume files among `paths`, folders searched to the bottom, sorted, each once. A path that is not there and has `*`, `?`, `[..]`
+/// The volume files among `paths`, folders searched to the bottom, through links too, sorted, each once. A path that is not there and has `*`, `?`, `[..]`
 /// or `**` in it is a pattern, and stands for what it matches. A folder with DICOM slices in it is one volume.
 ///
 /// # Errors
@@ -19,7 +19,7 @@ pub fn find_volumes(paths: &[PathBuf]) -> Result<Vec<PathBuf>, DataError> {
             let before = found.len();
             for path in matched {
                 match path.is_dir() {
-                    true => search(&path, &mut found)?,
+                    true => search(&path, &mut Vec::new(), &mut found)?,
                     false => found.extend(Some(path).filter(|path| Format::of(path).is_ok())),
                 }
             }
@@ -31,7 +31,7 @@ pub fn find_volumes(paths: &[PathBuf]) -> Result<Vec<PathBuf>, DataError> {
         let metadata = fs::metadata(path).map_err(|error| DataError::io(path, "read", error))?;
         if metadata.is_dir() {
             let before = found.len();
-            search(path, &mut found)?;
+            search(path, &mut Vec::new(), &mut found)?;
             if found.len() == before {
                 return Err(DataError::NoVolumes { path: path.clone() });
             }
@@ -52,21 +52,26 @@ pub fn matches(path: &Path) -> Option<Vec<PathBuf>> {
     Some(pattern.filter_map(Result::ok).collect())
 }
 
-fn search(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), DataError> {
+/// Searches a folder that lies below the folders `around`. A link to one of them, or to itself, leads in a circle and is not followed.
+fn search(folder: &Path, around: &mut Vec<PathBuf>, found: &mut Vec<PathBuf>) -> Result<(), DataError> {
     let failed = |error| DataError::io(folder, "list", error);
+    let place = folder.canonicalize().map_err(failed)?;
+    if around.contains(&place) {
+        return Ok(());
+    }
+    around.push(place);
     let mut is_series = false;
     for entry in fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let path = entry.path();
-        // A link to a folder is not followed: it could lead in a circle.
-        if entry.file_type().map_err(failed)?.is_dir() {
-            search(&path, found)?;
+        let path = entry.map_err(failed)?.path();
+        if path.is_dir() {
+            search(&path, around, found)?;
         } else if path.is_file() && Format::of(&path).is_ok() {
             found.push(path);
         } else {
             is_series = is_series || (path.is_file() && dicom::is_slice(&path));
         }
     }
+    around.pop();
     found.extend(is_series.then(|| folder.to_path_buf()));
     Ok(())
 }
@@ -96,6 +101,22 @@ mod tests {
         assert_eq!(found("odd[1].nii").unwrap(), ["odd[1].nii"], "what is there is no pattern");
         assert!(matches!(found("*_t3*"), Err(DataError::NoVolumes { .. })));
         assert!(found("none.nii").unwrap_err().is_not_found());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_to_folders_are_followed_and_circles_end() {
+        use std::os::unix::fs::symlink;
+        let [study, archive] = [0; 2].map(|_| tempfile::tempdir().unwrap());
+        fs::create_dir_all(archive.path().join("case_2/deep")).unwrap();
+        for path in [study.path().join("case_1.nii"), archive.path().join("case_2/deep/scan.nii")] {
+            fs::write(path, "").unwrap();
+        }
+        symlink(archive.path().join("case_2"), study.path().join("case_2")).unwrap();
+        symlink(study.path(), archive.path().join("case_2/deep/back")).unwrap();
+        symlink("nowhere", study.path().join("dangling")).unwrap();
+        let expected = ["case_1.nii", "case_2/deep/scan.nii"].map(|name| study.path().join(name));
+        assert_eq!(find_volumes(&[study.path().to_path_buf()]).unwrap(), expected);
     }
 
     #[test]

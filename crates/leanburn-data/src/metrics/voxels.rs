@@ -4,9 +4,14 @@ use super::lengths::check_lengths;
 use crate::error::DataError;
 use crate::volumes::count;
 
+/// Whether a voxel is occupied: its absolute value is above the threshold, which no value that is not a number is.
+fn is_occupied(value: f32, threshold: f32) -> bool {
+    value.abs() > threshold
+}
+
 /// Voxels that both sets hold, over voxels that either holds; 1 where both are empty.
 ///
-/// A voxel is occupied where its value is above `threshold`, which no value that is not a number is.
+/// A voxel is occupied where its absolute value is above `threshold`, which no value that is not a number is.
 ///
 /// # Errors
 /// If the slices are empty or of different lengths.
@@ -22,7 +27,7 @@ pub fn intersection_over_union(prediction: &[f32], truth: &[f32], threshold: f32
     check_lengths(prediction.len(), truth.len())?;
     let (mut both, mut either) = (0_u64, 0_u64);
     for (prediction, truth) in prediction.iter().zip(truth) {
-        let (prediction, truth) = (*prediction > threshold, *truth > threshold);
+        let (prediction, truth) = (is_occupied(*prediction, threshold), is_occupied(*truth, threshold));
         both += u64::from(prediction && truth);
         either += u64::from(prediction || truth);
     }
@@ -47,7 +52,7 @@ impl ChamferDistance {
 
 /// The mean distance from the voxels of each set to the nearest one of the other.
 ///
-/// A voxel is occupied where its value is above `threshold`. If one set alone is empty, both
+/// A voxel is occupied where its absolute value is above `threshold`. If one set alone is empty, both
 /// distances are infinite; if both are, 0.
 ///
 /// # Shapes
@@ -72,12 +77,12 @@ pub fn chamfer_distance(
 }
 
 fn one_way(from: &[f32], to: &[f32], extent: [usize; 3], threshold: f32) -> Result<f64, DataError> {
-    let to: Vec<bool> = to.iter().map(|value| *value > threshold).collect();
+    let to: Vec<bool> = to.iter().map(|value| is_occupied(*value, threshold)).collect();
     if !to.contains(&true) {
-        return Ok(if from.iter().any(|value| *value > threshold) { f64::INFINITY } else { 0.0 });
+        return Ok(if from.iter().any(|value| is_occupied(*value, threshold)) { f64::INFINITY } else { 0.0 });
     }
     let distances = squared_distances(&to, extent)?;
-    let occupied = from.iter().zip(&distances).filter(|(value, _)| **value > threshold);
+    let occupied = from.iter().zip(&distances).filter(|(value, _)| is_occupied(**value, threshold));
     let (sum, voxels) = occupied.fold((0.0, 0_u64), |(sum, voxels), (_, squared)| (sum + squared.sqrt(), voxels + 1));
     Ok(if voxels == 0 { f64::INFINITY } else { sum / voxels as f64 })
 }
@@ -190,6 +195,15 @@ mod tests {
         assert!(chamfer_distance(&one, &two, [2, 4, 4], 0.5).unwrap_err().is_malformed());
         assert!(chamfer_distance(&one, &two, [usize::MAX, 4, 4], 0.5).unwrap_err().is_too_large());
         assert!(squared_distances(&[], [0, 1, 1]).unwrap_err().is_malformed());
+    }
+
+    /// As in the loss: a negative value is there, too.
+    #[test]
+    fn occupied_is_what_is_far_from_zero() {
+        let (prediction, truth) = ([-0.9, 0.0, 0.0], [0.9, 0.4, -0.9]);
+        assert_eq!(intersection_over_union(&prediction, &truth, 0.5).unwrap(), 0.5);
+        let distance = chamfer_distance(&prediction, &truth, [1, 1, 3], 0.5).unwrap();
+        assert_eq!(distance, ChamferDistance { prediction_to_truth: 0.0, truth_to_prediction: 1.0 });
     }
 
     proptest! {

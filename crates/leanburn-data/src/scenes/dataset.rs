@@ -84,6 +84,14 @@ impl SceneDataset {
         self.count[1]
     }
 
+    /// The images of a folder's scenes, in their fixed order; none of synthetic scenes.
+    pub fn names(&self) -> Vec<String> {
+        match &self.source {
+            Source::Drawn { .. } => Vec::new(),
+            Source::Folder(folder) => folder.images().map(|image| image.display().to_string()).collect(),
+        }
+    }
+
     /// The configuration it was opened with.
     pub fn config(&self) -> &SceneConfig {
         &self.config

@@ -81,6 +81,11 @@ impl Folder {
         Ok(folder)
     }
 
+    /// The files of the images, in the order of the scenes.
+    pub(super) fn images(&self) -> impl Iterator<Item = &Path> {
+        self.scenes.iter().map(|scene| scene.image.as_path())
+    }
+
     /// Scenes to train on, and those that are held out.
     pub(super) fn count(&self) -> [usize; 2] {
         [self.train, self.scenes.len() - self.train]

@@ -95,12 +95,13 @@ impl Volume {
         let file = self.file();
         let orientation = file.orientation;
         let extent = orientation.shape(file.shape);
-        if extent == self.extent() {
-            return self.into_original_orientation();
-        }
         let target = affine::spacing(&orientation.affine(&file.affine, file.shape));
         let spacing = self.spacing();
         let step = [0, 1, 2].map(|axis| target[axis] / spacing[axis]);
+        // voxels of another size can be as many
+        if extent == self.extent() && step.iter().all(|step| (step - 1.0).abs() < 1e-6) {
+            return self.into_original_orientation();
+        }
         let resampled = self.on_new_grid(&NewGrid { extent, step })?;
         drop(self);
         resampled.into_original_orientation()
@@ -266,7 +267,9 @@ mod tests {
         affine[0][3] = 11.3;
         let values = Array4::from_shape_fn([1, 6, 7, 5], |(_, x, y, z)| (x + y + z) as f32);
         let volume = Volume::from_file_axes(values.view(), affine).unwrap();
-        for other in [volume.resize([4, 9, 6]).unwrap(), volume.resample([1.5, 0.7, 0.8]).unwrap()] {
+        let as_many = volume.resample([2.1, 1.04, 0.97]).unwrap();
+        assert_eq!(as_many.extent(), volume.extent());
+        for other in [volume.resize([4, 9, 6]).unwrap(), volume.resample([1.5, 0.7, 0.8]).unwrap(), as_many] {
             let back = other.into_original_grid().unwrap();
             assert_eq!(back.shape(), [1, 6, 7, 5]);
             assert_eq!(back.affine(), &affine);

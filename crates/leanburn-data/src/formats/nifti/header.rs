@@ -2,15 +2,16 @@
 
 use crate::error::DataError;
 use crate::formats::file;
+use crate::formats::nifti::layout;
 use std::io::Read;
 use std::path::Path;
 
 /// Length of a header of NIfTI-1.
-const FIRST: usize = super::layout::HEADER_BYTES;
+const FIRST: usize = layout::HEADER_BYTES;
 /// Length of a header of NIfTI-2.
 const SECOND: usize = 540;
 
-const EXPORT_AGAIN: &str = super::layout::EXPORT_AGAIN;
+const EXPORT_AGAIN: &str = layout::EXPORT_AGAIN;
 
 /// What of a header a volume needs.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(super) struct Header {
     pub(super) vox_offset: f64,
     pub(super) slope: f64,
     pub(super) intercept: f64,
+    /// Millimetres in the unit of all lengths here.
+    pub(super) millimetres: f64,
     pub(super) qform_code: i32,
     pub(super) sform_code: i32,
     pub(super) quaternion: [f64; 3],
@@ -71,6 +74,7 @@ impl Header {
             vox_offset: floats(108),
             slope: floats(112),
             intercept: floats(116),
+            millimetres: layout::millimetres(fields.bytes[123].into()),
             qform_code: fields.i16(252).into(),
             sform_code: fields.i16(254).into(),
             quaternion: fields.each(256, 4, floats),
@@ -92,6 +96,7 @@ impl Header {
             vox_offset: fields.i64(168) as f64,
             slope: floats(176),
             intercept: floats(184),
+            millimetres: layout::millimetres(fields.i32(500)),
             qform_code: fields.i32(344),
             sform_code: fields.i32(348),
             quaternion: fields.each(352, 8, floats),

@@ -32,6 +32,16 @@ pub(super) fn number_type(code: i16) -> Option<NumberType> {
     TYPES.iter().find(|(known, _)| *known == code).map(|(_, number)| *number)
 }
 
+/// Millimetres in the unit of length that the lowest three bits of `xyzt_units` name: metres or micrometres. Without one, or with a
+/// code that the format does not define, lengths are millimetres.
+pub(super) fn millimetres(xyzt_units: i32) -> f64 {
+    match xyzt_units & 0b111 {
+        1 => 1e3,
+        3 => 1e-3,
+        _ => 1.0,
+    }
+}
+
 /// The code of a type.
 pub(super) fn code(number: NumberType) -> i16 {
     TYPES.iter().find(|(_, known)| *known == number).map(|(code, _)| *code).expect("every type has a code")

@@ -53,7 +53,7 @@ fn read_voxels(
     let values = stored.read(path, &shape, &mut reader, at_most)?;
     let [x, y, z, channels] = shape;
     let values = Array4::from_shape_vec((x, y, z, channels).f(), values).expect("as many voxels as the shape has");
-    Volume::from_file_axes(values.view().permuted_axes([3, 0, 1, 2]), best_affine(header)?)
+    Volume::from_file_axes(values.view().permuted_axes([3, 0, 1, 2]), affine_in_millimetres(header)?)
 }
 
 /// `[x, y, z, channels]` as in the file.
@@ -112,7 +112,13 @@ fn scaling(header: &Header) -> (f64, f64) {
     }
 }
 
-/// The first of sform and qform that places every voxel; voxel sizes where the header names neither.
+fn affine_in_millimetres(header: &Header) -> Result<Affine, DataError> {
+    let [x, y, z, last] = best_affine(header)?;
+    let [x, y, z] = [x, y, z].map(|row| row.map(|length| length * header.millimetres));
+    Ok([x, y, z, last])
+}
+
+/// The first of sform and qform that places every voxel, in the header's unit; voxel sizes where the header names neither.
 fn best_affine(header: &Header) -> Result<Affine, DataError> {
     let [x, y, z] = header.sform;
     let sform = [x, y, z, IDENTITY[3]];
@@ -293,6 +299,27 @@ mod tests {
         assert_eq!(file.read().unwrap().spacing(), [4.0, 5.0, 6.0]);
         file.put(280, &[0.0_f32; 12]);
         assert_eq!(file.read().unwrap().spacing(), [1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn lengths_are_in_the_unit_of_the_header() {
+        // the bits above the lowest three are the unit of time
+        for (units, factor) in [(0_u8, 1.0), (2, 1.0), (3, 1e-3), (8 + 3, 1e-3), (1, 1e3), (16 + 1, 1e3)] {
+            let mut file = sound();
+            file.bytes[123] = units;
+            let check = |file: &Handmade, affine: [[f64; 4]; 3]| {
+                let volume = file.read().unwrap();
+                for (found, expected) in volume.affine().as_flattened().iter().zip(affine.as_flattened()) {
+                    assert!((found - factor * expected).abs() < 1e-12 * factor, "{units}: {:?}", volume.affine());
+                }
+            };
+            check(&file, [[1.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 3.0, 0.0]]);
+            file.put(252, &[1_i16, 0]).put(268, &[10.0_f32, 20.0, 30.0]);
+            check(&file, [[1.0, 0.0, 0.0, 10.0], [0.0, 2.0, 0.0, 20.0], [0.0, 0.0, 3.0, 30.0]]);
+            let sform = [[4.0_f32, 0.0, 0.0, 1.0], [0.0, 5.0, 0.0, 2.0], [0.0, 0.0, 6.0, 3.0]];
+            file.put(254, &[1_i16]).put(280, sform.as_flattened());
+            check(&file, sform.map(|row| row.map(f64::from)));
+        }
     }
 
     #[test]

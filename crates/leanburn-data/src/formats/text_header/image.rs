@@ -64,11 +64,13 @@ impl Image {
 
     /// The values in the order of the file.
     fn voxels(&self, path: &Path, mut lines: Lines) -> Result<Vec<f32>, DataError> {
-        let mut skipped = Vec::new();
-        for _ in 0..self.line_skip {
-            skipped.clear();
-            lines.passed +=
-                lines.reader.read_until(b'\n', &mut skipped).map_err(|error| file::read_failed(path, error))? as u64;
+        for skipped in 0..self.line_skip {
+            let bytes = lines.reader.skip_until(b'\n').map_err(|error| file::read_failed(path, error))?;
+            if bytes == 0 {
+                let expected = format!("at most {skipped}, as many as there are");
+                return Err(malformed("line skip", &expected, &self.line_skip.to_string()));
+            }
+            lines.passed += bytes as u64;
         }
         let needed = count(&self.sizes)? as u64 * self.stored.number.size() as u64;
         let left = lines.length.saturating_sub(lines.passed);
