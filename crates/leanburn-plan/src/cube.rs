@@ -15,7 +15,7 @@ use crate::{FlexMemory, Timeline};
 /// A convolution returns its channels last and needs them last; a volume with its channels first is copied first.
 /// What gets its values from a volume with the channels last has them last too, and counts as not contiguous: what must
 /// have them first copies it. Everything else is taken from the CPU's rules, which are Burn's. What autotuned products
-/// of matrices take while they run is not in it.
+/// of matrices and convolutions of Burn's own take while they run is not in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CubeMemory;
 

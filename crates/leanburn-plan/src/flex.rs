@@ -12,13 +12,13 @@ mod index;
 mod inputs;
 mod matmul;
 mod reduce;
+mod resampling;
 mod view;
 
 use burn::backend::ir::{
     ActivationOperationIr, BaseOperationIr, BoolOperationIr, FloatOperationIr, IntOperationIr, ModuleOperationIr,
     NumericOperationIr, OperationIr, TensorIr,
 };
-use burn::tensor::DType;
 use leanburn_common::Bytes;
 
 use crate::graphs::GraphMetadata;
@@ -120,8 +120,8 @@ fn numeric_effect(operation: &NumericOperationIr, inputs: &Inputs<'_>) -> Option
         SumDims(op) => new_output(reduce::sum_dims(inputs, &op.axes, &op.out)),
         MaxDim(_) | MinDim(_) | CumSum(_) | CumProd(_) | CumMin(_) | CumMax(_) | Pad(_) => new_output(inputs.copies()),
         MaxAbs(_) | MaxAbsDim(_) => new_output(scalar_workspace(inputs)),
-        MaxDimWithIndices(op) => reduce::with_indices(inputs, &op.out_indices),
-        MinDimWithIndices(op) => reduce::with_indices(inputs, &op.out_indices),
+        MaxDimWithIndices(op) => reduce::with_indices(inputs.copy(0), &op.out_indices),
+        MinDimWithIndices(op) => reduce::with_indices(inputs.copy(0), &op.out_indices),
         ArgMax(op) | ArgMin(op) => new_output(reduce::arg(inputs, op.axis, &op.out)),
         _ => return None,
     })
@@ -191,15 +191,15 @@ fn module_effect(operation: &ModuleOperationIr, inputs: &Inputs<'_>) -> Option<E
         LinearWeightBackward(_) => new_output(matmul::linear_weight_backward(inputs)),
         LinearBiasBackward(op) => new_output(matmul::linear_bias_backward(inputs, &op.out)),
         LayerNorm(op) if is_half(op.out.dtype) => new_output(widened(inputs, &op.out)),
-        AdaptiveAvgPool2d(op) if op.out.dtype == DType::BF16 => new_output(widened(inputs, &op.out)),
-        AdaptiveAvgPool3d(op) if op.out.dtype == DType::BF16 => new_output(widened(inputs, &op.out)),
-        LayerNorm(_) | AdaptiveAvgPool2d(_) | AdaptiveAvgPool3d(_) => new_output(inputs.copies()),
-        _ => return convolution::effect(operation, inputs),
+        LayerNorm(_) => new_output(inputs.copies()),
+        _ => return resampling::effect(operation, inputs).or_else(|| convolution::effect(operation, inputs)),
     })
 }
 
-/// Inputs and output in f32, before the output is narrowed.
+/// Half-precision inputs in f32, with their contiguous copies or with the output in f32; or the output in both, when it is narrowed.
 fn widened(inputs: &Inputs<'_>, output: &TensorIr) -> u64 {
-    let wide = |input| 4 * inputs.elements(input);
-    (0..inputs.count()).map(wide).sum::<u64>() + 4 * elements(output) - bytes(output)
+    let halves = (0..inputs.count()).filter(|&input| is_half(inputs.dtype(input)));
+    let wide: u64 = halves.map(|input| 4 * inputs.elements(input)).sum();
+    let wide_output = 4 * elements(output);
+    (wide + inputs.copies().max(wide_output)).max(bytes(output) + wide_output) - bytes(output)
 }

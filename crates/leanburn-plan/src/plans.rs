@@ -31,8 +31,17 @@ pub struct Plan {
     pub class: Class,
     /// Peak, read off its own recording, with its [margin](crate::bound), and other bytes.
     pub peak: Bytes,
+    /// The largest tensor, which the device must allocate at once.
+    pub largest: Bytes,
     /// Seconds of a step, by the device's rates.
     pub seconds: f64,
+}
+
+impl Plan {
+    /// Whether its largest tensor fits into the largest allocation of a device, where that is known.
+    pub fn is_allocated(&self, most: Option<Bytes>) -> bool {
+        most.is_none_or(|most| self.largest <= most)
+    }
 }
 
 /// The plans of which no other needs at most as much and takes at most the time, by peak.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use leanburn_common::Bytes;
 use leanburn_ops::{StreamKeep, StreamSettings};
 
 use crate::candidate::Candidate;
@@ -33,6 +34,8 @@ pub fn frontier<S: Space>(space: &S, machine: &Machine<'_>, allowed: Class) -> R
 pub struct Plans<'a, S> {
     space: &'a S,
     machine: &'a Machine<'a>,
+    /// The largest allocation of the device.
+    most: Option<Bytes>,
     /// For each variant the plans, once it was searched.
     found: Vec<Option<Vec<Plan>>>,
 }
@@ -40,7 +43,13 @@ pub struct Plans<'a, S> {
 impl<'a, S: Space> Plans<'a, S> {
     /// Nothing is searched yet.
     pub fn new(space: &'a S, machine: &'a Machine<'a>) -> Self {
-        Self { space, machine, found: Vec::new() }
+        Self { space, machine, most: None, found: Vec::new() }
+    }
+
+    /// Without plans that have a tensor larger than the device allocates, as long as there are others.
+    #[must_use]
+    pub fn with_largest_allocation(self, most: Option<Bytes>) -> Self {
+        Self { most, ..self }
     }
 
     /// The best plans whose changes are of class `allowed` or milder.
@@ -63,11 +72,14 @@ impl<'a, S: Space> Plans<'a, S> {
             plans.extend(found.iter().cloned());
             self.found[variant] = Some(found);
         }
+        if plans.iter().any(|plan| plan.is_allocated(self.most)) {
+            plans.retain(|plan| plan.is_allocated(self.most));
+        }
         Ok(Frontier::of(plans))
     }
 
     fn search(&self, variant: usize, class: Class, known: &[Plan]) -> Result<Vec<Plan>, S::Error> {
-        let search = Search { space: self.space, machine: self.machine, class };
+        let search = Search { space: self.space, machine: self.machine, most: self.most, class };
         let splits = self.space.splits().into_iter();
         let plain = splits
             .map(|(micro_batch, accumulation)| Candidate { variant, ..Candidate::new(micro_batch, accumulation) });
@@ -109,6 +121,7 @@ const LEAST: (StreamKeep, usize) = (StreamKeep::Joined, 4);
 struct Search<'a, S> {
     space: &'a S,
     machine: &'a Machine<'a>,
+    most: Option<Bytes>,
     class: Class,
 }
 
@@ -131,14 +144,14 @@ impl<S: Space> Search<'_, S> {
         }
         let mut choices: Vec<Vec<usize>> =
             estimates.iter().flat_map(|estimate| estimate.proposals(estimate.kept(), BUDGETS)).collect();
-        let assignments: usize = stages.iter().map(|stage| stage.options.len()).product();
+        let assignments = stages.iter().fold(1, |count: usize, stage| count.saturating_mul(stage.options.len()));
         if assignments <= FEW {
             choices.extend(every(&stages));
         }
         let mut seen: HashSet<Vec<usize>> = estimates[0].alike.iter().cloned().collect(); // recorded already
         choices.retain(|choice| seen.insert(choice.clone()));
         for choice in &choices {
-            if is_worth_it(&estimates, choice, known.iter().chain(plans.iter())) {
+            if is_worth_it(&estimates, choice, self.allocated(known, plans)) {
                 let candidate = Candidate { recompute: recomputed(&stages, choice), ..highest.plan.candidate.clone() };
                 plans.extend(self.lowered(candidate)?.into_iter().map(|recorded| recorded.plan));
             }
@@ -181,7 +194,7 @@ impl<S: Space> Search<'_, S> {
             let mut seen = HashSet::from([all.clone()]);
             choices.retain(|choice| !streamed(&stages, choice).is_empty() && seen.insert(choice.clone()));
             for choice in choices {
-                if is_worth_it(&estimates, &choice, known.iter().chain(plans.iter())) {
+                if is_worth_it(&estimates, &choice, self.allocated(known, plans)) {
                     plans.extend(self.lowered(candidate(&choice))?.into_iter().map(|recorded| recorded.plan));
                 }
             }
@@ -202,6 +215,12 @@ impl<S: Space> Search<'_, S> {
         Ok(())
     }
 
+    /// The plans that the device can allocate: others beat none.
+    fn allocated<'p>(&self, known: &'p [Plan], plans: &'p [Plan]) -> impl Iterator<Item = &'p Plan> {
+        let most = self.most;
+        known.iter().chain(plans).filter(move |plan| plan.is_allocated(most))
+    }
+
     /// A candidate, then the same with a knob one value lower, as long as one helps.
     fn lowered(&self, candidate: Candidate) -> Result<Vec<Recorded>, S::Error> {
         let knobs = self.space.knobs(&candidate);
@@ -219,7 +238,8 @@ impl<S: Space> Search<'_, S> {
         let seconds = self.machine.rates.seconds(&timeline, candidate.accumulation, candidate.recorded());
         let other_bytes = self.machine.other_bytes + self.space.other_bytes(&candidate);
         let peak = self.machine.memory.needed(&timeline) + other_bytes;
-        Ok(Recorded { timeline, plan: Plan { class: self.class, peak, seconds, candidate } })
+        let largest = timeline.largest();
+        Ok(Recorded { timeline, plan: Plan { class: self.class, peak, largest, seconds, candidate } })
     }
 
     /// Recordings in which all segments run alike; these are plans too, and with lower knobs.

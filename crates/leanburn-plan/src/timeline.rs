@@ -156,6 +156,11 @@ impl Timeline {
         self.events.get(self.peak_index()).map_or(Bytes(0), |event| event.during)
     }
 
+    /// The largest block.
+    pub fn largest(&self) -> Bytes {
+        self.blocks.iter().map(|block| block.bytes).max().unwrap_or_default()
+    }
+
     /// The blocks that are there at an operation event.
     pub fn blocks_at(&self, index: usize) -> impl Iterator<Item = &Block> {
         self.blocks.iter().filter(move |block| (block.born..=block.last).contains(&index))

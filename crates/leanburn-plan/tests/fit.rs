@@ -138,6 +138,16 @@ fn of_a_long_chain_the_plan_is_nearly_the_fastest() {
     }
 }
 
+/// Of 64 segments there are 2^64 choices, which an integer does not count.
+#[test]
+fn of_a_very_long_chain_not_every_choice_is_tried() {
+    let chain = Chain { inside: vec![2; 64] };
+    let plans = plans(&chain);
+    let (smallest, fastest) = (plans.smallest().unwrap(), plans.plans.last().unwrap());
+    assert!(smallest.peak < fastest.peak && fastest.candidate.recompute.is_empty());
+    assert!(smallest.candidate.recompute.len() > 32, "{smallest:?}");
+}
+
 #[test]
 fn a_larger_budget_is_never_slower_and_never_exceeded() {
     let chain = Chain { inside: vec![8, 2, 16, 4, 8, 24, 2, 8, 4, 12] };

@@ -9,7 +9,8 @@ use std::process::Command;
 
 use burn::backend::ir::{OperationIr, TensorIr};
 use burn::backend::ops::{
-    ActivationOps, BoolTensorOps, ConvOptions, ConvTransposeOptions, FloatTensorOps, IntTensorOps, ModuleOps,
+    ActivationOps, BoolTensorOps, ConvOptions, ConvTransposeOptions, FloatTensorOps, IntTensorOps, InterpolateMode,
+    InterpolateOptions, ModuleOps,
 };
 use burn::backend::tensor::{Device as DeviceOf, FloatTensor};
 use burn::backend::{Backend, Capture, DispatchDevice, Distribution, Flex, TensorMetadata};
@@ -289,6 +290,32 @@ fn activations() -> Vec<Case> {
     ]
 }
 
+fn resampling() -> Vec<Case> {
+    const IMAGE: &[usize] = &[2, 8, 128, 128];
+    const HALVED: &[usize] = &[2, 8, 64, 64];
+    vec![
+        case!([held(IMAGE).turned()]; x => B::avg_pool2d(x, [2; 2], [2; 2], [0; 2], true, false)),
+        case!([held(IMAGE).of(BF16)]; x => B::avg_pool2d(x, [2; 2], [2; 2], [0; 2], true, false)),
+        case!([held(IMAGE).of(BF16), own(HALVED).of(BF16)]; x, grad =>
+            B::avg_pool2d_backward(x, grad, [2; 2], [2; 2], [0; 2], true, false)),
+        case!([held(IMAGE)]; x => B::max_pool2d(x, [2; 2], [2; 2], [0; 2], [1; 2], false)),
+        case!([held(IMAGE).of(BF16)]; x => B::max_pool2d(x, [2; 2], [2; 2], [0; 2], [1; 2], false)),
+        case!([held(IMAGE).of(BF16), own(HALVED).of(BF16), own(HALVED).of(I64)]; x, grad, indices =>
+            B::max_pool2d_with_indices_backward(x, [2; 2], [2; 2], [0; 2], [1; 2], false, grad, indices).x_grad),
+        case!([held(IMAGE).of(F16)]; x => B::adaptive_avg_pool2d(x, [8, 8])),
+        case!([held(IMAGE).of(BF16), own(HALVED).of(BF16)]; x, grad => B::adaptive_avg_pool2d_backward(x, grad)),
+        case!([held(IMAGE)]; x => B::interpolate(x, [64, 64], bilinear())),
+        case!([held(IMAGE).of(BF16)]; x => B::interpolate(x, [64, 64], bilinear())),
+        case!([own(HALVED).of(BF16)]; x => B::interpolate(x, [256, 256], bilinear())),
+        case!([held(IMAGE).of(BF16), held(HALVED).of(BF16)]; x, grad =>
+            B::interpolate_backward(x, grad, [64, 64], bilinear())),
+    ]
+}
+
+fn bilinear() -> InterpolateOptions {
+    InterpolateOptions::new(InterpolateMode::Bilinear)
+}
+
 fn indexing() -> Vec<Case> {
     const PART: &[usize] = &[256, 512];
     const INDICES: &[usize] = &[256];
@@ -483,7 +510,7 @@ fn what_the_model_says_is_what_the_heap_shows() {
             compare(&products);
         }
         Err(_) => {
-            compare(&[views(), element_wise(), activations(), indexing(), reductions()].concat());
+            compare(&[views(), element_wise(), activations(), resampling(), indexing(), reductions()].concat());
             compare(&products);
             the_same_with_other_caches();
         }

@@ -164,6 +164,23 @@ fn a_model_that_is_not_ours_stays_within_five_budgets() {
 }
 
 #[test]
+fn no_plan_of_a_card_has_a_tensor_larger_than_it_allocates() {
+    let _alone = alone();
+    let card = |most: Option<Bytes>| Planner::unlisted("a card", None, most.map(Bytes::get));
+    let largest = |setup: &StepSetup| {
+        let plan = card(None).plan(|device| blocks(setup, device), |device| features(setup, device)).unwrap();
+        plan.timeline.blocks.iter().map(|block| block.bytes).max().unwrap()
+    };
+    let options = |most| card(most).options(4, blocks, features).unwrap().all;
+    let largest_of = |all: &[Fitted]| all.iter().map(|fitted| largest(&fitted.setup)).max().unwrap();
+    let (whole, item) = (options(None), largest(&StepSetup::new(1, 4)));
+    assert!(largest_of(&whole) > item, "{whole:?}");
+    let fitted = options(Some(item));
+    assert!(!fitted.is_empty() && largest_of(&fitted) <= item, "{fitted:?}");
+    assert!(!options(Some(Bytes(1))).is_empty(), "where every plan has one, there are plans nevertheless");
+}
+
+#[test]
 fn other_bytes_are_part_of_the_budget() {
     let _alone = alone();
     let planner = Planner::cpu().with_rates(RATES);

@@ -31,8 +31,9 @@ pub(crate) use stored::{StoredTensor, within};
 
 /// Where what a segment saves lives between forward and backward.
 ///
-/// Of a recomputed segment these are its inputs; of one that is kept, the volumes that operations of this crate save, which are their inputs. Weights, data,
-/// attention and layers of Burn are left alone, as are tensors of less than 16 KiB.
+/// Of a recomputed segment these are its inputs; of one that is kept, the volumes that operations of this crate save, which are their inputs, of
+/// [`window_attention3d`](crate::window_attention3d) the output too. Weights, data, [`attention3d`](crate::attention3d) and layers of Burn are
+/// left alone, as are tensors of less than 16 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Storage {

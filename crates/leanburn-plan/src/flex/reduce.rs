@@ -61,8 +61,8 @@ pub(super) fn arg(inputs: &Inputs<'_>, dim: usize, output: &TensorIr) -> u64 {
     inputs.copy(0) + values.max(wide)
 }
 
-/// Extreme values and their positions, which are found 64 bits wide.
-pub(super) fn with_indices(inputs: &Inputs<'_>, indices: &TensorIr) -> Effect {
+/// Extreme values and their positions, which are found 64 bits wide; `workspace` is that of the values.
+pub(super) fn with_indices(workspace: u64, indices: &TensorIr) -> Effect {
     let wide = if indices.dtype == DType::I64 { 0 } else { 8 * elements(indices) };
-    Effect { outputs: vec![(Place::New, true); 2], ..new_output(inputs.copy(0) + wide) }
+    Effect { outputs: vec![(Place::New, true); 2], ..new_output(workspace + wide) }
 }

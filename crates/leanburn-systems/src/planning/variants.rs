@@ -8,7 +8,7 @@ use crate::system::ModelChange;
 use crate::table::SystemSection;
 
 /// The configuration as it is, then with each change that can be made to it, mildest class first. Saved activations are offloaded where
-/// the configuration names a folder for them.
+/// the configuration names a folder for them, in half precision too; changes of the model come without that.
 ///
 /// `half` is the half precision that the device computes in. Of several processes the optimizer's states are split before anything is
 /// changed that is not lossless.
@@ -18,8 +18,10 @@ pub fn variants(config: &Config, half: Option<Precision>, ranks: u64) -> Vec<(Va
     let base = sharded.as_ref().map_or(config, |(_, sharded)| sharded).clone();
     let offloaded = offloaded(&base);
     let halved = half.and_then(|half| half_precision(&base, half));
+    let both = halved.as_ref().and_then(also_offloaded);
     let base = halved.as_ref().map_or(&base, |(_, halved)| halved).clone();
-    [Some(as_it_is), sharded, offloaded, halved].into_iter().flatten().chain(model_changes(config, &base)).collect()
+    let variants = [Some(as_it_is), sharded, offloaded, halved, both];
+    variants.into_iter().flatten().chain(model_changes(config, &base)).collect()
 }
 
 fn sharded(config: &Config, ranks: u64) -> Option<(Variant, Config)> {
@@ -53,6 +55,14 @@ fn offloaded(config: &Config) -> Option<(Variant, Config)> {
             config.training_mut().storage.offload = vec!["*".to_string()];
         })
     })
+}
+
+/// A variant with saved activations offloaded too.
+fn also_offloaded((variant, config): &(Variant, Config)) -> Option<(Variant, Config)> {
+    let (offloaded, config) = offloaded(config)?;
+    let change = format!("{}, {}", variant.change, offloaded.change);
+    let cost = format!("{}; {}", variant.cost, offloaded.cost);
+    Some((Variant { change, class: variant.class, cost }, config))
 }
 
 fn half_precision(config: &Config, half: Precision) -> Option<(Variant, Config)> {
@@ -129,6 +139,23 @@ mod tests {
         assert_eq!(allowed[1].0.change, "autoencoder.training.offload = [\"*\"]");
         assert_eq!(allowed[1].1.training().storage.offload, ["*"]);
         assert_eq!(lossless(", offload_folder: /scratch, offload: [decoder.level_0]").len(), 1);
+    }
+
+    #[test]
+    fn activations_in_half_precision_are_offloaded_too() {
+        let text = "autoencoder: {num_channels: [8], norm_num_groups: 8, training: {batch_size: 1, offload_folder: /scratch}}\n\
+                    data: {phantom: {count: 2, shape: 32}, patch_size: 32}\ndevice: {name: flex}\n";
+        let variants = variants(&Config::parse(text, "test", &[]).unwrap(), Some(Precision::Bf16), 1);
+        let is_both = |config: &Config| {
+            config.device.resolved_precision() == Precision::Bf16 && config.training().storage.offload == ["*"]
+        };
+        let both: Vec<&Variant> =
+            variants.iter().filter(|(_, config)| is_both(config)).map(|(variant, _)| variant).collect();
+        let [Variant { change, class, .. }] = both[..] else { panic!("{both:?}") };
+        assert_eq!(
+            (change.as_str(), *class),
+            ("device.precision = bf16, autoencoder.training.offload = [\"*\"]", Class::Numerics)
+        );
     }
 
     #[test]

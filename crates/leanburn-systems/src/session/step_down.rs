@@ -77,7 +77,7 @@ fn smaller_shares(space: &ConfigSpace, now: &Candidate, memory: &dyn MemoryModel
             let candidate = Candidate { micro_batch, accumulation, recompute, ..now.clone() };
             let timeline = space.record(&candidate)?.timeline(memory);
             let peak = memory.needed(&timeline) + space.other_bytes(&candidate);
-            plans.push(Plan { candidate, class: Class::Lossless, peak, seconds: 0.0 });
+            plans.push(Plan { candidate, class: Class::Lossless, peak, largest: timeline.largest(), seconds: 0.0 });
         }
     }
     plans.sort_by_key(|plan| plan.peak);
@@ -201,10 +201,12 @@ device: {name: flex}
             let recompute = recompute.iter().map(ToString::to_string).collect();
             Candidate { recompute, ..Candidate::new(split.0, split.1) }.with_knob("attention_block", block)
         };
+        let plan = |candidate| {
+            let [peak, largest] = [Bytes(0); 2];
+            Plan { candidate, class: Class::Lossless, peak, largest, seconds: 0.0 }
+        };
         let named = |split, recompute: &[&str], block| {
-            let candidate_then = candidate(split, recompute, block);
-            let plan = Plan { candidate: candidate_then, class: Class::Lossless, peak: Bytes(0), seconds: 0.0 };
-            change(&candidate((2, 1), &[], Some(64)), &plan)
+            change(&candidate((2, 1), &[], Some(64)), &plan(candidate(split, recompute, block)))
         };
         assert_eq!(named((2, 1), &["a", "b"], Some(64)), "recompute a, b");
         assert_eq!(
@@ -213,8 +215,7 @@ device: {name: flex}
         );
         assert_eq!(named((2, 1), &[], Some(32)), "attention_block = 32");
         assert_eq!(named((2, 1), &["a"], None), "recompute a, attention_block as large as is fastest");
-        let back =
-            Plan { candidate: candidate((1, 2), &[], None), class: Class::Lossless, peak: Bytes(0), seconds: 0.0 };
+        let back = plan(candidate((1, 2), &[], None));
         assert_eq!(change(&candidate((2, 1), &["a"], None), &back), "batch 2 x 1 -> 1 x 2, recompute nothing");
     }
 }

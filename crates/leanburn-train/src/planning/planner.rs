@@ -5,7 +5,7 @@ use leanburn_common::Bytes;
 use leanburn_ops::{Gpu, Tensors, with_rules_validated};
 use leanburn_plan::catalogue::{Device as Card, UnknownDevice};
 use leanburn_plan::{
-    Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Rates, Recording, Space, Target, frontier,
+    Class, CubeMemory, FlexMemory, Frontier, Machine, MemoryModel, Plans, Rates, Recording, Space, Target,
 };
 
 use super::processor::processor_rates;
@@ -246,13 +246,19 @@ impl Planner {
         Machine { memory: self.memory, rates: self.rates, other_bytes: self.other_bytes() }
     }
 
+    /// A search for plans of a space of one's own. Plans with a tensor larger than the [largest
+    /// allocation](Self::largest_allocation) are left out, as long as there are others.
+    pub fn plans<'a, S: Space>(&self, space: &'a S, machine: &'a Machine<'a>) -> Plans<'a, S> {
+        Plans::new(space, machine).with_largest_allocation(self.largest_allocation)
+    }
+
     /// The best plans of a space of one's own, with the changes that are allowed.
     ///
     /// # Errors
     ///
     /// The first that recording gives.
     pub fn search<S: Space>(&self, space: &S) -> Result<Frontier, S::Error> {
-        frontier(space, &self.machine(), self.allowed)
+        self.plans(space, &self.machine()).up_to(self.allowed)
     }
 
     /// What a step of the trainer that `build` makes will need, with micro-batches that `batch` makes, both on the device they are
