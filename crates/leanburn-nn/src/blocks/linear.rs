@@ -3,7 +3,7 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn;
-use burn::tensor::{Device, Tensor, ops::ConvOptions};
+use burn::tensor::{Device, Tensor, module::linear, ops::ConvOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::Convolution;
 
@@ -53,6 +53,21 @@ pub struct Linear {
 }
 
 impl Linear {
+    /// The map of the last axis, in the dtype of `x`.
+    ///
+    /// # Shapes
+    ///
+    /// `[.., features_in]` to `[.., features_out]`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the last axis of `x` is not `features_in`.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let dtype = x.dtype();
+        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
+        linear(x, self.weight.val().cast(dtype).transpose(), bias)
+    }
+
     /// The map at every position of a volume: a convolution with a kernel of one.
     pub fn convolution(&self) -> Convolution {
         let [convolution] = self.convolutions();
@@ -108,7 +123,34 @@ pub(super) fn stack(layers: &[Linear]) -> Linear {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::{DType, Int, TensorData, Tolerance};
+
     use super::*;
+
+    #[test]
+    fn the_last_axis_is_mapped_as_by_burns_layer_in_the_dtype_of_the_input() {
+        let device = Device::flex().autodiff();
+        let theirs = nn::LinearConfig::new(3, 2).init(&device);
+        let ours = Linear::from(theirs.clone());
+        let x = || Tensor::<1, Int>::arange(0..24, &device).float().reshape([2, 4, 3]).div_scalar(10.0).require_grad();
+        let (x, same) = (x(), x());
+        let (y, expected) = (ours.forward(x.clone()), theirs.forward(same.clone()));
+        let data = |tensor: Tensor<3>| tensor.into_data();
+        data(y.clone()).assert_approx_eq::<f32>(&data(expected.clone()), Tolerance::absolute(1e-6));
+        let (gradients, of_theirs) = (y.square().sum().backward(), expected.square().sum().backward());
+        let close = |one: TensorData, other: TensorData| {
+            one.assert_approx_eq::<f32>(&other, Tolerance::absolute(1e-4));
+        };
+        close(x.grad(&gradients).unwrap().into_data(), same.grad(&of_theirs).unwrap().into_data());
+        let weight = ours.weight.val().grad(&gradients).unwrap();
+        close(weight.transpose().into_data(), theirs.weight.val().grad(&of_theirs).unwrap().into_data());
+        let bias = |bias: &Option<Param<Tensor<1>>>| bias.as_ref().unwrap().val();
+        close(
+            bias(&ours.bias).grad(&gradients).unwrap().into_data(),
+            bias(&theirs.bias).grad(&of_theirs).unwrap().into_data(),
+        );
+        assert_eq!(ours.forward(x.cast(DType::BF16)).dtype(), DType::BF16);
+    }
 
     #[test]
     fn the_weight_is_laid_out_as_in_pytorch() {

@@ -5,7 +5,7 @@ use burn::module::{Flag, Module, Param, RunningState};
 use burn::tensor::{Device, Int, Tensor, assert_shape};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::numerics::{cast_to, widen};
-use leanburn_ops::random;
+use leanburn_ops::{random, sum_over_ranks};
 
 use super::batch_norm::on;
 use crate::validation::Rules;
@@ -75,6 +75,11 @@ impl VectorQuantizerConfig {
 ///
 /// As with batch norm, training is on an autodiff device unless frozen, and a recomputed segment moves the codebook once.
 /// Restarts draw under a key of their segment ([`random`]), the same with every residency.
+///
+/// # Several processes
+///
+/// The codebook moves to the averages of this process's latent, or of those of all, where they [are summed](leanburn_ops::with_rank_sums):
+/// the same as of one batch with the items of all, to 1e-6. Restarts draw from this process's latent.
 ///
 /// # Memory
 ///
@@ -175,6 +180,7 @@ impl VectorQuantizer {
         let device = rows.device();
         let VectorQuantizerConfig { num_embeddings, decay, epsilon, .. } = self.config;
         let (uses, sums) = self.assigned(&rows, codes);
+        let (uses, sums) = (sum_over_ranks(uses), sum_over_ranks(sums));
         let mut uses = on(&device, self.ema_cluster_size.value_sync()) * decay + uses * (1.0 - decay);
         let mut sums = on(&device, self.ema_w.value_sync()) * decay + sums * (1.0 - decay);
         let total = uses.clone().sum();

@@ -3,14 +3,15 @@
 //! Liu et al., [Pseudo Numerical Methods for Diffusion Models on Manifolds](https://arxiv.org/abs/2202.09778), equations 9, 12 and 13. Without
 //! Runge-Kutta steps the first step is taken twice, the second time with the mean of the noise at both its ends.
 //!
-//! What MONAI does differently: it divides the times by the number of evaluations where it should divide them by the number of steps; it
+//! What MONAI does differently: it rounds the distance of two steps down to whole times, so that it begins far below the last time where the
+//! steps do not divide the times; it divides the times by the number of evaluations where it should divide them by the number of steps; it
 //! goes on from the second time, not from the first, when it has corrected the first step; and it takes the velocities in the middle of a
 //! Runge-Kutta step for ones at its begin.
 
 use burn::tensor::Tensor;
 
 use super::process::{DiffusionProcess, Prediction};
-use super::sampler::{Compatible, Network, Sampler, assert_steps};
+use super::sampler::{Compatible, Network, Sampler, assert_steps, with_following};
 
 /// Steps that are taken by Runge-Kutta's method, for the multi-step method to begin with.
 const RUNGE_KUTTA_STEPS: usize = 3;
@@ -57,43 +58,39 @@ impl Pndm {
         Self { compatible, ..self }
     }
 
-    /// Times between two steps.
-    fn ratio(&self) -> usize {
-        self.process.num_train_timesteps() / self.steps
+    /// The time at which a step begins; the last step is number 0.
+    fn time(&self, step: usize) -> usize {
+        let times = self.process.num_train_timesteps();
+        match self.compatible {
+            Compatible::Papers => step * times / self.steps,
+            Compatible::Monai => step * (times / self.steps),
+        }
     }
 
     /// Times of the Runge-Kutta evaluations, four for each step.
     fn runge_kutta_times(&self) -> Vec<usize> {
         let steps = if self.skip_prk_steps { 0 } else { RUNGE_KUTTA_STEPS };
-        let (ratio, last) = (self.ratio(), self.steps - 1);
         let of_step = |step: usize| {
-            let (begin, end) = ((last - step) * ratio, (last - step).saturating_sub(1) * ratio);
-            // the middle as seen from the end, so that it is a whole time
-            let middle = end + ratio / 2;
+            let (begin, end) = (self.time(step), self.time(step - 1));
+            let middle = end.midpoint(begin); // a whole time
             [begin, middle, middle, end]
         };
-        (0..steps).flat_map(of_step).collect()
+        (self.steps - steps..self.steps).rev().flat_map(of_step).collect()
     }
 
     /// Times of the multi-step evaluations.
     fn multi_step_times(&self) -> Vec<usize> {
         let first = if self.skip_prk_steps { self.steps } else { self.steps - RUNGE_KUTTA_STEPS };
-        let mut times: Vec<usize> = (0..first).rev().map(|step| step * self.ratio()).collect();
+        let mut times: Vec<usize> = (0..first).rev().map(|step| self.time(step)).collect();
         if self.skip_prk_steps && self.compatible == Compatible::Papers && times.len() > 1 {
             times.insert(1, times[1]);
         }
         times
     }
 
-    /// Times that a step advances by.
+    /// Times that a step of MONAI's advances by.
     fn advance(&self) -> usize {
-        match self.compatible {
-            Compatible::Papers => self.ratio(),
-            Compatible::Monai => {
-                let evaluations = self.runge_kutta_times().len() + self.multi_step_times().len();
-                self.process.num_train_timesteps() / evaluations
-            }
-        }
+        self.process.num_train_timesteps() / self.times().len()
     }
 
     /// The network's output: the noise, or as it is where it becomes noise only in [`transfer`](Self::transfer).
@@ -150,7 +147,7 @@ impl Sampler for Pndm {
             x = self.transfer(x, begin, Some(end), first / 6.0 + second / 3.0 + third / 3.0 + fourth / 6.0);
         }
         let mut before_correction = None;
-        for (evaluation, time) in self.multi_step_times().into_iter().enumerate() {
+        for (evaluation, (time, following)) in with_following(&self.multi_step_times()).enumerate() {
             let noise = self.evaluate(network, &x, time);
             if let Some((begin, start)) = before_correction.take() {
                 let mean: Tensor<5> = (noise + history[0].clone()) / 2.0;
@@ -166,7 +163,11 @@ impl Sampler for Pndm {
             if evaluation == 0 && self.skip_prk_steps {
                 before_correction = Some((time, x.clone()));
             }
-            x = self.transfer(x, time, time.checked_sub(advance), multi_step(&history));
+            let to = match self.compatible {
+                Compatible::Papers => following,
+                Compatible::Monai => time.checked_sub(advance),
+            };
+            x = self.transfer(x, time, to, multi_step(&history));
         }
         x
     }

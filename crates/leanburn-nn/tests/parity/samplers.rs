@@ -183,6 +183,26 @@ fn samples_have_the_deviation_of_the_data() {
     assert!(pndm[1] > 1.1 && ddpm[1] > 1.8, "{pndm:?} {ddpm:?}");
 }
 
+/// Where they do not divide the times, too.
+#[test]
+fn pseudo_numerical_steps_are_spread_over_all_times() {
+    let plain = process(Prediction::Epsilon, None);
+    for (steps, papers, monai) in [(50, 980, 980), (300, 996, 897), (600, 998, 599), (1000, 999, 999)] {
+        for skip_prk_steps in [false, true] {
+            let sampler = Pndm::new(plain.clone(), steps).with_skip_prk_steps(skip_prk_steps);
+            assert_eq!(sampler.times().first(), Some(&f64::from(papers)), "{steps}");
+            assert_eq!(sampler.times().last(), Some(&0.0), "{steps}");
+            let sampler = sampler.with_compatible(Compatible::Monai);
+            assert_eq!(sampler.times().first(), Some(&f64::from(monai)), "{steps}");
+        }
+    }
+    for skip_prk_steps in [false, true] {
+        let sampler = Pndm::new(plain.clone(), 501).with_skip_prk_steps(skip_prk_steps);
+        let found = deviation(&sampler, exact_noise(&plain));
+        assert!((found - 1.0).abs() < 0.01, "{skip_prk_steps}: {found}");
+    }
+}
+
 #[test]
 fn velocities_and_samples_serve_as_well_as_noise() {
     let plain = process(Prediction::Epsilon, None);
