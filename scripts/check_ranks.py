@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several processes under MPI: the same weights as one process, sums of known size, ranks that die, runs that go on.
+"""Several processes under MPI: the same weights as one process, sums of known size, ranks that die or panic, stages, runs that go on.
 
     scripts/check_ranks.py LEANBURN [--kills 3] [--steps 50] [--mpirun mpirun.mpich]
 
@@ -37,6 +37,26 @@ data: {{phantom: {{count: 12, shape: 16}}, patch_size: 16}}
 device: {{name: flex}}
 """
 
+# A teacher and a student of the latents of the autoencoder above, each a stage of the student's training.
+STAGE = """\
+seed: 3
+data: {{phantom: {{count: 12, shape: 16}}, patch_size: 16}}
+latents: {{autoencoder: {folder}/ranks, downsampling: 2, samples_per_volume: 1}}
+diffusion:
+  num_channels: [4, 8]
+  num_res_blocks: 1
+  num_head_channels: 4
+  {key}
+  training: {{batch_size: 1, gradient_accumulation_steps: 2, max_steps: 4, visualize_interval: 0}}
+device: {{name: flex}}
+"""
+
+# Rank 1 cannot start the threads that it is told to, and panics.
+PANICS = """\
+if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then ulimit -v 2000000; export RAYON_NUM_THREADS=4000; fi
+exec "$0" "$@"
+"""
+
 IN_ORDER = ["--set", "autoencoder.training.deterministic_ranks=true"]
 SHARED_STEPS = 8
 SHARED = [
@@ -61,15 +81,18 @@ ENVIRONMENT = os.environ | {
 class Runs:
     def __init__(self, leanburn, folder, steps, mpirun):
         self.leanburn, self.folder, self.mpirun = leanburn, folder, mpirun
-        self.config = folder / "ranks.yaml"
-        self.config.write_text(CONFIG.format(steps=steps))
+        keys = {"teacher": "scheduler: {name: edm}", "student": f"consistency: {{teacher: {folder}/teacher}}"}
+        configs = {name: STAGE.format(folder=folder, key=key) for name, key in keys.items()}
+        for name, text in (configs | {"ranks": CONFIG.format(steps=steps)}).items():
+            (folder / f"{name}.yaml").write_text(text)
 
-    def command(self, ranks, name, *arguments):
+    def command(self, ranks, name, *arguments, config="ranks", shell=()):
         launcher = [self.mpirun, "-n", str(ranks)] if ranks > 1 else []
-        return [*launcher, self.leanburn, "train", self.config, "--out", self.folder / name, *arguments]
+        config = self.folder / f"{config}.yaml"
+        return [*launcher, *shell, self.leanburn, "train", config, "--out", self.folder / name, *arguments]
 
-    def start(self, ranks, name, *arguments, environment=ENVIRONMENT):
-        command = self.command(ranks, name, *arguments)
+    def start(self, ranks, name, *arguments, environment=ENVIRONMENT, **how):
+        command = self.command(ranks, name, *arguments, **how)
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def train(self, ranks, name, *arguments):
@@ -108,6 +131,42 @@ def processes_of(leanburn):
         if command[:2] == [os.fsencode(leanburn), b"train"]:
             found.append(int(folder.name))
     return found
+
+
+def ended(process, seconds, what):
+    """What a job printed that has to end by itself."""
+    try:
+        return process.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        sys.exit(f"FAILED: {what}: it goes on after {seconds} s:\n{process.communicate()[0]}")
+
+
+def panic(runs):
+    """A rank that panics ends the others, which wait for it."""
+    process = runs.start(2, "panics", shell=["sh", "-c", PANICS])
+    output = ended(process, 60, "a rank panics")
+    expect(f"a rank panics: the job ends with code {process.returncode}",
+           process.returncode != 0 and "panicked" in output and not processes_of(runs.leanburn), output)
+
+
+def stages(runs):
+    """Three stages by one command: a signal to one rank ends the first of them on all, and the command goes on from there."""
+    command = (2, "student", "--with-stages")
+    process = runs.start(*command, config="student")
+    while runs.steps("ranks") < 3 and process.poll() is None:
+        time.sleep(0.01)
+    victims = processes_of(runs.leanburn)
+    if process.poll() is not None or len(victims) < 2:
+        sys.exit(f"FAILED: {len(victims)} ranks are running:\n{process.stdout.read()}")
+    os.kill(victims[-1], signal.SIGUSR1)
+    output = ended(process, 60, "a signal to one rank in the first of three stages")
+    expect("a signal to one rank in the first of three stages ends all of them there",
+           process.returncode != 0 and not any((runs.folder / name).exists() for name in ("teacher", "student")), output)
+    process = runs.start(*command, config="student")
+    output = ended(process, 120, "2 ranks train three stages")
+    expect("2 ranks train three stages by one command",
+           process.returncode == 0 and len(runs.weights("student")) > 0 and runs.steps("teacher") == runs.steps("student") == 4, output)
 
 
 def kill_one(runs, straight, ranks, then, round_, draw):
@@ -172,6 +231,8 @@ def main():
         taken = runs.steps("stopped")
         resumed = runs.train(4, "stopped", "--resume")
         expect(f"a signal to one rank stops all after {taken} steps, and they go on", taken < arguments.steps and len(resumed) == len(one))
+        panic(runs)
+        stages(runs)
         draw = random.Random(arguments.seed)
         for round_ in range(arguments.kills):
             kill_one(runs, one, 4, [4, 2, 1][round_ % 3], round_, draw)

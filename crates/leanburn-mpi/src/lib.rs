@@ -35,6 +35,7 @@ pub enum JoinError {
 }
 
 /// The group of this process: alone, where no launcher has started several. Once in a process; MPI ends with the group.
+/// Where this process panics, all end.
 ///
 /// The threads of rayon are those of the processors that this process may use, shared with the other ranks of its machine, unless
 /// `RAYON_NUM_THREADS` says how many.

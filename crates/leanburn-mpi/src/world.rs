@@ -26,6 +26,15 @@ impl fmt::Debug for World {
     }
 }
 
+/// Ends all processes where this one unwinds from a panic: they would wait for it, and MPI for them.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            abort(101); // as Rust ends a program that panics
+        }
+    }
+}
+
 impl World {
     /// Initializes MPI, which this thread alone calls. `ranks`: as many processes as the launcher says.
     pub fn join(ranks: usize) -> Result<Self, JoinError> {

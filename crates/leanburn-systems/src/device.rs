@@ -150,6 +150,15 @@ pub fn is_cpu(name: &str) -> Result<bool> {
     Ok(family(name)?.0.name == "flex")
 }
 
+/// How many devices of the kind called `name` this process sees: a launcher may show each process the card that is meant for it alone.
+///
+/// # Errors
+///
+/// [`SystemError::Device`] for a name that is unknown.
+pub(crate) fn devices_seen(name: &str) -> Result<usize> {
+    Ok(family(name)?.0.present().len())
+}
+
 /// The device called `name`: a family, and `:N` for another than the first; or `best`.
 ///
 /// # Errors

@@ -187,6 +187,12 @@ impl TrainError {
         matches!(self, Self::OutOfMemory { .. })
     }
 
+    /// Whether a step with this error was not taken and the learners are as they were before it, so that a run can be saved and go on from
+    /// there. All ranks of a group answer alike.
+    pub fn is_before_step(&self) -> bool {
+        !matches!(self, Self::OutOfMemory { state_is_intact: false, .. } | Self::Diverged { .. })
+    }
+
     /// Whether training diverged.
     pub fn is_diverged(&self) -> bool {
         matches!(self, Self::Diverged { .. })

@@ -229,11 +229,10 @@ impl<W: Workload> Trainer<W> {
         let mut sums = LossSums::new();
         let mut phases = PhasePeaks::default();
         self.micro_steps(batches, &mut sums, &mut phases).inspect_err(|_| self.abandon())?;
-        let learners = self.update().map_err(|(phase, reason)| {
-            if phase != UPDATE {
+        let learners = self.update().inspect_err(|error| {
+            if error.is_before_step() {
                 self.abandon();
             }
-            TrainError::out_of_memory(step, phase, reason)
         })?;
         (self.is_open, self.position.step) = (false, step + 1);
         phases.update = self.monitor.lap();
@@ -377,16 +376,18 @@ impl<W: Workload> Trainer<W> {
         Some(exceeded(held, limit))
     }
 
-    /// Updates all learners, when the norms of all their gradients are known; the phase and the reason where memory ran out.
-    fn update(&mut self) -> Result<Vec<LearnerReport>, (&'static str, String)> {
-        let Self { workload, device, position, .. } = self;
+    /// Updates all learners, when the norms of all their gradients are known and no rank has run out of memory.
+    fn update(&mut self) -> Result<Vec<LearnerReport>, TrainError> {
+        let Self { workload, device, group, position, .. } = self;
         let step = position.step;
         let learners = workload.learners().into_iter();
-        let prepare = || in_pass(Pass::Update, device, || learners.map(AnyLearner::prepare).collect());
-        let prepared: Vec<PreparedStep<'_>> =
-            or_out_of_memory(prepare).map_err(|reason| ("forward or backward", reason))?;
+        let mut prepared: Vec<PreparedStep<'_>> = Vec::new();
+        let prepare = || in_pass(Pass::Update, device, || prepared.extend(learners.map(AnyLearner::prepare)));
+        let done = or_out_of_memory(prepare);
+        agreed(group, step, done.map_err(|reason| TrainError::out_of_memory(step, "forward or backward", reason)))?;
         let reports = || prepared.into_iter().filter_map(|prepared| prepared.update(step)).collect();
-        or_out_of_memory(|| in_pass(Pass::Update, device, reports)).map_err(|reason| (UPDATE, reason))
+        or_out_of_memory(|| in_pass(Pass::Update, device, reports))
+            .map_err(|reason| TrainError::out_of_memory(step, UPDATE, reason))
     }
 
     fn count_bad_steps(&mut self, report: &StepReport) -> Result<(), TrainError> {

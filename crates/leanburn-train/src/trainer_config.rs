@@ -22,8 +22,8 @@ pub struct TrainerConfig {
     /// Whether each of several processes updates a part of the weights, and has the optimizer's states of that part alone.
     #[serde(default)]
     pub shard_optimizer: bool,
-    /// Whether batch norms take the statistics of the micro-batches of all processes together; else each those of its own, and the running
-    /// ones are those of the first process.
+    /// Whether batch norms take the statistics of the micro-batches of all processes together, and a codebook follows them; else each those of
+    /// its own, and running statistics and codebook are those of the first process.
     #[serde(default)]
     pub sync_batch_norm: bool,
     /// Processes that hold a volume together, each a share of its planes; groups of so many take micro-batches of their own. On a process that

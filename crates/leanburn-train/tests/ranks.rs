@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -15,12 +16,12 @@ use burn::tensor::{Device, Tensor, TensorData};
 use common::{
     AutoencoderTrainer, Batch, Setup, WeightsWorkload, alone, bits, device, factors, optimizers, phantoms, state,
 };
-use leanburn_nn::blocks::{BatchNorm, BatchNormConfig};
-use leanburn_ops::{Residency, ResidencyPolicy, StreamSettings};
+use leanburn_nn::blocks::{BatchNorm, BatchNormConfig, VectorQuantizer, VectorQuantizerConfig};
+use leanburn_ops::{Residency, ResidencyPolicy, StreamSettings, random};
 use leanburn_train::{
-    AnyLearner, CheckpointStore, CountingAllocator, Group, Learner, LearnerConfig, LossScale, Losses, OptimizerConfig,
-    OptimizerKind, Precision, Ranks, ScheduleConfig, StepPosition, StepReport, TrainError, Trainer, TrainerConfig,
-    Workload,
+    AnyLearner, CheckpointStore, CountingAllocator, Group, Learner, LearnerConfig, LearnerMemory, LossScale, Losses,
+    OptimizerConfig, OptimizerKind, Precision, PreparedStep, Ranks, Restore, ScheduleConfig, StepPosition, StepReport,
+    TrainError, Trainer, TrainerConfig, Workload,
 };
 
 #[global_allocator]
@@ -263,6 +264,101 @@ fn a_rank_without_memory_is_an_error_that_others_can_step_down_from() {
     assert!(errors[0].to_string().contains("rank 1 says"), "{}", errors[0]);
 }
 
+/// A learner that may have no memory to prepare its gradients, as a GPU that says so late.
+struct Late {
+    learner: Learner<Linear>,
+    has_memory: bool,
+}
+
+impl AnyLearner for Late {
+    fn name(&self) -> &'static str {
+        self.learner.name()
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.learner.devices()
+    }
+
+    fn steps_to_settle(&self) -> u64 {
+        self.learner.steps_to_settle()
+    }
+
+    fn tag_tensors(&self) {
+        self.learner.tag_tensors();
+    }
+
+    fn accumulate(&mut self, loss: Tensor<1>, share: f64) {
+        self.learner.accumulate(loss, share);
+    }
+
+    fn join(&mut self, group: &Group, more_follow: bool) {
+        self.learner.join(group, more_follow);
+    }
+
+    fn shard(&mut self, group: &Group) {
+        self.learner.shard(group);
+    }
+
+    fn plan_shard(&mut self, ranks: usize) {
+        self.learner.plan_shard(ranks);
+    }
+
+    fn gather_states(&mut self) {
+        self.learner.gather_states();
+    }
+
+    fn prepare(&mut self) -> PreparedStep<'_> {
+        assert!(self.has_memory, "out of memory");
+        self.learner.prepare()
+    }
+
+    fn abandon(&mut self) {
+        AnyLearner::abandon(&mut self.learner);
+    }
+
+    fn memory(&self) -> LearnerMemory {
+        self.learner.memory()
+    }
+
+    fn save(&mut self, folder: &Path) -> Result<(), TrainError> {
+        self.learner.save(folder)
+    }
+
+    fn load<'a>(&'a mut self, folder: &Path) -> Result<Restore<'a>, TrainError> {
+        self.learner.load(folder)
+    }
+}
+
+impl Workload for Late {
+    type Batch = Tensor<2>;
+
+    fn learners(&mut self) -> Vec<&mut dyn AnyLearner> {
+        vec![self]
+    }
+
+    fn loss(&mut self, _learner: usize, batch: &Tensor<2>, _position: StepPosition) -> Option<Losses> {
+        Some(Losses { total: self.learner.module().forward(batch.clone()).sum(), parts: Vec::new() })
+    }
+}
+
+#[test]
+fn a_rank_without_memory_to_prepare_its_update_breaks_the_step_off_on_all() {
+    let _alone = alone();
+    let errors = on_ranks(2, |group| {
+        let layer: Linear = LinearConfig::new(2, 1).init(&device());
+        let learner = Learner::new("late", layer, LearnerConfig::default()).unwrap();
+        let late = Late { learner, has_memory: group.leads() };
+        let mut trainer = Trainer::new(late, TrainerConfig::default().with_accumulation_steps(2), &device());
+        trainer.join_group(group).unwrap();
+        let mut batches = std::iter::repeat_with(|| Ok::<_, TrainError>(Tensor::<2>::ones([1, 2], &device())));
+        trainer.step(&mut batches).unwrap_err()
+    });
+    for error in &errors {
+        assert!(matches!(error, TrainError::OutOfMemory { state_is_intact: true, .. }), "{error}");
+    }
+    assert!(errors[0].to_string().contains("rank 1 says"), "{}", errors[0]);
+}
+
 #[test]
 fn a_checkpoint_of_four_ranks_goes_on_with_two_or_one() {
     let _alone = alone();
@@ -455,11 +551,12 @@ fn each_rank_holds_its_part_of_the_states_and_sends_what_a_sum_sends() {
     assert_eq!((sent_whole, sent_split), (2 * 3 * LAYERS as u64, 2 * 3 * LAYERS as u64));
 }
 
-/// A layer with a batch norm.
+/// A layer with a batch norm and a codebook.
 #[derive(Module, Debug)]
 struct Normed {
     layer: Linear,
     norm: BatchNorm,
+    codebook: VectorQuantizer,
 }
 
 struct NormedWorkload(Learner<Normed>);
@@ -472,20 +569,26 @@ impl Workload for NormedWorkload {
     }
 
     fn loss(&mut self, _learner: usize, batch: &Tensor<2>, _position: StepPosition) -> Option<Losses> {
-        let Normed { layer, norm } = self.0.module();
+        let Normed { layer, norm, codebook } = self.0.module();
         let y = norm.forward(layer.forward(batch.clone())).tanh();
-        Some(Losses { total: (y - batch.clone()).powi_scalar(2).mean(), parts: Vec::new() })
+        let (y, commitment) = codebook.forward(y.reshape([-1, 4, 1, 1, 1]));
+        let distance = (y.reshape(batch.dims()) - batch.clone()).powi_scalar(2).mean();
+        Some(Losses { total: distance + commitment, parts: Vec::new() })
     }
 }
 
-/// Three steps of eight items each, dealt out to so many ranks: weights and running statistics of each.
+/// Three steps of eight items each, dealt out to so many ranks: weights, running statistics and codebook of each.
 fn normed(ranks: usize, sync_batch_norm: bool) -> Vec<Vec<f32>> {
     on_ranks(ranks, |group| {
         // of its own: autodiff takes turns in graphs that share a weight, and ranks that wait for each other do not
         let values: Vec<f32> = (0..16).map(|value| (value as f32).cos()).collect();
         let mut layer: Linear = LinearConfig::new(4, 4).with_bias(false).init(&device());
         layer.weight = Param::from_tensor(Tensor::from_data(TensorData::new(values, [4, 4]), &device()));
-        let module = Normed { layer, norm: BatchNormConfig::new(4).init(&device()) };
+        let codebook = random::scoped(|| {
+            random::seed(&device(), 5);
+            VectorQuantizerConfig::new(1, 4).init(&device())
+        });
+        let module = Normed { layer, norm: BatchNormConfig::new(4).init(&device()), codebook };
         let optimizer = OptimizerConfig::new(OptimizerKind::Sgd);
         let config = LearnerConfig::new(ScheduleConfig::new(0.1)).with_optimizer(optimizer);
         let learner = Learner::new("normed", module, config).unwrap();
@@ -506,7 +609,7 @@ fn normed(ranks: usize, sync_batch_norm: bool) -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn batch_norms_in_step_have_the_statistics_of_one_batch() {
+fn batch_norms_and_codebooks_in_step_have_the_statistics_of_one_batch() {
     let _alone = alone();
     let one = normed(1, true).remove(0);
     let distance = |several: &[f32]| several.iter().zip(&one).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);

@@ -16,7 +16,7 @@ use super::planned::Planned;
 use super::step_down::{FIRST, StepDown};
 use crate::config::Config;
 use crate::data::DataSize;
-use crate::device::{device_of, is_cpu};
+use crate::device::{device_of, devices_seen, is_cpu};
 use crate::error::{Result, SystemError};
 use crate::machine::heap_limit;
 use crate::metrics::{Record, read_metrics};
@@ -208,7 +208,12 @@ impl<'a> Session<'a> {
         }
         for restarts_left in (0..=FIRST).rev() {
             let error = match self.attempt() {
-                Err(SystemError::Train(error)) if error.is_out_of_memory() => error,
+                // of an update that ran out of memory on this rank the others do not know: the group ends
+                Err(SystemError::Train(error))
+                    if error.is_out_of_memory() && (self.group.is_alone() || error.is_before_step()) =>
+                {
+                    error
+                }
                 done => return done,
             };
             self.step_down(&error, restarts_left)?;
@@ -354,12 +359,19 @@ fn limit(config: &Config, device: &Device, group: &Group) -> Option<Bytes> {
 }
 
 /// The device of a configuration for this rank: of several cards of a kind, to which no number is given, each rank of a machine takes one.
+/// A rank that sees one card takes that, as where Slurm shows each task its own.
 fn device_of_rank(section: &DeviceSection, group: &Group) -> Result<Device> {
     let (rank, ranks) = group.ranks().on_this_machine();
     if ranks == 1 || section.name.contains(':') || is_cpu(&section.name)? {
         return device_of(section);
     }
-    device_of(&DeviceSection { name: format!("{}:{rank}", section.name), ..section.clone() })
+    let name = card_of_rank(&section.name, rank, devices_seen(&section.name)?);
+    device_of(&DeviceSection { name, ..section.clone() })
+}
+
+/// The name of a rank's card, of so many of a family that it sees.
+fn card_of_rank(family: &str, rank: usize, seen: usize) -> String {
+    if seen == 1 { family.to_string() } else { format!("{family}:{rank}") }
 }
 
 /// The checkpoint that the leading rank goes on from.
@@ -376,4 +388,16 @@ fn advice(lower: Option<String>) -> String {
     format!(
         "{step}run `leanburn fit CONFIG --budget SIZE --allow model` for what would fit, or close other programs on the device"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_takes_the_card_of_its_number_or_the_one_that_it_is_shown() {
+        assert_eq!([0, 3].map(|rank| card_of_rank("cuda", rank, 4)), ["cuda:0", "cuda:3"]);
+        assert_eq!([0, 3].map(|rank| card_of_rank("cuda", rank, 1)), ["cuda"; 2]);
+        assert_eq!(card_of_rank("cuda", 2, 2), "cuda:2", "which is not there, and rejected");
+    }
 }
