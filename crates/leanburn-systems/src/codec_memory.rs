@@ -64,7 +64,8 @@ impl Codec {
             subject: "budget".into(),
             expected: format!("at least {} for {depth} x {height} x {width}, streamed", smallest.rounded_up()),
             found: budget.to_string(),
-            remedy: "go through the volume in patches, such as --patch 64,64,64, or give a larger budget".into(),
+            remedy: "give a larger budget, or take less at a time: a volume in patches (--patch 64,64,64), a smaller sample (--size)"
+                .into(),
         })
     }
 

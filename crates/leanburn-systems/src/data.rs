@@ -64,7 +64,8 @@ pub trait Data: Sized {
     /// Its size in memory, without the extent of a sample.
     fn size(&self) -> DataSize;
 
-    /// The files (or what stands for them) in their fixed order, on which the split and the order of samples depend.
+    /// The files (or what stands for them) of each sample in their fixed order, on which the split and the order of samples depend; none where
+    /// a seed decides all.
     fn names(&self) -> Vec<String>;
 
     /// Names and values that say what it is.
@@ -130,7 +131,7 @@ impl Data for Arc<Dataset> {
     }
 
     fn names(&self) -> Vec<String> {
-        Dataset::names(self)
+        self.names_with_labels()
     }
 
     fn facts(&self) -> Result<Vec<(&'static str, String)>> {
@@ -222,7 +223,7 @@ impl Data for Arc<SceneDataset> {
     }
 
     fn names(&self) -> Vec<String> {
-        Vec::new()
+        SceneDataset::names(self)
     }
 
     fn facts(&self) -> Result<Vec<(&'static str, String)>> {
@@ -240,4 +241,26 @@ impl Data for Arc<SceneDataset> {
 
 fn of_volumes(DataMemory { cached, read, .. }: DataMemory) -> DataSize {
     DataSize { held: Bytes(cached), read: Bytes(read), ..DataSize::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leanburn_data::{DataConfig, LabelMap, LabelsConfig, phantom};
+
+    #[test]
+    fn names_of_volumes_have_their_labels() {
+        let folder = tempfile::tempdir().unwrap();
+        let [scan, labels] = ["scan.nii", "scan_seg.nii"].map(|name| folder.path().join(name));
+        let volume = phantom([8, 8, 8], 0.0, 1).unwrap();
+        volume.write(&scan).unwrap();
+        LabelMap::new(vec![1; 512], volume.extent(), *volume.affine()).unwrap().write(&labels).unwrap();
+        let names = |labels: Option<LabelsConfig>| {
+            let config = DataConfig { paths: vec![scan.clone()], labels, val_fraction: 0.0, ..DataConfig::default() };
+            Data::names(&Arc::new(Dataset::open(&config, 1).unwrap()))
+        };
+        assert_eq!(names(None), [scan.display().to_string()]);
+        let config = LabelsConfig { label_maps: vec![labels.clone()], num_classes: Some(2), ..LabelsConfig::default() };
+        assert_eq!(names(Some(config)), [format!("{} with labels {}", scan.display(), labels.display())]);
+    }
 }

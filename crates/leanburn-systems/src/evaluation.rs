@@ -3,6 +3,11 @@
 /// Metrics by name, the first the one that matters most.
 pub type Metrics = Vec<(&'static str, f64)>;
 
+/// Leaves out what is no number, such as the Dice score of a class that is nowhere.
+pub(crate) fn keep_finite(metrics: &mut Metrics) {
+    metrics.retain(|(_, value)| value.is_finite());
+}
+
 /// Name of the mean absolute difference in the metrics.
 pub const L1: &str = "l1";
 

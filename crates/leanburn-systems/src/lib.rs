@@ -113,7 +113,7 @@ pub use system::{DataOf, FlatKey, ModelChange, NamedSize, System};
 pub use table::{SystemSection, guides, recipes};
 pub use vae3d::{Vae3dObjectiveSection, Vae3dSection, VaeType};
 pub use vq_vae::VqVaeSection;
-pub use weight_source::{Initialized, WeightSource};
+pub use weight_source::{Initialized, WeightSource, weights_of};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

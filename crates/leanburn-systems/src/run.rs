@@ -48,7 +48,7 @@ pub(crate) trait AnyRun {
     /// What the channels of the data were normalized by.
     fn normalization(&self) -> &[Intensity];
 
-    /// The metrics over the validation samples; what is not finite (the distance to nothing) is left out.
+    /// The metrics over the validation samples.
     ///
     /// The outer error says that the evaluation did not fit into memory.
     fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError>;
@@ -152,12 +152,7 @@ impl<S: System> AnyRun for Run<S> {
     }
 
     fn evaluate(&self) -> std::result::Result<Result<Metrics>, TrainError> {
-        let evaluate = |workload: &S::Workload| {
-            let mut metrics = self.system.evaluate(workload, &self.data, &self.plain_device)?;
-            metrics.retain(|(_, value)| value.is_finite());
-            Ok(metrics)
-        };
-        self.trainer.evaluate("validation", evaluate)
+        self.trainer.evaluate("validation", |workload| self.system.evaluate(workload, &self.data, &self.plain_device))
     }
 
     fn picture(&self) -> std::result::Result<Result<RgbImage>, TrainError> {

@@ -28,13 +28,15 @@ pub struct RunFolder {
 
 /// Keys that may change when a run goes on, beside those of the system's section `training`: they do not touch what is computed, or
 /// only in the last digits on another device.
-const MAY_CHANGE: [&str; 8] = [
+const MAY_CHANGE: [&str; 10] = [
     "data.cache_rate",
     "data.num_workers",
     "data.prefetch",
     "device.allocator",
     "device.memory_limit",
     "device.name",
+    "scenes.num_workers",
+    "scenes.prefetch",
     "sequence.num_workers",
     "sequence.prefetch",
 ];
@@ -226,7 +228,10 @@ impl RunFolder {
     pub(crate) fn check_data(&self, names: &[String]) -> Result<()> {
         let Ok(text) = fs::read(self.data()) else { return Ok(()) }; // a new run, or one of an older version
         let Ok(began) = serde_json::from_slice::<Vec<String>>(&text) else { return Ok(()) };
-        if began == names {
+        // records of older versions have no scenes, and volumes without their labels
+        let is_same =
+            |(began, name): (&String, &String)| began == name || name.starts_with(&format!("{began} with labels "));
+        if began.is_empty() || (began.len() == names.len() && began.iter().zip(names).all(is_same)) {
             return Ok(());
         }
         let missing = |these: &[String], those: &[String]| -> Vec<String> {
@@ -291,10 +296,18 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// [`SystemError::RunFolder`] if a whole one is wanted and all are damaged.
+    /// [`SystemError::RunFolder`] if a whole one is wanted and all are damaged, and where the run has weights, which are written with each
+    /// checkpoint, and no checkpoint is found.
     pub fn newest_checkpoint(&self, must_be_whole: bool) -> Result<Option<(u64, PathBuf)>> {
         let store = self.checkpoints(1);
         match store.latest() {
+            None if self.weights().exists() => Err(self.reject(
+                format!(
+                    "its run was trained and has weights, but {} has no checkpoint",
+                    self.path.join(CHECKPOINTS).display()
+                ),
+                "put the checkpoints back, or start another run from these weights with --from and --out",
+            )),
             Some(_) if must_be_whole => store.latest_whole().map(Some).ok_or_else(|| {
                 self.reject("every checkpoint of its run is damaged", "train anew in another folder with --out")
             }),
@@ -387,6 +400,27 @@ mod tests {
         assert!(message.contains("another process"), "{message}");
         drop(lock);
         folder.begin(&config).unwrap();
+    }
+
+    #[test]
+    fn other_labels_are_noticed_and_older_records_are_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = RunFolder::locate(Path::new("x.yaml"), Some(place.path()));
+        let list = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let names = list(&["a.nii with labels a_1.nii", "b.nii with labels b_1.nii"]);
+        for sound in [&names[..], &[], &list(&["a.nii", "b.nii"])] {
+            folder.write_data(sound).unwrap();
+            folder.check_data(&names).unwrap_or_else(|error| panic!("{sound:?}: {error}"));
+        }
+        for (other, words) in [
+            (&["a.nii with labels a_1.nii", "b.nii with labels b_2.nii"][..], "gone are b.nii with labels b_2.nii"),
+            (&["a.nii"], "new are"),
+            (&["a.nii", "c.nii"], "gone are a.nii, c.nii"),
+        ] {
+            folder.write_data(&list(other)).unwrap();
+            let message = folder.check_data(&names).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+        }
     }
 
     #[test]

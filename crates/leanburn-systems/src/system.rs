@@ -53,7 +53,7 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     const PICTURE: PictureLabel;
     /// Charts of its losses and metrics.
     const CURVES: &'static [Curves];
-    /// Validation metrics that are the better the nearer to zero.
+    /// Validation metrics that are the better the nearer to zero, as are those named after them (`loss`: `loss_noise_1` too).
     const ERRORS: &'static [&'static str];
     /// Names of the [knobs](Self::knobs), which are keys of the section `training`: they change memory and time and no result.
     const KNOBS: &'static [&'static str] = &[];

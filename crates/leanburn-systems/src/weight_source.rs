@@ -11,10 +11,12 @@ use crate::error::{Result, SystemError};
 /// The weights in a run's folder.
 pub(crate) const WEIGHTS: &str = "weights.safetensors";
 
-/// The file of weights at a path: a name that ends as one of a file is that file, any other a run's folder.
-pub(crate) fn weights_of(path: &Path) -> PathBuf {
+/// The weights at a path: what is there as a file or a checkpoint, or has a name that ends as one of weights, is meant as it is; any other
+/// path is a run's folder.
+pub fn weights_of(path: &Path) -> PathBuf {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("safetensors" | "pt" | "pth" | "ckpt" | "bin") => path.to_path_buf(),
+        _ if path.is_file() || CheckpointStore::is_checkpoint(path) => path.to_path_buf(),
         _ => path.join(WEIGHTS),
     }
 }

@@ -231,6 +231,32 @@ fn a_model_learns_and_goes_on_where_it_stopped() {
     assert_eq!(values(&resumed.records, Phase::Train, "dice_ce"), losses);
 }
 
+#[test]
+fn a_held_out_part_without_any_class_ends_no_run() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let write = |name: &str, value: &dyn Fn(usize) -> usize| {
+        // the last quarter along the first axis is held out
+        let values = (0..32 * 16 * 16).map(|voxel| value(voxel) as f32).collect();
+        let affine = std::array::from_fn(|row| std::array::from_fn(|column| f64::from(u8::from(row == column))));
+        Volume::new(values, [1, 32, 16, 16], affine).unwrap().write(place(name)).unwrap();
+    };
+    write("scan.nii", &|voxel| voxel % 5);
+    write("labels.nii", &|voxel| if voxel < 16 * 16 * 16 { voxel % 3 } else { 0 });
+    let labels = LabelsConfig { label_maps: vec![place("labels.nii")], num_classes: Some(3), ..Default::default() };
+    let mut config = tiny();
+    config.data = DataConfig { phantom: None, paths: vec![place("scan.nii")], labels: Some(labels), ..config.data };
+    let training = config.training_mut();
+    (training.val_interval, training.best_metric) = (1, Some("dice_class_2".into()));
+    let outcome = Session::new(config).unwrap().in_folder(place("run")).stop_after(2).run().unwrap();
+    let validations = outcome.records.iter().filter(|record| record.phase == Phase::Validation);
+    let has = |record: &Record, name: &str| record.values.contains_key(name);
+    assert_eq!(validations.clone().count(), 3);
+    assert!(!validations.clone().any(|record| has(record, "thresholds_dice")), "there is nothing to find");
+    assert!(outcome.best.is_none_or(|best| best.value.is_finite()));
+}
+
 /// Levels of the U-Net in slabs: the losses of the plain run, the planned peak, and by name what cannot be streamed.
 #[test]
 fn a_streamed_model_learns_as_the_plain_one() {

@@ -4,14 +4,15 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use leanburn_data::{AdvectionConfig, DataConfig, PhantomConfig, SequenceConfig};
+use leanburn_common::Bytes;
+use leanburn_data::{AdvectionConfig, DataConfig, PhantomConfig, SequenceConfig, Volume};
 use leanburn_systems::metrics::{Phase, Record};
 use leanburn_systems::session::{Beginning, Resumed, Snapshot};
 use leanburn_systems::{
     AutoencoderSection, Config, DeviceSection, ForecasterSection, Initialized, ModelType, Observed, Observer, Outcome,
     Recompute, Session, SystemError, SystemSection, TrainingSection,
 };
-use leanburn_train::{OptimizerKind, StepReport};
+use leanburn_train::{OptimizerKind, StepReport, TrainError};
 
 /// What was heard of a run.
 #[derive(Debug, Default)]
@@ -304,6 +305,69 @@ fn weights_of_another_model_start_nothing() {
 }
 
 #[test]
+fn a_run_whose_checkpoints_are_gone_does_not_begin_anew_over_its_weights() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let run = short_run(folder.path()).folder;
+    let kept = [run.weights(), run.metrics()].map(|path| (std::fs::read(&path).unwrap(), path));
+    std::fs::remove_dir_all(folder.path().join("run/checkpoints")).unwrap();
+    let session =
+        || Session::new(quick(|_| ())).unwrap().in_folder(folder.path().join("run")).resume(true).stop_after(3);
+    let error = session().run().unwrap_err();
+    assert!(error.to_string().contains("checkpoints has no checkpoint"), "{error}");
+    assert!(error.help().unwrap().contains("put the checkpoints back"));
+    assert!(kept.iter().all(|(bytes, path)| std::fs::read(path).unwrap() == *bytes), "nothing is written");
+    // one that died before its first checkpoint has no weights, and begins anew
+    std::fs::remove_file(run.weights()).unwrap();
+    assert_eq!(session().run().unwrap().steps, 3);
+}
+
+/// Removes a folder after the second step.
+struct Remover<'a> {
+    folder: &'a Path,
+    saved: Vec<u64>,
+}
+
+impl Observer for Remover<'_> {
+    fn stepped(&mut self, report: &StepReport) -> Observed {
+        if report.step == 1 {
+            std::fs::remove_dir_all(self.folder)?;
+        }
+        Ok(())
+    }
+
+    fn saved(&mut self, snapshot: &Snapshot<'_>) -> Observed {
+        self.saved.push(snapshot.steps);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_step_or_a_validation_without_data_leaves_those_before_it_saved() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    for val_interval in [2, 100] {
+        let place = folder.path().join(val_interval.to_string());
+        let scans = place.join("scans");
+        std::fs::create_dir_all(&scans).unwrap();
+        for number in 0..3 {
+            let values = (0..16 * 16 * 16).map(|voxel| ((voxel + number) % 7) as f32).collect();
+            let affine = std::array::from_fn(|row| std::array::from_fn(|column| f64::from(u8::from(row == column))));
+            Volume::new(values, [1, 16, 16, 16], affine).unwrap().write(scans.join(format!("{number}.nii"))).unwrap();
+        }
+        let mut config = quick(|training| {
+            (training.checkpoint_interval, training.max_steps, training.val_interval) = (100, 100, val_interval);
+        });
+        let (paths, phantom) = (vec![scans.clone()], None);
+        config.data = DataConfig { paths, phantom, cache_rate: 0.0, num_workers: 0, ..config.data };
+        let mut remover = Remover { folder: &scans, saved: Vec::new() };
+        let session = Session::new(config).unwrap().in_folder(place.join("run"));
+        let error = session.with_observer(&mut remover).run().unwrap_err();
+        assert!(matches!(&error, SystemError::Train(TrainError::Data(_))), "{error}");
+        assert_eq!(remover.saved, [2]);
+        assert!(place.join("run/checkpoints/step-00000002").is_dir());
+    }
+}
+
+#[test]
 fn an_observer_can_stop_a_run() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let observer = Heard { stop_at: Some(1), ..Heard::default() };
@@ -342,4 +406,10 @@ fn what_is_written_reads_back() {
     let mut config = autoencoder();
     config.system = AutoencoderSection::new(vec![32]).with_training(training).into();
     assert_eq!(Config::parse(&config.to_yaml(), "written", &[]).unwrap(), config);
+    // a limit to the byte, where it has no shorter name
+    for (limit, written) in [(Bytes::gib(20), "20.0 GiB"), (Bytes(1_572_864_001), "1572864001 B")] {
+        config.device.memory_limit = Some(limit);
+        assert!(config.to_yaml().contains(&format!("memory_limit: {written}")), "{}", config.to_yaml());
+        assert_eq!(Config::parse(&config.to_yaml(), "written", &[]).unwrap(), config);
+    }
 }

@@ -8,7 +8,7 @@ use crate::yaml::{Entry, Node, Value};
 const SYSTEM: &str = "super_resolution";
 
 /// Names of networks.
-const NAMES: [&str; 4] = ["SR3", "DDPM", "EDSR", "UNet2d"];
+pub(crate) const NAMES: [&str; 4] = ["SR3", "DDPM", "EDSR", "UNet2d"];
 
 /// Keys of `model` that have a place in `super_resolution` under another name.
 const MOVED: [(&str, &str); 9] = [

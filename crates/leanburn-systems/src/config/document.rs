@@ -332,9 +332,12 @@ impl Config {
         self.system.any().curves()
     }
 
-    /// Whether a validation metric is the better the nearer to zero.
+    /// Whether a validation metric is the better the nearer to zero: an [error](System::ERRORS) of the system, or what is named after one,
+    /// such as `relative_l2_lead_3`.
     pub fn is_error(&self, metric: &str) -> bool {
-        self.system.any().errors().contains(&metric)
+        let is_of =
+            |error: &&str| metric.strip_prefix(*error).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+        self.system.any().errors().iter().any(is_of)
     }
 
     /// Keys of the system's `training` that change memory and time and no result.

@@ -19,4 +19,5 @@ mod tests;
 
 pub use document::{Config, NeededRun};
 
+pub(crate) use diffsr_networks::NAMES as DIFFSR_NETWORKS;
 pub(crate) use mmcv::TELLING as MMCV_KEYS;

@@ -93,7 +93,7 @@ impl LatentFiles {
     ///
     /// # Errors
     ///
-    /// Those of `encode`, and [`SystemError::Write`].
+    /// Those of `encode`, [`SystemError::Write`], and [`SystemError::Input`] for a latent of another shape than those before it.
     pub fn write(
         folder: &Path,
         origin: Origin,
@@ -108,6 +108,9 @@ impl LatentFiles {
                 out.write_all(&[0; HEADER])?;
                 let mut keep = |latent: Latent| -> Result<()> {
                     let bytes = bytes_of(&latent);
+                    if !latents.is_empty() && latent.shape != shape {
+                        return Err(of_another_shape(&latent, shape));
+                    }
                     shape = latent.shape;
                     latents.push(Entry { name: latent.name, class: latent.class, crc32c: crc32c::crc32c(&bytes) });
                     out.write_all(&bytes).map_err(SystemError::writing(&path))
@@ -216,6 +219,17 @@ const VALUES: &str = "latents.npy";
 
 fn bytes_of(latent: &Latent) -> Vec<u8> {
     latent.mean.iter().chain(&latent.deviation).flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn of_another_shape(latent: &Latent, shape: [usize; 4]) -> SystemError {
+    SystemError::Input {
+        subject: format!("the latent of {}", latent.name),
+        expected: format!(
+            "{shape:?} (channels, depth, height, width), as the latents before it have: those of a folder are alike"
+        ),
+        found: format!("{:?}", latent.shape),
+        remedy: "cut all samples to one size by data.patch_size, or leave latents.folder out".into(),
+    }
 }
 
 /// The header of NumPy's format, version 1.
@@ -347,6 +361,22 @@ mod tests {
         assert!(error.contains(VALUES) && error.contains("volume 0") && error.contains("anew"), "{error}");
         fs::write(&index, b"{").unwrap();
         assert_eq!(reason(&origin("one")), Some(Some(format!("{INDEX} is damaged"))));
+    }
+
+    #[test]
+    fn latents_of_several_shapes_are_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let encode = |keep: &mut dyn FnMut(Latent) -> Result<()>| {
+            keep(latent(0))?;
+            keep(Latent { shape: [2, 3, 5, 4], ..latent(1) })?;
+            Ok(Encoded { volumes: vec!["a".into()], training: 1 })
+        };
+        let error = LatentFiles::write(folder.path(), origin("one"), encode).unwrap_err().to_string();
+        assert!(
+            error.contains("volume 1") && error.contains("[2, 3, 4, 5]") && error.contains("[2, 3, 5, 4]"),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]

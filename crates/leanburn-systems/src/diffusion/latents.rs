@@ -204,7 +204,7 @@ impl Data for Arc<LatentDataset> {
 
     fn samples(&self) -> Result<Vec<(String, [usize; 4])>> {
         let firsts = [0, self.training].into_iter().filter(|number| *number < self.store.len());
-        Ok(firsts.map(|number| (format!("the latent of {}", self.name(number)), self.shape)).collect())
+        firsts.map(|number| Ok((format!("the latent of {}", self.name(number)), self.latent(number)?.shape))).collect()
     }
 
     fn size(&self) -> DataSize {

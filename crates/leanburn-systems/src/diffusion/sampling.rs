@@ -97,19 +97,20 @@ impl LatentSampler {
     }
 
     /// A new latent of an extent in the units of the first stage, on the grid of the volume that it can be decoded to: voxels of
-    /// `data.spacing`, or else of 1 mm, the first at the origin.
+    /// `data.spacing`, or else of 1 mm, the first at the origin. `asked` is called each time the model has been asked.
     ///
     /// # Errors
     ///
     /// [`SystemError::Input`] for a method of another scheduler, steps that it cannot take, and an extent that the model cannot.
     /// [`SystemError::Data`] if the latent is not finite.
-    pub fn latent(&self, extent: [usize; 3], plan: &SamplingPlan) -> Result<Volume> {
+    pub fn latent(&self, extent: [usize; 3], plan: &SamplingPlan, mut asked: impl FnMut()) -> Result<Volume> {
         check_plan(&self.section, plan)?;
         let [depth, height, width] = extent;
         let shape = [self.section.in_channels, depth, height, width];
         self.section.check_sample("the latent", shape)?;
         let noise = Noise::of(&self.section.scheduler, self.section.consistency.as_ref());
-        let latent = sample(&self.unet, &noise, self.precision, (extent, plan, &self.section), &self.device);
+        let what = (extent, plan, &self.section);
+        let latent = sample(&self.unet, &noise, self.precision, what, &self.device, &mut asked);
         let affine = scale_affine(&grid(self.spacing), self.codec.shape().multiples.map(|factor| factor as f64));
         Ok(Volume::new(unscaled(values(latent), &self.channels), shape, affine)?)
     }
@@ -144,12 +145,16 @@ pub(super) fn sample(
     precision: Precision,
     (extent, plan, section): ([usize; 3], &SamplingPlan, &DiffusionSection),
     device: &Device,
+    asked: &mut dyn FnMut(),
 ) -> Tensor<5> {
     let [depth, height, width] = extent;
     let method = plan.method.unwrap_or(section.methods()[0]);
     let guide = Guide::of(section, plan.class, plan.guidance);
-    let mut network =
-        |x: Tensor<5>, level: f64| noise.ask(x, level, |input, times| guided(unet, precision, (input, times), guide));
+    let mut network = |x: Tensor<5>, level: f64| {
+        let answer = noise.ask(x, level, |input, times| guided(unet, precision, (input, times), guide));
+        asked();
+        answer
+    };
     random::scoped(|| {
         random::seed(device, plan.seed);
         let start = random::normal([1, section.in_channels, depth, height, width], device);

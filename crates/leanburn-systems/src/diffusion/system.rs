@@ -86,8 +86,7 @@ impl System for DiffusionSection {
         },
         Curves { title: "Likeness in pairs", y_label: "MS-SSIM", log_y: false, train: &[], validation: LIKENESS },
     ];
-    const ERRORS: &'static [&'static str] =
-        &[LOSS, LEVEL_NAMES[0], LEVEL_NAMES[1], LEVEL_NAMES[2], LEVEL_NAMES[3], DISTANCES[0]];
+    const ERRORS: &'static [&'static str] = &[LOSS, DISTANCES[0]];
     const SMALLER_EVALUATION: &'static str =
         "a smaller data.patch_size, since pictures decode a latent of it, or visualize_interval: 0";
 
@@ -260,6 +259,6 @@ impl DiffusionSection {
         let plan = SamplingPlan::new(self.training.objective.num_inference_steps, derive(data.seed(), &[number]))
             .with_class(self.no_class().map(|classes| number as usize % classes));
         let unet = workload.model().trained();
-        values(sample(&unet, workload.noise(), workload.precision(), (extent, &plan, self), device))
+        values(sample(&unet, workload.noise(), workload.precision(), (extent, &plan, self), device, &mut || {}))
     }
 }

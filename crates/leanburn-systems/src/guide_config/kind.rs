@@ -2,7 +2,7 @@
 
 use super::document::Document;
 use super::precision;
-use crate::config::MMCV_KEYS;
+use crate::config::{DIFFSR_NETWORKS, MMCV_KEYS};
 use crate::forecaster::ModelType;
 
 /// The kinds of configuration that are recognised.
@@ -81,13 +81,14 @@ impl GuideKind {
         }
     }
 
-    /// Whether `leanburn plan` can build it: autoencoders, maps from cameras, DiffSR's `FNO2d`, and the forecasters that are ours too.
+    /// Whether `leanburn plan` can build it: autoencoders, maps from cameras, DiffSR's `FNO2d`, `SR3`, `DDPM`, `EDSR` and `UNet2d`, and the
+    /// forecasters that are ours too.
     pub fn is_modelled(&self) -> bool {
         match self {
             Self::Autoencoder | Self::Views => true,
             Self::Forecaster { model_type: Some(name) } => ModelType::ALL.iter().any(|model| model.name() == name),
             Self::Forecaster { model_type: None } => true,
-            Self::SuperResolution { name, .. } => name == "FNO2d",
+            Self::SuperResolution { name, .. } => name == "FNO2d" || DIFFSR_NETWORKS.contains(&name.as_str()),
             Self::HalfPrecision => false,
         }
     }

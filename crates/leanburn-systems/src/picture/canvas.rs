@@ -4,6 +4,8 @@ use image::{Rgb, RgbImage};
 
 /// Tiles are enlarged until the longest side of the volume takes at least this many pixels.
 pub(super) const SMALLEST_TILE: usize = 160;
+/// The longest side of a tile: of longer ones every second value is drawn, or every third, and so on. It bounds what a picture takes.
+pub(super) const LONGEST_SIDE: usize = 2048;
 /// Pixels between tiles.
 pub(super) const SEPARATOR: usize = 2;
 /// Height of the line above the tiles.

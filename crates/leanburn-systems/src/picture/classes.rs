@@ -17,7 +17,7 @@ use super::planes::draw;
 ///
 /// # Errors
 ///
-/// When one of them does not have the voxels of `shape`, or a side is zero or longer than 2048.
+/// When one of them does not have the voxels of `shape`, or a side is zero.
 pub fn classes(
     volume: &[f32],
     labels: &[u8],

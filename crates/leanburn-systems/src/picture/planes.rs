@@ -2,7 +2,7 @@
 
 use image::{Rgb, RgbImage};
 
-use super::canvas::{BACKGROUND, CAPTION_HEIGHT, GLYPH, SEPARATOR, SMALLEST_TILE, write_text};
+use super::canvas::{BACKGROUND, CAPTION_HEIGHT, GLYPH, LONGEST_SIDE, SEPARATOR, SMALLEST_TILE, write_text};
 
 /// Draws the mid-planes of a volume of `shape` in columns with captions; `colour` is that of a voxel in a column.
 pub(super) fn draw(captions: &[&str], shape: [usize; 3], colour: impl Fn(usize, usize) -> Rgb<u8>) -> RgbImage {
@@ -21,7 +21,7 @@ pub(super) fn draw(captions: &[&str], shape: [usize; 3], colour: impl Fn(usize, 
     picture
 }
 
-/// A plane through a volume: voxel `first + column * right + row_from_the_bottom * up`.
+/// What is drawn of a plane through a volume: voxel `first + column * right + row_from_the_bottom * up`.
 pub(super) struct Plane {
     pub width: usize,
     height: usize,
@@ -45,10 +45,15 @@ impl Plane {
     }
 }
 
-/// The sagittal, the coronal and the axial plane through the middle.
+/// The sagittal, the coronal and the axial plane through the middle; every `n`th voxel of them where a side would be longer than
+/// [`LONGEST_SIDE`].
 pub(super) fn mid_planes([x, y, z]: [usize; 3]) -> [Plane; 3] {
     let (x_stride, y_stride, z_stride) = (y * z, z, 1);
-    let plane = |width, right, height, up, first, directions| Plane { width, height, first, right, up, directions };
+    let n = x.max(y).max(z).div_ceil(LONGEST_SIDE);
+    let plane = |width: usize, right, height: usize, up, first, directions| {
+        let [width, height] = [width, height].map(|side| side.div_ceil(n));
+        Plane { width, height, first, right: right * n, up: up * n, directions }
+    };
     [
         plane(y, y_stride, z, z_stride, x / 2 * x_stride, ["P", "A"]),
         plane(x, x_stride, z, z_stride, y / 2 * y_stride, ["L", "R"]),

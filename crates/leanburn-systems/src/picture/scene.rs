@@ -27,7 +27,7 @@ const COLOURS: [[u8; 3]; 8] = [
 ///
 /// # Errors
 ///
-/// When one of them does not have the values of its shape, or a side is zero or longer than 2048.
+/// When one of them does not have the values of its shape, or a side is zero.
 pub fn scene(
     images: &[Vec<[u8; 3]>],
     [height, width]: [usize; 2],

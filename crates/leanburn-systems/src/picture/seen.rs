@@ -18,7 +18,7 @@ use super::planes::draw;
 ///
 /// # Errors
 ///
-/// When one of them does not have the voxels of `shape`, or a side is zero or longer than 2048.
+/// When one of them does not have the voxels of `shape`, or a side is zero.
 pub fn seen(before: &[f32], after: &[f32], labels: Option<&[u8]>, shape: [usize; 3]) -> Result<RgbImage, PictureError> {
     check("sample", before.len(), shape)?;
     check("augmented sample", after.len(), shape)?;

@@ -16,7 +16,7 @@ use super::planes::draw;
 ///
 /// # Errors
 ///
-/// When there is none, one does not have the voxels of `shape`, or a side is zero or longer than 2048.
+/// When there is none, one does not have the voxels of `shape`, or a side is zero.
 pub fn side_by_side(
     volumes: &[(&str, &[f32])],
     shape: [usize; 3],

@@ -11,7 +11,7 @@ use leanburn_data::{DataError, Dataset, LabelMap, SequenceConfig, Volume};
 use leanburn_nn::weights::{WeightsError, save_safetensors};
 use leanburn_train::{Learner, MainModel};
 
-use super::inference::{predict_logits, window};
+use super::inference::{predict_classes, window};
 use super::section::{SegmentationNetwork, SegmentationSection};
 use super::supervised::SupervisedNetwork;
 use super::unet::UnetSection;
@@ -129,7 +129,7 @@ impl System for SegmentationSection {
 
     /// The Dice score over all voxels of the held-out parts, of at most `val_patches` of them: its mean over the classes but the
     /// background, and that of each class. With three classes of volumes of one channel also the best that a pair of intensity
-    /// thresholds can reach on the same voxels.
+    /// thresholds can reach on the same voxels, where some are of class 1 or 2.
     fn evaluate(&self, workload: &Self::Workload, data: &Arc<Dataset>, device: &Device) -> Result<Metrics> {
         let parts = data.held_out_len().min(data.config().val_patches);
         let mut counts = DiceCounts::new(self.num_classes);
@@ -146,7 +146,7 @@ impl System for SegmentationSection {
         let scores = counts.scores();
         let mut metrics = vec![("dice", mean_dice(&scores))];
         metrics.extend(CLASS_DICE.into_iter().zip(scores.into_iter().skip(1)));
-        if !values.is_empty() {
+        if !values.is_empty() && truth.iter().any(|class| matches!(class, 1 | 2)) {
             metrics.push(("thresholds_dice", best_two_thresholds(&values, &truth)?.mean));
         }
         Ok(if parts > 0 { metrics } else { Vec::new() })
@@ -234,7 +234,6 @@ impl SegmentationSection {
     ) -> Result<LabelMap> {
         let window = window(data.config(), volume.extent());
         let model = |volumes| workload.logits(volumes);
-        let logits = predict_logits(volume, self.num_classes, &window, self.multiples(), device, model)?;
-        Ok(LabelMap::argmax(&logits)?)
+        predict_classes(volume, self.num_classes, &window, self.multiples(), device, model)
     }
 }

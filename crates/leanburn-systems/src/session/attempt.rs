@@ -14,6 +14,7 @@ use super::planned::Planned;
 use crate::config::Config;
 use crate::data::DataSize;
 use crate::error::{Result, SystemError};
+use crate::evaluation::keep_finite;
 use crate::machine::resident_peak;
 use crate::metrics::{MetricsLog, PEAK, Phase, Record, read_metrics};
 use crate::next::Next;
@@ -165,13 +166,16 @@ impl<'a> Attempt<'a> {
         self.before + self.began.elapsed().as_secs_f64()
     }
 
-    /// Takes a step. Where it does not fit, the last good state is saved, to go on from.
+    /// Takes a step. Where it cannot be taken, the last good state is saved, to go on from.
     fn step(&mut self) -> Result<()> {
         let report = match self.run.step() {
-            Err(TrainError::OutOfMemory { state_is_intact: true, step, phase, reason }) => {
-                self.save()?;
-                self.observer.did_not_fit(step, &reason).map_err(SystemError::Observer)?;
-                return Err(TrainError::OutOfMemory { state_is_intact: true, step, phase, reason }.into());
+            Err(error) if error.is_before_step() => {
+                let saved = self.save();
+                if let TrainError::OutOfMemory { step, reason, .. } = &error {
+                    saved?; // of other errors what is wrong, such as a full disk, may be the same
+                    self.observer.did_not_fit(*step, reason).map_err(SystemError::Observer)?;
+                }
+                return Err(error.into());
             }
             report => report?,
         };
@@ -205,9 +209,13 @@ impl<'a> Attempt<'a> {
         self.log(report.step + 1, Phase::Train, values)
     }
 
-    /// What an evaluation gave. What does not fit ends the run, with a checkpoint to go on from.
+    /// What an evaluation gave. What fails or does not fit ends the run, with a checkpoint to go on from.
     fn fitted<T>(&mut self, evaluation: std::result::Result<Result<T>, TrainError>) -> Result<T> {
         let error = match evaluation {
+            Ok(Err(error)) => {
+                let _ = self.save(); // what is wrong, such as a disk, may keep it from being saved, too
+                return Err(error);
+            }
             Ok(result) => return result,
             Err(error) => error,
         };
@@ -225,12 +233,13 @@ impl<'a> Attempt<'a> {
     /// The system's metrics over the validation samples.
     fn evaluate(&mut self) -> Result<()> {
         let metrics = self.run.evaluate();
-        let metrics = self.fitted(metrics)?;
+        let mut metrics = self.fitted(metrics)?;
         let step = self.run.steps();
         let is_best = self.watch.as_mut().map_or(Ok(false), |watch| watch.judge(step, &metrics))?;
         if metrics.is_empty() {
             return Ok(());
         }
+        keep_finite(&mut metrics);
         self.log(step, Phase::Validation, metrics.iter().map(|(key, value)| (key.to_string(), *value)).collect())?;
         if let Some(watch) = self.watch.as_ref().filter(|_| is_best) {
             watch.keep(self.config, self.folder, |place| save_weights(&*self.run, place))?;
@@ -305,7 +314,7 @@ pub(super) fn follow(
             break;
         }
         run.step().inspect_err(|error| {
-            if matches!(error, TrainError::OutOfMemory { state_is_intact: true, .. }) {
+            if error.is_before_step() {
                 run.serve_save();
             }
         })?;

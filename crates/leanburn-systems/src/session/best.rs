@@ -76,8 +76,8 @@ impl Watch {
         self.patience.is_some_and(|patience| self.since >= patience)
     }
 
-    /// Takes what a validation gave; whether it is the best so far. Where the metric was not finite, such as the distance to nothing, it
-    /// is not better.
+    /// Takes what a validation gave; whether it is the best so far. A metric that is not finite, or was left out as a distance to nothing
+    /// is, is not better.
     ///
     /// # Errors
     ///
@@ -105,6 +105,10 @@ impl Watch {
     }
 
     fn take(&mut self, step: u64, value: f64) -> bool {
+        if !value.is_finite() {
+            self.since += 1;
+            return false;
+        }
         let gain = |before: f64| if self.is_error { before - value } else { value - before };
         match self.reached.is_none_or(|before| gain(before) > self.min_delta) {
             true => (self.reached, self.since) = (Some(value), 0),
@@ -186,6 +190,12 @@ mod tests {
         };
         assert_eq!((better("l1", 0.4), better("l1", 0.6)), (true, false));
         assert_eq!((better("dice", 0.4), better("dice", 0.6)), (false, true));
+        // what was no number at first can still get better
+        let mut late = watch("l1", &[], &[f64::NAN, f64::INFINITY]);
+        assert!(!late.judge(1, &vec![("l1", f64::NAN)]).unwrap() && late.best().is_none());
+        assert!(late.judge(2, &vec![("l1", 0.5)]).unwrap());
+        // no chart needs to have it
+        assert!(!watch("dice_class_3", &[], &[]).judge(0, &vec![("dice_class_3", f64::NAN)]).unwrap());
         let error = watch("iou", &[], &[]).judge(0, &vec![("l1", 0.1)]).unwrap_err().to_string();
         assert!(error.contains("a validation metric: l1") && error.contains("iou"), "{error}");
     }

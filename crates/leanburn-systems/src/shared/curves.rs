@@ -15,6 +15,10 @@ pub(crate) const RECONSTRUCTION: Curves = Curves {
 pub(crate) const OCCUPANCY: Curves =
     Curves { title: "Occupancy", y_label: "intersection over union", log_y: false, train: &[], validation: &["iou"] };
 
+/// How far occupied voxels are from each other.
+pub(crate) const DISTANCE: Curves =
+    Curves { title: "Distance", y_label: "voxels", log_y: false, train: &[], validation: &["chamfer_voxels"] };
+
 /// How much of a codebook is used.
 pub(crate) const CODEBOOK: Curves =
     Curves { title: "Codebook", y_label: "share of codes used", log_y: false, train: &[], validation: &["codes_used"] };

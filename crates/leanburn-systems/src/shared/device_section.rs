@@ -115,9 +115,13 @@ impl DeviceSection {
     }
 }
 
-/// A size as people write it.
+/// A size as people write it, to the byte.
 fn as_text<S: Serializer>(size: &Option<Bytes>, serializer: S) -> Result<S::Ok, S::Error> {
-    size.map(|size| size.to_string()).serialize(serializer)
+    let is_exact = |size: Bytes, text: &String| text.parse() == Ok(size);
+    let exact = |size: Bytes| {
+        Some(size.to_string()).filter(|text| is_exact(size, text)).unwrap_or_else(|| format!("{} B", size.get()))
+    };
+    size.map(exact).serialize(serializer)
 }
 
 impl Read for LossScale {

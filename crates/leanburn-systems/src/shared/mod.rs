@@ -35,7 +35,7 @@ pub use voxels::VoxelObjectiveSection;
 
 pub(crate) use builders::with_methods;
 pub(crate) use codebook::CodeUse;
-pub(crate) use curves::{CODEBOOK, COMMITMENT, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION};
+pub(crate) use curves::{CODEBOOK, COMMITMENT, DISTANCE, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION};
 pub(crate) use data_section::read_data;
 pub(crate) use forecast::forecast;
 pub(crate) use learner::{learner, policy_and_seed, streamed_only, trained_parameters, trainer};

@@ -126,7 +126,8 @@ pub struct TrainingSection {
     /// Of several processes: each updates a part of the weights, and holds the optimizer's states of that part alone. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shard_optimizer: bool,
-    /// Of several processes: batch norms take the statistics of the micro-batches of all together. Default: false, each its own.
+    /// Of several processes: batch norms take the statistics of the micro-batches of all together, and a codebook follows them. Default: false,
+    /// each its own.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sync_batch_norm: bool,
     /// Of several processes: how many hold a volume together, each a share of its planes. Default: 1.

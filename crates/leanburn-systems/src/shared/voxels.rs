@@ -85,7 +85,7 @@ impl VoxelObjectiveSection {
     }
 
     /// The loss of a reconstruction, and how well its occupied voxels are met: intersection over union, and the distance between
-    /// the two sets in voxels.
+    /// the two sets in voxels, which is left out where one of them is empty.
     ///
     /// # Shapes
     ///
@@ -102,10 +102,41 @@ impl VoxelObjectiveSection {
         let count: usize = extent.iter().product();
         let (made, truth) = (&reconstruction[..count], &sample.data[..count]);
         let threshold = self.occupancy_threshold as f32;
-        Ok(vec![
+        let mut metrics = vec![
             ("reconstruction", f64::from(loss.into_scalar::<f32>())),
             ("iou", intersection_over_union(made, truth, threshold)?),
-            ("chamfer_voxels", chamfer_distance(made, truth, extent, threshold)?.mean()),
-        ])
+        ];
+        let distance = chamfer_distance(made, truth, extent, threshold)?.mean();
+        metrics.extend(distance.is_finite().then_some(("chamfer_voxels", distance)));
+        Ok(metrics)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::volume::tensor;
+
+    #[test]
+    fn a_distance_to_nothing_is_left_out() {
+        let names = |truth: f32, made: f32| -> Vec<&'static str> {
+            let shape = [1, 2, 2, 2];
+            let sample = Sample {
+                data: vec![truth; 8],
+                shape,
+                labels: None,
+                name: "scene".into(),
+                class: None,
+                start: [0; 3],
+                intensity: Default::default(),
+            };
+            let volume = |value: f32| tensor(vec![value; 8], shape, &Device::flex());
+            let section = VoxelObjectiveSection::default();
+            section.metrics(&sample, volume(truth), volume(made)).unwrap().into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(names(1.0, 1.0), ["reconstruction", "iou", "chamfer_voxels"]);
+        assert_eq!(names(1.0, 0.0), ["reconstruction", "iou"]);
     }
 }

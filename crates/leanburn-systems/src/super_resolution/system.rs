@@ -68,8 +68,7 @@ impl System for SuperResolutionSection {
             validation: &["top_octave_ratio", "top_octave_error"],
         },
     ];
-    const ERRORS: &'static [&'static str] =
-        &["relative_l2", "relative_l2_one", "relative_l2_bicubic", "top_octave_error"];
+    const ERRORS: &'static [&'static str] = &["relative_l2", "top_octave_error"];
     const SMALLER_EVALUATION: &'static str = "a smaller training.num_samples: samples are made together";
 
     fn read(section: &mut Section<'_>, sequence: Option<&SequenceConfig>) -> Self {

@@ -16,7 +16,7 @@ use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{
-    CODEBOOK, COMMITMENT, CodeUse, Context, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION, Recompute,
+    CODEBOOK, COMMITMENT, CodeUse, Context, DISTANCE, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION, Recompute,
     TrainingSection, check_shape, exhibit, learner, of_section, policy_and_seed, streamed_only, validate_volumes,
 };
 use crate::system::{FlatKey, ModelChange, NamedSize, System};
@@ -37,7 +37,8 @@ impl System for Vae3dSection {
         name: "reconstruction",
         caption: "scene and reconstruction from above, and their absolute difference",
     };
-    const CURVES: &'static [Curves] = &[RECONSTRUCTION, OCCUPANCY, CODEBOOK, COMMITMENT, PERCEPTUAL, DIVERGENCE];
+    const CURVES: &'static [Curves] =
+        &[RECONSTRUCTION, OCCUPANCY, DISTANCE, CODEBOOK, COMMITMENT, PERCEPTUAL, DIVERGENCE];
     const ERRORS: &'static [&'static str] = &[L1, "reconstruction", "chamfer_voxels"];
     /// Radar scenes at the size of their guide.
     const GUIDE: Option<&'static str> = Some(

@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::evaluation::{Curves, L1, Metrics, PictureLabel};
 use crate::recipe::Recipe;
 use crate::shared::{
-    CODEBOOK, COMMITMENT, COMPARISON, CodeUse, Context, OCCUPANCY, RECONSTRUCTION, TrainingSection, check_shape,
-    compared, learner, of_section, policy_and_seed, streamed_only, validate_volumes,
+    CODEBOOK, COMMITMENT, COMPARISON, CodeUse, Context, DISTANCE, OCCUPANCY, RECONSTRUCTION, TrainingSection,
+    check_shape, compared, learner, of_section, policy_and_seed, streamed_only, validate_volumes,
 };
 use crate::system::{ModelChange, System, half};
 use crate::yaml::Section;
@@ -32,7 +32,7 @@ impl System for VqVaeSection {
         text: include_str!("../../recipes/vqvae.yaml"),
     }];
     const PICTURE: PictureLabel = COMPARISON;
-    const CURVES: &'static [Curves] = &[RECONSTRUCTION, OCCUPANCY, CODEBOOK, COMMITMENT];
+    const CURVES: &'static [Curves] = &[RECONSTRUCTION, OCCUPANCY, DISTANCE, CODEBOOK, COMMITMENT];
     const ERRORS: &'static [&'static str] = &[L1, "reconstruction", "chamfer_voxels"];
 
     fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {

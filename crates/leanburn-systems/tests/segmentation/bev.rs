@@ -146,7 +146,8 @@ fn a_model_of_maps_learns_from_files() {
         greys(|_, y| (256 * y) as u16).save(place("ann_bev_dir", "_depth")).unwrap();
     }
     let matrix = "[[40, 0, 24], [0, 40, 16], [0, 0, 1]]";
-    fs::write(data.join("calib.json"), format!(r#"{{"a": {matrix}, "b": {matrix}, "c": {matrix}}}"#)).unwrap();
+    let calibration = format!(r#"{{"a": {matrix}, "b": {matrix}, "c": {matrix}, "d": {matrix}}}"#);
+    fs::write(data.join("calib.json"), calibration).unwrap();
     let text = SMALL
         .replace("count: 24", &format!("data_root: {}\n  depth: true", data.display()))
         .replace("  camera_yaws: [-25, 25]\n", "")
@@ -159,6 +160,13 @@ fn a_model_of_maps_learns_from_files() {
     let scores = values(&outcome.records, Phase::Validation, "iou_drivable_area");
     assert!(scores.last().is_some_and(|score| *score > 0.5), "{scores:?}");
     assert!(values(&outcome.records, Phase::Validation, "iou_car").is_empty(), "no scene has one");
+    // a scene more changes which one comes when
+    for kind in ["img_dir", "ann_bev_dir"] {
+        fs::copy(data.join(kind).join("train/a.png"), data.join(kind).join("train/d.png")).unwrap();
+    }
+    let resumed = Session::new(parse(&text)).unwrap().in_folder(folder.path().join("run")).resume(true).run();
+    let message = resumed.unwrap_err().to_string();
+    assert!(message.contains("new are") && message.contains("img_dir/train/d.png"), "{message}");
 }
 
 /// Recomputed segments, a diffusion head and known depths give the same losses; a static loss scale and bf16 train too.

@@ -108,7 +108,7 @@ fn an_easily_tuned_model_learns() {
 fn samples_in_one_step_and_in_several(config: &Config, weights: &Path) {
     let sampler = LatentSampler::load(&section(config), &config.context("test"), weights, &Device::flex()).unwrap();
     let plan = SamplingPlan::new(1, 7);
-    let latent = |plan: SamplingPlan| sampler.latent([4, 8, 4], &plan).unwrap().data().to_vec();
+    let latent = |plan: SamplingPlan| sampler.latent([4, 8, 4], &plan, || {}).unwrap().data().to_vec();
     let one = latent(plan);
     assert_eq!(latent(SamplingPlan { method: Some(SamplingMethod::Multistep), ..plan }), one);
     assert_ne!(latent(SamplingPlan { steps: 2, ..plan }), one);
@@ -116,7 +116,7 @@ fn samples_in_one_step_and_in_several(config: &Config, weights: &Path) {
         assert_ne!(latent(SamplingPlan { method: Some(method), steps: 3, ..plan }), one);
     }
     let plan = SamplingPlan { method: Some(SamplingMethod::Ddim), ..plan };
-    let error = sampler.latent([4, 8, 4], &plan).unwrap_err().to_string();
+    let error = sampler.latent([4, 8, 4], &plan, || {}).unwrap_err().to_string();
     assert!(error.contains("multistep, heun, euler, euler_ancestral"), "{error}");
 }
 

@@ -144,7 +144,7 @@ fn samples_depend_on_their_seed_alone(config: &Config, weights: &Path) {
     let SystemSection::Diffusion(section) = &config.system else { panic!("{config:?}") };
     let load = || LatentSampler::load(section, &config.context("test"), weights, &Device::flex()).unwrap();
     let (sampler, plan) = (load(), SamplingPlan::new(3, 7));
-    let latent = |sampler: &LatentSampler, plan| sampler.latent([4, 8, 6], &plan).unwrap();
+    let latent = |sampler: &LatentSampler, plan| sampler.latent([4, 8, 6], &plan, || {}).unwrap();
     let one = latent(&sampler, plan);
     assert_eq!((one.shape(), one.spacing()), ([3, 4, 8, 6], [2.0; 3]));
     let volume = sampler.codec().decode(&one, None, |_| {}).unwrap();
@@ -167,7 +167,7 @@ fn samples_depend_on_their_seed_alone(config: &Config, weights: &Path) {
         (plan, [4, 5, 4], "[4, 6, 4]"),
     ];
     for (plan, extent, expected) in errors {
-        let error = sampler.latent(extent, &plan).unwrap_err().to_string();
+        let error = sampler.latent(extent, &plan, || {}).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }
@@ -207,7 +207,7 @@ fn a_model_of_classes_learns_all_of_them_and_none() {
     let sampler = LatentSampler::load(&section, &config.context("test"), &weights, &Device::flex()).unwrap();
     let latent = |class, guidance| {
         let plan = SamplingPlan::new(1, 7).with_class(class).with_guidance(guidance);
-        sampler.latent([4, 4, 4], &plan).unwrap().data().to_vec()
+        sampler.latent([4, 4, 4], &plan, || {}).unwrap().data().to_vec()
     };
     let (none, one, other) = (latent(None, 1.0), latent(Some(0), 1.0), latent(Some(1), 1.0));
     assert!(none != one && one != other);

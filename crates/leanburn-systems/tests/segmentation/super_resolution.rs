@@ -86,7 +86,7 @@ fn a_network_of_fields_learns_and_goes_on_where_it_stopped() {
         }
         assert_eq!(values(&resumed.records, Phase::Train, loss), losses);
         // a seed decides the samples, whatever was drawn before
-        let again = || config.evaluate("test", straight.folder.path(), &Device::flex()).unwrap();
+        let again = || config.evaluate("test", straight.folder.path(), &Device::flex(), &mut |_| {}).unwrap();
         assert_eq!(again(), again(), "{name}");
     }
 }

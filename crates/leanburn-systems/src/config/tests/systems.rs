@@ -311,3 +311,20 @@ fn an_operator_is_for_the_fields_that_are_named() {
     let three = parse("operator: {}\nsequence: {navier_stokes: {size: 33}, sample_factor: 3}\n").unwrap_err();
     assert!(three.errors()[0].key == "sequence.sample_factor", "{three:#}");
 }
+
+#[test]
+fn what_is_named_after_an_error_is_one() {
+    let is_error =
+        |text: &str, metric: &str| parse(text).unwrap_or_else(|errors| panic!("{errors:#}")).is_error(metric);
+    let operator = "operator: {}\nsequence: {navier_stokes: {size: 32}}\n";
+    for metric in ["relative_l2", "relative_l2_lead_3", "relative_l2_persistence", "top_octave_error"] {
+        assert!(is_error(operator, metric), "{metric}");
+    }
+    for metric in ["skill", "top_octave_ratio", "relative_l2norm", "relative"] {
+        assert!(!is_error(operator, metric), "{metric}");
+    }
+    let diffusion = "data: {phantom: {count: 3}, patch_size: 32}\nlatents: {autoencoder: runs/a}\ndiffusion: {num_channels: [32]}\n";
+    assert!(
+        is_error(diffusion, "loss_noise_2") && is_error(diffusion, "loss_linear") && !is_error(diffusion, "ms_ssim")
+    );
+}
