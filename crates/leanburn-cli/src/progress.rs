@@ -64,3 +64,21 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 }
+
+/// Progress of data that is read: from the first file on until it is dropped.
+#[derive(Debug, Default)]
+pub struct Reading(Option<Progress>);
+
+impl Reading {
+    /// One more file has been read.
+    pub fn step(&mut self, state: leanburn_data::Progress<'_>) {
+        let progress = self.0.get_or_insert_with(|| Progress::new("reading", state.total as u64, 0));
+        progress.step(|| state.name.to_string());
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Progress::finish);
+    }
+}

@@ -445,6 +445,19 @@ fn run_stages(place: &Place, file: &str, stages: &[Stage<'_>], overrides: &[&str
     }
 }
 
+/// What is set of the data of a file is so for the stages that are trained before the last one.
+#[test]
+fn data_that_is_set_is_that_of_all_stages_of_a_file() {
+    let place = Place::new();
+    std::fs::write(place.path("radar.yaml"), RADAR).unwrap();
+    let set = ["stage=ldm", "data.paths=[mine]", "data.voxel_size=[8, 16, 16]", "diffusion.training.max_steps=1"];
+    let set: Vec<&str> = set.into_iter().flat_map(|set| ["--set", set]).collect();
+    let ended = place.run(&[&["train", "radar.yaml", "--with-stages"][..], &set].concat());
+    assert!(ended.code == Some(2) && ended.stdout.contains("the first stage, stage 1 of radar.yaml"), "{ended:?}");
+    let error = ended.stderr.split("error: ").last().unwrap();
+    assert!(error.contains("mine") && !error.contains("Data"), "{error}");
+}
+
 /// The guides' files as they are, on small volumes: all stages one after the other.
 #[test]
 fn every_stage_of_a_file_is_planned_and_trained() {

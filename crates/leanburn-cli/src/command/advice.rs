@@ -19,8 +19,9 @@ pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, planner: &Plann
     }
     if candidate.micro_batch > 1 {
         let accumulation = candidate.accumulation * candidate.micro_batch as u64;
-        let change = format!("batch_size = 1, gradient_accumulation_steps = {accumulation}");
         let split = Candidate { micro_batch: 1, accumulation, ..candidate.clone() };
+        let of_all = space.config(&split).training().gradient_accumulation_steps; // of all processes together
+        let change = format!("batch_size = 1, gradient_accumulation_steps = {of_all}");
         tried.push((Class::Lossless, change, "the same step in smaller pieces".into(), split));
     }
     for knob in space.knobs(candidate) {
@@ -39,4 +40,25 @@ pub(super) fn advice(space: &ConfigSpace, candidate: &Candidate, planner: &Plann
         (saved > Bytes(0)).then(|| Advice { class, text: format!("{change} saves {saved} ({cost})") })
     });
     lowered.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use leanburn_systems::Config;
+
+    use super::*;
+
+    #[test]
+    fn micro_batches_are_those_of_all_processes_together() {
+        let text = "autoencoder: {num_channels: [8], norm_num_groups: 8, training: {batch_size: 2, gradient_accumulation_steps: 8}}\n\
+                    data: {phantom: {count: 2, shape: 16}, patch_size: 16}\ndevice: {name: flex}\n";
+        let (config, planner) = (Config::parse(text, "test", &[]).unwrap(), Planner::cpu());
+        let space = ConfigSpace::new(&config, "test", &planner, || config.data_size("test")).unwrap().of_ranks(4);
+        let candidate = space.configured();
+        let peak = space.record(&candidate).unwrap().timeline(planner.memory_model()).peak();
+        let advice: Vec<String> =
+            advice(&space, &candidate, &planner, peak).into_iter().map(|advice| advice.text).collect();
+        let split = "batch_size = 1, gradient_accumulation_steps = 16 saves";
+        assert!(advice.iter().any(|text| text.starts_with(split)), "{advice:#?}");
+    }
 }

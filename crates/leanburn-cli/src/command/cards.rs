@@ -99,9 +99,11 @@ impl Column {
     fn cell(&mut self, card: &Device) -> Result<String> {
         let available = card.available_bytes().share(1.0 - SPARE);
         let computes = |plan: &&Plan| plan.class == Class::Lossless || card.bf16_rate.is_some();
+        let most = Planner::of_card(card).largest_allocation();
         let mut plans = self.plans.plans.iter().filter(computes);
-        let least = plans.clone().next().map_or(Bytes(0), |plan| plan.peak);
-        let Some(plan) = plans.rfind(|plan| plan.peak <= available) else {
+        let smallest = plans.clone().find(|plan| plan.is_allocated(most)).or(plans.clone().next());
+        let least = smallest.map_or(Bytes(0), |plan| plan.peak);
+        let Some(plan) = plans.rfind(|plan| plan.peak <= available && plan.is_allocated(most)) else {
             return Ok(format!("needs {least}"));
         };
         let candidate = &plan.candidate;

@@ -9,7 +9,7 @@ use super::load::inputs;
 use super::output::{Force, Output};
 use crate::console::print_line;
 use crate::error::Result;
-use crate::progress::Progress;
+use crate::progress::Reading;
 use crate::report::{Picture, Report};
 
 /// `leanburn data`
@@ -45,12 +45,8 @@ impl Data {
 }
 
 fn open(config: &Config, path: &Path, samples: u64) -> Result<DataPreview> {
-    let mut reading = None;
-    let preview = config.preview(&path.display().to_string(), samples, &mut |state| {
-        let progress = reading.get_or_insert_with(|| Progress::new("reading", state.total as u64, 0));
-        progress.step(|| state.name.to_string());
-    })?;
-    Ok(preview)
+    let mut reading = Reading::default();
+    Ok(config.preview(&path.display().to_string(), samples, &mut |state| reading.step(state))?)
 }
 
 fn report(name: &str, preview: &DataPreview, config: &Config) -> Report {

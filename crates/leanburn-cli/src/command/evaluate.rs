@@ -8,6 +8,7 @@ use super::load::print_notes;
 use super::trained::ModelArguments;
 use crate::console::print_line;
 use crate::error::Result;
+use crate::progress::Reading;
 
 /// `leanburn evaluate`: the validation metrics of trained weights, on the data of their run or on other data: a neural operator that was
 /// trained on a grid of 32 is evaluated on one of 64 by `--set sequence.navier_stokes.size=64`.
@@ -27,7 +28,8 @@ impl Evaluate {
     pub(super) fn run(self) -> Result<()> {
         let (config, name, device) = self.model.config_with(&self.set)?;
         print_notes(&config);
-        let metrics = config.evaluate(&name, &self.model.weights, &device)?;
+        let mut reading = Reading::default();
+        let metrics = config.evaluate(&name, &self.model.weights, &device, &mut |state| reading.step(state))?;
         if self.json { print_line(json(&metrics)) } else { print_line(table(&metrics)) }
     }
 }

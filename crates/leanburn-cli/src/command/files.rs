@@ -8,6 +8,7 @@ use clap::Args;
 use leanburn_data::{Format, find_volumes, matches};
 use leanburn_systems::SystemError;
 
+use super::or_too_large;
 use super::output::{Force, Output};
 use super::trained::ModelArguments;
 use crate::console::print_line;
@@ -136,7 +137,8 @@ fn names_folder(out: &Path) -> bool {
     ends_in_separator || (out.is_dir() && Format::of(out).is_err())
 }
 
-/// Does `work` for each job and prints the line that it gives. One that fails does not keep the others from being done.
+/// Does `work` for each job and prints the line that it gives. One that fails, or does not fit into memory, does not keep the others from
+/// being done.
 ///
 /// # Errors
 ///
@@ -144,7 +146,7 @@ fn names_folder(out: &Path) -> bool {
 pub(super) fn run_all(jobs: Vec<Job>, mut work: impl FnMut(&Job) -> Result<String>) -> Result<()> {
     let mut errors = Vec::new();
     for job in jobs {
-        match work(&job) {
+        match or_too_large(format_args!("{}: out of memory", job.input.display()), || work(&job)) {
             Ok(line) => print_line(format_args!("{}: {line}", job.out.display()))?,
             Err(error) => errors.push(error),
         }
@@ -160,4 +162,32 @@ pub(super) fn run_all(jobs: Vec<Job>, mut work: impl FnMut(&Job) -> Result<Strin
 fn renamed(path: &Path, ending: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{}{ending}", Format::stem(&name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_that_does_not_fit_into_memory_is_named_and_the_others_are_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = |name: &str| {
+            let out = folder.path().join(name);
+            Job { input: name.into(), output: Output::new(&out, &[], Force::FORCE).unwrap(), out }
+        };
+        let mut seen = Vec::new();
+        let done = run_all(["damaged.nii", "large.nii", "small.nii"].map(job).into(), |job| {
+            seen.push(job.input.display().to_string());
+            match seen.len() {
+                1 => Err(CommandError::OverBudget),
+                2 => panic!("out of memory: the system has no 4096 bytes for a result"),
+                _ => Ok("done".into()),
+            }
+        });
+        assert_eq!(seen, ["damaged.nii", "large.nii", "small.nii"]);
+        let Err(CommandError::Several(errors)) = done else { panic!("two errors, not {done:?}") };
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(errors.len(), 2);
+        assert!(errors[1].starts_with("large.nii: out of memory: ") && errors[1].contains("4096 bytes"), "{errors:?}");
+    }
 }

@@ -14,9 +14,9 @@ use leanburn_train::planning::Planner;
 use serde_json::json;
 
 use super::budget::{BudgetArguments, required, warning};
-use super::load::{inputs, load};
+use super::load::{inputs, read};
 use super::output::{Force, Output};
-use super::plan_report::unknown_data;
+use super::plan_report::{too_large, unknown_data};
 use super::ranks::{Exchange, RanksArguments};
 use super::utilisation::Utilisation;
 use crate::console::{print_line, print_stderr, seconds_text};
@@ -106,7 +106,9 @@ impl Space for Watched<'_> {
 impl Fit {
     pub(super) fn run(self) -> Result<()> {
         let source = self.config.display().to_string();
-        let (mut config, available) = both(load(&self.config, &self.set), self.budget.resolve())?;
+        let (mut config, available) = both(read(&self.config, &self.set), self.budget.resolve())?;
+        let device = config.device.name.clone(); // what is written may be trained on another machine
+        config.resolve_device();
         let output = |path| Output::new(path, &inputs(&self.config, &config), self.force);
         let output = self.out.as_deref().map(output).transpose()?;
         if config.training().volume_ranks > 1 {
@@ -119,7 +121,7 @@ impl Fit {
         let planner = available.planner(&config.device.name)?;
         let bytes = required(&planner)?;
         if let Some(utilisation) = self.utilisation {
-            return self.fill(utilisation, config, &planner, output);
+            return self.fill(utilisation, config, &planner, output.map(|output| (output, device)));
         }
         let rate = self.effective_batch.map(|batch| set_effective_batch(&mut config, batch.into()));
         let space = ConfigSpace::new(&config, &source, &planner, || config.data_size(&source))?;
@@ -136,16 +138,17 @@ impl Fit {
             progress: RefCell::new(Progress::counting("steps recorded:")),
             is_quiet: self.json,
         };
-        let mut search = Plans::new(&watched, &machine);
+        let mut search = planner.plans(&watched, &machine);
         let plans = search.up_to(allowed)?;
         watched.progress.borrow().finish();
         let took = began.elapsed();
-        let Some((plan, exchange)) = self.fastest(&space, &planner, &plans, bytes)? else {
-            self.reject(&space, &mut search, bytes, allowed)?;
+        let Some((plan, needed, exchange)) = self.fastest(&space, &planner, &plans, bytes)? else {
+            self.reject(&space, &planner, &mut search, bytes, allowed)?;
             return Err(CommandError::OverBudget);
         };
-        let fitted = space.config(&plan.candidate);
         if let Some(output) = output {
+            let mut fitted = space.config(&plan.candidate);
+            fitted.device.name = device;
             output.write(&format!("# {source}, fitted into {}\n{}", bytes, fitted.to_yaml()))?;
         }
         if self.json {
@@ -154,12 +157,13 @@ impl Fit {
                     "held": space.held(&plan.candidate).into_iter().map(|held| json!({ "name": held.name, "bytes": held.bytes })).collect::<Vec<_>>(),
                     "frontier": plans.plans }));
         }
-        self.print(&space, plan, &plans, bytes)?;
+        self.print(&space, plan, needed, &plans, bytes)?;
         if let Some(exchange) = exchange {
             print_line(exchange.line(plan.candidate.accumulation))?;
         }
         let unknown = space.unknown_data().map(unknown_data);
-        warning(&planner).into_iter().chain(unknown).try_for_each(print_line)?;
+        let too_large = too_large(plan.largest, &planner);
+        too_large.into_iter().chain(warning(&planner)).chain(unknown).try_for_each(print_line)?;
         if let Some((before, after)) = rate {
             print_line(format_args!(
                 "learning rate {before} becomes {after} by the linear scaling rule (base_batch_size)"
@@ -169,26 +173,52 @@ impl Fit {
         Ok(())
     }
 
-    /// The fastest plan that fits, with the buffers of the sums over several processes.
+    /// What a plan needs with the buffers of the sums over several processes, and what these exchange.
+    fn needed(&self, space: &ConfigSpace, planner: &Planner, plan: &Plan) -> Result<(Bytes, Option<Exchange>)> {
+        if !self.ranks.are_several() {
+            return Ok((plan.peak, None));
+        }
+        let timeline = space.record(&plan.candidate)?.timeline(planner.memory_model());
+        let exchange = self.ranks.exchange(&timeline, plan.seconds, space.shards_optimizer(&plan.candidate));
+        let buffers = exchange.as_ref().map_or(Bytes(0), |exchange| exchange.above_peak(&timeline));
+        Ok((plan.peak + buffers, exchange))
+    }
+
+    /// The fastest plan that fits, what it needs, and what is exchanged.
     fn fastest<'p>(
         &self,
         space: &ConfigSpace,
         planner: &Planner,
         plans: &'p Frontier,
         bytes: Bytes,
-    ) -> Result<Option<(&'p Plan, Option<Exchange>)>> {
-        if !self.ranks.are_several() {
-            return Ok(plans.within(bytes).map(|plan| (plan, None)));
-        }
+    ) -> Result<Option<(&'p Plan, Bytes, Option<Exchange>)>> {
         for plan in plans.plans.iter().rev().filter(|plan| plan.peak <= bytes) {
-            let timeline = space.record(&plan.candidate)?.timeline(planner.memory_model());
-            let exchange = self.ranks.exchange(&timeline, plan.seconds, space.shards_optimizer(&plan.candidate));
-            let buffers = exchange.as_ref().map_or(Bytes(0), |exchange| exchange.above_peak(&timeline));
-            if plan.peak + buffers <= bytes {
-                return Ok(Some((plan, exchange)));
+            let (needed, exchange) = self.needed(space, planner, plan)?;
+            if needed <= bytes {
+                return Ok(Some((plan, needed, exchange)));
             }
         }
         Ok(None)
+    }
+
+    /// The plan that needs the least, and how much.
+    fn smallest<'p>(
+        &self,
+        space: &ConfigSpace,
+        planner: &Planner,
+        plans: &'p Frontier,
+    ) -> Result<Option<(&'p Plan, Bytes)>> {
+        let mut smallest: Option<(&Plan, Bytes)> = None;
+        for plan in &plans.plans {
+            if smallest.is_some_and(|(_, least)| least <= plan.peak) {
+                break; // plans are in the order of their peaks
+            }
+            let (needed, _) = self.needed(space, planner, plan)?;
+            if smallest.is_none_or(|(_, least)| needed < least) {
+                smallest = Some((plan, needed));
+            }
+        }
+        Ok(smallest)
     }
 
     /// Fills a share of the memory with the largest batch.
@@ -197,7 +227,7 @@ impl Fit {
         utilisation: Utilisation,
         mut config: Config,
         planner: &Planner,
-        output: Option<Output>,
+        output: Option<(Output, String)>,
     ) -> Result<()> {
         let (source, bytes) = (self.config.display().to_string(), required(planner)?);
         let space = ConfigSpace::new(&config, &source, planner, || config.data_size(&source))?;
@@ -215,7 +245,8 @@ impl Fit {
         };
         let (before, after) = set_effective_batch(&mut config, filled.batch_size);
         let share = 100.0 * filled.needed.get() as f64 / bytes.get() as f64;
-        if let Some(output) = output {
+        if let Some((output, device)) = output {
+            config.device.name = device;
             output.write(&format!("# {source}, fitted to {share:.0} % of {bytes}\n{}", config.to_yaml()))?;
         }
         if self.json {
@@ -235,10 +266,10 @@ impl Fit {
         warning(planner).into_iter().chain(space.unknown_data().map(unknown_data)).try_for_each(print_line)
     }
 
-    fn print(&self, space: &ConfigSpace, plan: &Plan, plans: &Frontier, bytes: Bytes) -> Result<()> {
+    fn print(&self, space: &ConfigSpace, plan: &Plan, needed: Bytes, plans: &Frontier, bytes: Bytes) -> Result<()> {
         print_line(format_args!(
             "fits: {} of {}, about {} a step ({})",
-            plan.peak,
+            needed,
             bytes,
             seconds_text(plan.seconds),
             plan.class
@@ -269,15 +300,20 @@ impl Fit {
     fn reject(
         &self,
         space: &ConfigSpace,
+        planner: &Planner,
         search: &mut Plans<'_, Watched<'_>>,
         bytes: Bytes,
         allowed: Class,
     ) -> Result<()> {
-        let smallest = search.up_to(allowed)?.smallest().map_or(Bytes(0), |plan| plan.peak);
+        let plans = search.up_to(allowed)?;
+        let smallest = self.smallest(space, planner, &plans)?.map_or(Bytes(0), |(_, needed)| needed);
         let mut lower = Vec::new();
         for class in [Class::Numerics, Class::Model].into_iter().filter(|class| *class > allowed) {
-            if let Some(plan) = search.up_to(class)?.smallest().filter(|plan| plan.peak < smallest) {
-                lower.push((class, plan.peak, changes(space, plan)));
+            let plans = search.up_to(class)?;
+            if let Some((plan, needed)) =
+                self.smallest(space, planner, &plans)?.filter(|(_, needed)| *needed < smallest)
+            {
+                lower.push((class, needed, changes(space, plan)));
             }
         }
         if self.json {

@@ -35,6 +35,8 @@ mod trained;
 mod utilisation;
 mod window;
 
+use std::fmt::Display;
+
 use clap::Subcommand;
 use leanburn_systems::SystemError;
 use leanburn_train::or_out_of_memory;
@@ -89,11 +91,7 @@ impl Command {
     ///
     /// [`CommandError`](crate::error::CommandError) with what to do, also where a device has no more memory.
     pub fn run(self) -> Result<()> {
-        or_out_of_memory(|| self.dispatch()).unwrap_or_else(|reason| {
-            let remedy =
-                "give it a smaller volume (`--patch` where the command has it), or a `--device` with more memory";
-            Err(SystemError::OutOfMemory { reason: format!("out of memory: {reason}"), remedy: remedy.into() }.into())
-        })
+        or_too_large("out of memory", || self.dispatch())
     }
 
     fn dispatch(self) -> Result<()> {
@@ -124,4 +122,12 @@ impl Command {
             Self::Init(init) => init.run(),
         }
     }
+}
+
+/// Runs something; where a device has no more memory, that is its error, which begins with `what`.
+fn or_too_large<T>(what: impl Display, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    or_out_of_memory(run).unwrap_or_else(|reason| {
+        let remedy = "give it a smaller volume (`--patch` where the command has it), or a `--device` with more memory";
+        Err(SystemError::OutOfMemory { reason: format!("{what}: {reason}"), remedy: remedy.into() }.into())
+    })
 }

@@ -9,13 +9,15 @@ use leanburn_train::StepReport;
 use super::outcome::{Outcome, memory_table};
 use crate::console::print_line;
 use crate::error::{CommandError, Result};
-use crate::progress::Progress;
+use crate::progress::{Progress, Reading};
 use crate::report::EventFile;
 
 /// Prints how a run goes, and keeps its events and its report.
 #[derive(Default)]
 pub(super) struct Terminal {
-    reading: Option<Progress>,
+    /// Whether weights to start from were given.
+    has_weights: bool,
+    reading: Reading,
     training: Option<Progress>,
     events: Option<EventFile>,
     /// Keys of the configuration that have changed as the run goes on.
@@ -23,13 +25,18 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
+    /// Of a run to which weights to start from were given, or were not.
+    pub(super) fn of_run(has_weights: bool) -> Self {
+        Self { has_weights, ..Self::default() }
+    }
+
     /// A line between those of the progress.
     fn note(&self, line: &str) {
         self.training.iter().for_each(|progress| progress.note(line));
     }
 
     fn begin(&mut self, run: &Beginning<'_>) -> Result<()> {
-        self.reading.take().iter().for_each(Progress::finish);
+        self.reading = Reading::default();
         let mut events = EventFile::create(&run.folder.events(), run.continues.then_some(run.step))?;
         if run.step == 0 {
             events.text(0, "config", &format!("```yaml\n{}\n```", run.config.to_yaml()))?;
@@ -82,12 +89,16 @@ impl Terminal {
 
 impl Observer for Terminal {
     fn reading(&mut self, state: leanburn_data::Progress<'_>) {
-        let progress = self.reading.get_or_insert_with(|| Progress::new("reading", state.total as u64, 0));
-        progress.step(|| state.name.to_string());
+        self.reading.step(state);
     }
 
     fn resumed(&mut self, resumed: &Resumed<'_>) -> Observed {
         match resumed.step {
+            Some(step) if self.has_weights => {
+                print_line(format_args!(
+                    "going on from step {step}, with the weights of this run: --from is not needed"
+                ))?;
+            }
             Some(step) => print_line(format_args!("going on from step {step}"))?,
             None => print_line("no checkpoint yet: starting from the beginning")?,
         }

@@ -79,7 +79,7 @@ impl Plan {
             trace.write(&trace_of(&report))?;
         }
         if self.json {
-            print_line(report.json())?;
+            print_line(report.json(self.explain))?;
         } else {
             report.print(self.explain)?;
             print_stderr(format_args!("traced in {:.0} ms", 1e3 * took.as_secs_f64()));
@@ -104,6 +104,7 @@ impl Plan {
             ("--budget", is_of_all_cards && self.budget.budget.is_some()),
             ("--fraction", is_of_all_cards && self.budget.fraction.is_some()),
             ("--json", is_of_all_cards && self.json),
+            ("--ranks", self.ranks.are_given()),
             ("--explain", self.explain),
             ("--page", self.page.is_some()),
             ("--trace", self.trace.is_some()),

@@ -133,16 +133,13 @@ impl PlanReport<'_> {
 
     /// What the fit check alone does not say.
     fn warnings(&self) -> Vec<String> {
-        let largest = self.timeline.blocks.iter().map(|block| block.bytes).max().unwrap_or_default();
-        let over = self.planner.largest_allocation().filter(|limit| largest > *limit).map(|limit| {
-            format!(
-                "the largest tensor has {}, more than the {} that one allocation of this card may have in the default pool",
-                largest,
-                limit
-            )
-        });
         let unknown = self.space.unknown_data().map(unknown_data);
-        over.into_iter().chain(self.attention()).chain(warning(&self.planner)).chain(unknown).collect()
+        too_large(self.timeline.largest(), &self.planner)
+            .into_iter()
+            .chain(self.attention())
+            .chain(warning(&self.planner))
+            .chain(unknown)
+            .collect()
     }
 
     /// Says so where a step is little else than attention.
@@ -263,7 +260,7 @@ impl PlanReport<'_> {
     }
 
     /// Everything for machines.
-    pub fn json(&self) -> Value {
+    pub fn json(&self, explain: bool) -> Value {
         let sizes = |rows: Vec<(String, Bytes)>| -> Value {
             rows.into_iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect()
         };
@@ -301,6 +298,10 @@ impl PlanReport<'_> {
         if let Some(exchange) = &self.exchange {
             all["exchange"] = exchange.json();
         }
+        if explain {
+            let advice = |Advice { class, text }: Advice| json!({ "class": class.to_string(), "change": text });
+            all["advice"] = self.advice().into_iter().map(advice).collect();
+        }
         for name in self.space.knob_names() {
             all[name] = json!(self.candidate.knob(name));
         }
@@ -324,7 +325,7 @@ impl PlanReport<'_> {
         });
         let mut not_counted = vec!["stacks of threads, libraries, and what the heap leaves unused"];
         if self.planner.target() == Target::Gpu {
-            not_counted.push("what autotuned products of matrices need while they run");
+            not_counted.push("what autotuned products of matrices and Burn's own convolutions need while they run");
         }
         Ok(PlanPage {
             title: self.source.to_string(),
@@ -340,6 +341,14 @@ impl PlanReport<'_> {
             not_counted: not_counted.into_iter().map(String::from).collect(),
         })
     }
+}
+
+/// The warning of a tensor that the device does not allocate.
+pub(super) fn too_large(largest: Bytes, planner: &Planner) -> Option<String> {
+    let most = planner.largest_allocation().filter(|most| largest > *most)?;
+    Some(format!(
+        "the largest tensor has {largest}, more than the {most} that one allocation of this card may have in the default pool"
+    ))
 }
 
 /// The warning of data whose size is not known.

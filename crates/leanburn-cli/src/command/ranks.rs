@@ -48,6 +48,11 @@ impl RanksArguments {
         Ok(space.of_ranks(self.count()))
     }
 
+    /// Whether a number of processes was given.
+    pub fn are_given(&self) -> bool {
+        self.ranks.is_some()
+    }
+
     /// Whether processes are to exchange anything.
     pub fn are_several(&self) -> bool {
         self.count() > 1

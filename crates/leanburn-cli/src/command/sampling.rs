@@ -15,6 +15,7 @@ use super::output::{Force, Output};
 use super::trained::{ModelArguments, other_system};
 use crate::console::print_line;
 use crate::error::{CommandError, Result};
+use crate::progress::{Progress, Reading};
 
 /// `leanburn sample`: new volumes by a latent diffusion model and the autoencoder that it was trained with, in the normalized units of
 /// training, each with a picture of its mid-planes.
@@ -125,19 +126,21 @@ impl Sample {
         let sampler = LatentSampler::load(section, &config.context(&name), &self.model.weights, &device)?;
         let within = self.budget.map(|budget| sampler.codec().within(budget, CodecTask::Decode, extent)).transpose()?;
         let codec = within.as_ref().unwrap_or(sampler.codec());
-        let real = self.compare.as_deref().map(real_latents).transpose()?;
-        let mut latents = Vec::new();
+        let real = self.compare.as_deref().map(|path| real_latents(path, &self.model.device)).transpose()?;
+        let (mut latents, mut progress) = (Vec::new(), Progress::counting("asking the model"));
         for (number, outputs) in outputs.into_iter().enumerate() {
             let seed = derive(self.seed, &[number as u64]);
             let plan =
                 SamplingPlan { method: self.method.map(Into::into), steps, seed, class, guidance: self.guidance };
-            let latent = sampler.latent(extent, &plan)?;
+            let asked = || progress.step(|| format!("sample {} of {}, {steps} steps each", number + 1, self.count));
+            let latent = sampler.latent(extent, &plan, asked)?;
             let volume = codec.decode(&latent, None, |_| {})?;
             outputs.write(&latent, &volume)?;
             if real.is_some() {
                 latents.push(latent);
             }
         }
+        progress.finish();
         real.map_or(Ok(()), |real| print_quality(&real.compare(&latents, &device)?))
     }
 
@@ -209,14 +212,16 @@ impl Outputs {
     }
 }
 
-/// The latents that samples are compared with.
-fn real_latents(path: &Path) -> Result<RealLatents> {
-    let (config, name) = (Config::load(path, &[])?, path.display().to_string());
+/// The latents that samples are compared with, encoded on the device.
+fn real_latents(path: &Path, device: &str) -> Result<RealLatents> {
+    let (mut config, name) = (Config::load(path, &[])?, path.display().to_string());
+    config.device.name = device.into();
     if config.latents.is_none() {
         return Err(other_system(&config, name, "diffusion", "name the configuration of a diffusion model"));
     }
     config.check_run(&name)?;
-    Ok(RealLatents::open(&config.context(&name), &mut |_| {})?)
+    let mut reading = Reading::default();
+    Ok(RealLatents::open(&config.context(&name), &mut |state| reading.step(state))?)
 }
 
 fn print_quality(quality: &SampleQuality) -> Result<()> {

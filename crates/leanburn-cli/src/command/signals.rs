@@ -4,6 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use leanburn_train::Group;
+
+use crate::error::{CommandError, Result};
+
 /// SIGINT (Ctrl-C), SIGTERM (`kill`, a queue's time limit) and SIGUSR1, which Slurm sends ahead of the limit with
 /// `--signal=USR1@300`. On Windows none is listened to, and Ctrl-C ends the process at once.
 ///
@@ -30,6 +34,19 @@ impl Signals {
     /// The first signal, if there was one.
     pub fn first(&self) -> Option<u8> {
         Some(self.first.load(Ordering::Acquire)).filter(|signal| *signal > 0)
+    }
+
+    /// What a run of a group comes to: an error on all ranks where a signal to any of them has `interrupted` it.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::Interrupted`].
+    pub fn outcome(&self, interrupted: bool, group: &Group) -> Result<()> {
+        if !interrupted {
+            return Ok(());
+        }
+        let signals = group.ranks().gather(&[self.first().unwrap_or_default()]).concat();
+        Err(CommandError::Interrupted(signals.into_iter().max().unwrap_or_default()))
     }
 }
 

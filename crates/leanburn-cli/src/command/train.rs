@@ -7,10 +7,11 @@ use clap::{Args, ValueEnum};
 use leanburn_systems::{Config, OnOutOfMemory, Session};
 use leanburn_train::Group;
 
-use super::load::print_notes;
+use super::load::{print_codebook_note, print_notes};
 use super::observer::Terminal;
+use super::or_too_large;
 use super::signals::Signals;
-use super::stages::train_stages;
+use super::stages::Stages;
 use crate::console::{print_stderr, stderr_has_colours};
 use crate::diagnostic;
 use crate::error::{CommandError, Result};
@@ -47,7 +48,8 @@ pub struct Train {
     #[arg(long)]
     max_steps: Option<u64>,
     /// Train what this run needs before, where it is not there: the autoencoder of `latents`, and the teacher of a consistency model; each by
-    /// the configuration of that name beside this one, or else by the recipe of that name.
+    /// this file if it has all stages, by the configuration of that name beside it, or else by the recipe of that name. --device and --on-oom
+    /// are those of all stages, --set those of this file: of its sections `data` and `device` and its `seed`, where others are trained by it.
     #[arg(long)]
     with_stages: bool,
     /// What to do when a step does not fit into memory.
@@ -67,7 +69,7 @@ enum OnOom {
 impl Train {
     pub(super) fn run(self) -> Result<()> {
         let group = leanburn_mpi::join()?;
-        let done = self.train(&group);
+        let done = or_too_large("out of memory", || self.train(&group));
         if let Err(error) = &done {
             end_together(&group, error);
         }
@@ -78,18 +80,21 @@ impl Train {
         let mut config = Config::load(&self.config, &self.set)?;
         config.device.name = self.device.clone().unwrap_or(config.device.name);
         print_notes(&config);
+        print_codebook_note(&config, group);
         let signals = Signals::listen(group.is_alone()).map_err(CommandError::Signals)?;
-        if self.with_stages {
-            train_stages(&config, &self.config, &signals, group)?;
-        }
         let on_out_of_memory = match self.on_oom {
             OnOom::StepDown => OnOutOfMemory::StepDown,
             OnOom::Fail => OnOutOfMemory::Fail,
         };
+        if self.with_stages {
+            let stages = Stages { path: &self.config, set: &self.set, on_out_of_memory, signals: &signals, group };
+            stages.train(&config)?;
+        }
         let name = self.config.file_stem().unwrap_or_default();
         let folder = self.out.unwrap_or_else(|| Path::new("runs").join(name));
         let session = Session::new(config)?.named(self.config.display().to_string()).in_folder(folder);
         let session = session.resume(self.resume).skip_damaged(self.skip_damaged);
+        let terminal = Terminal::of_run(self.from.is_some());
         let session = match self.from {
             Some(weights) => session.start_from(weights),
             None => session,
@@ -100,12 +105,8 @@ impl Train {
         };
         let session = session.stop_after(self.max_steps.unwrap_or(u64::MAX)).on_out_of_memory(on_out_of_memory);
         let session = session.stop_when(|| signals.first().is_some());
-        let session = session.in_group(group.clone()).with_observer(Terminal::default());
-        let interrupted = session.run()?.interrupted;
-        match signals.first().filter(|_| interrupted) {
-            Some(signal) => Err(CommandError::Interrupted(signal)),
-            None => Ok(()),
-        }
+        let session = session.in_group(group.clone()).with_observer(terminal);
+        signals.outcome(session.run()?.interrupted, group)
     }
 }
 

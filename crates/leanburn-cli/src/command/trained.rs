@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use leanburn_data::Volume;
 use leanburn_systems::device::device_for;
-use leanburn_systems::{Codec, Config, SystemError};
+use leanburn_systems::{Codec, Config, SystemError, weights_of};
 
 use crate::error::{CommandError, Result};
 
 /// A trained model and where it runs.
 #[derive(Debug, Args)]
 pub(super) struct ModelArguments {
-    /// Weights of the model: .safetensors, .pt or .ckpt, ours or MONAI's.
+    /// Weights of the model: the folder of a run, or a file (.safetensors, .pt or .ckpt, ours or MONAI's).
+    #[arg(value_parser = PathBufValueParser::new().map(|path| weights_of(&path)))]
     pub weights: PathBuf,
     /// Configuration of the model; by default the config.yaml in the folder of the weights.
     #[arg(long)]
@@ -41,8 +43,9 @@ impl ModelArguments {
             };
             return Err(error.into());
         }
-        let config = Config::load(&path, set)?;
+        let mut config = Config::load(&path, set)?;
         let device = device_for(&self.device, config.device.resolved_precision())?;
+        config.device.name.clone_from(&self.device); // of the first stage of a diffusion model, too
         Ok((config, path.display().to_string(), device))
     }
 

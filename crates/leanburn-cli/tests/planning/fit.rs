@@ -106,7 +106,8 @@ fn a_fit_is_confirmed_by_plan_and_by_measure() {
     }
     let planned = place.run(&["plan", "other.yaml"]).stdout;
     assert!(planned.contains("in slabs of "), "{planned}");
-    assert!(place.text("other.yaml").starts_with("# tiny.yaml, fitted into "));
+    let other = place.text("other.yaml");
+    assert!(other.starts_with("# tiny.yaml, fitted into ") && other.contains("name: best"), "of any machine: {other}");
 }
 
 /// Weights that are most of a step, four items to it.
@@ -141,6 +142,22 @@ fn a_fit_of_several_ranks_splits_states_and_keeps_the_batch() {
     assert!(part > whole / 5 && 4 * part <= whole + 3 * largest, "{part} of {whole}");
     assert_eq!(number(&plan["exchange"], "sent_bytes"), 2 * gradients * 3 / 4, "as many bytes as without");
     reject(&place, &["fit", "tiny.yaml", "--budget", "1GiB", "--ranks", "3"], &["--ranks", "items", "multiple"]);
+}
+
+/// The buffers of the sums count in what fits and in what is said of the rest.
+#[test]
+fn what_several_ranks_lack_is_more_than_they_have() {
+    let place = Place::new();
+    let small = [HEAVY[0], HEAVY[1], ALONE[0], ALONE[1], "--set", "autoencoder.training.batch_size=2"];
+    let ask = |budget: &str| {
+        ask(&place, &[&["fit", "tiny.yaml"], &small[..], &["--ranks", "2", "--budget", budget]].concat())
+    };
+    let smallest = number(&ask("1GiB").0["frontier"][0], "peak"); // without buffers
+    let (rejected, code) = ask(&bytes(smallest));
+    let needed = number(&rejected, "smallest_bytes");
+    assert!(code == 1 && needed > smallest, "{smallest} is too little: {rejected}");
+    assert_eq!(ask(&bytes(needed - 1)).1, 1);
+    assert_eq!(ask(&bytes(needed)).1, 0, "as much as it was said to need");
 }
 
 fn bytes_of(text: &str) -> u64 {
@@ -199,6 +216,7 @@ fn a_batch_fills_a_share_of_the_memory() {
     assert_eq!(number(&fewer, "batch_size"), batch - 1, "less memory holds one item less");
     let plan = ask(&place, &["plan", "filled.yaml", "--budget", "40MiB"]).0;
     assert!(number(&plan, "micro_batch") == batch && number(&plan, "step_peak_bytes") <= needed, "{plan}");
+    assert!(place.text("filled.yaml").contains("name: best"), "of any machine");
     let rate = 0.01 * batch as f64 / 4.0;
     assert!(batch != 4 && (filled["learning_rate"].as_f64().unwrap() - rate).abs() < 1e-9, "{filled}");
     let (_, code) = fill(&["--utilisation", "0.001..0.01"]);

@@ -203,6 +203,8 @@ fn words_name_the_largest_cause_and_what_lowers_it() {
     let (half, _) = ask_tiny(&place, "plan", &["--set", "device.precision=bf16"]);
     let saved = ByteSize::b(number(&plan, "step_peak_bytes") - number(&half, "step_peak_bytes"));
     assert!(printed.contains(&format!("device.precision = bf16 saves {saved} ")), "{saved} is not in\n{printed}");
+    let advice = ask_tiny(&place, "plan", &["--explain"]).0["advice"].clone();
+    assert!(advice.to_string().contains(&format!("device.precision = bf16 saves {saved} ")), "{advice}");
     let classes = ["- lossless: ", "- numerics: ", "- model: "].map(|class| printed.find(class).unwrap());
     assert!(classes.is_sorted(), "mildest first:\n{printed}");
 }
@@ -284,6 +286,16 @@ fn a_forecaster_that_is_not_ours_is_named_as_not_modelled() {
 }
 
 #[test]
+fn a_file_of_diffsr_is_planned_as_it_is() {
+    let place = Place::new();
+    let text = "model: {name: EDSR, hidden_channels: 8, n_res_blocks: 1, upscale_factor: 2, in_channels: 1, out_channels: 1}\n\
+                data: {name: NavierStokes2D, data_path: flows.mat, shape: [32, 32], sample_factor: 2, train_batchsize: 2}\n";
+    fs::write(place.path("edsr.yaml"), text).unwrap();
+    let (plan, code) = ask(&place, &["plan", "edsr.yaml"]);
+    assert_eq!((code, number(&plan, "micro_batch")), (0, 2), "{plan:#}");
+}
+
+#[test]
 fn the_page_is_one_file_that_names_the_peak() {
     let place = Place::new();
     let before = place.contents().len();
@@ -355,12 +367,13 @@ fn a_table_rejects_arguments_that_it_would_ignore() {
     let place = Place::new();
     let cards = ["plan", "--gpu", "all"];
     let more =
-        ["--compare", "--budget", "1GiB", "--fraction", "0.5", "--json", "--explain", "--page", "p", "--trace", "t"];
+        ["--compare", "--budget=1GiB", "--fraction=0.5", "--ranks=4", "--json", "--explain", "--page=p", "--trace=t"];
     let says =
-        ["7 errors", "--compare", "--budget", "--fraction", "--json", "--explain", "--page", "--trace", "--gpu all"];
-    reject(&place, &[&cards[..], &more].concat(), &says);
-    let sizes = ["plan", "--compare", "--set", "seed=1", "--explain", "--page", "p", "--trace", "t"];
-    reject(&place, &sizes, &["4 errors", "--set", "--explain", "--page", "--trace", "the table of --compare"]);
+        ["8 errors", "--compare", "--budget", "--fraction", "--ranks", "--json", "--explain", "--page", "--trace"];
+    reject(&place, &[&cards[..], &more].concat(), &[&says[..], &["--gpu all"]].concat());
+    let sizes = ["plan", "--compare", "--set=seed=1", "--ranks=4", "--explain", "--page=p", "--trace=t"];
+    let says = ["5 errors", "--set", "--ranks", "--explain", "--page", "--trace", "the table of --compare"];
+    reject(&place, &sizes, &says);
 }
 
 #[test]

@@ -150,6 +150,22 @@ fn folders_go_in_and_out_and_a_batch_that_stopped_goes_on() {
 }
 
 #[test]
+fn the_folder_of_a_run_stands_for_its_weights() {
+    let place = Place::new();
+    place.train("run", &["--max-steps", "1"]);
+    smooth([1, 8, 8, 8], 0.0, 1.0).write(place.path("in.npy")).unwrap();
+    place.succeed(&["encode", "run", "in.npy", "of-run.safetensors"]);
+    place.succeed(&["encode", "run/weights.safetensors", "in.npy", "of-file.safetensors"]);
+    assert!(place.bytes("of-run.safetensors") == place.bytes("of-file.safetensors"));
+    let rejected =
+        [(["none", "new.safetensors"], "none/config.yaml"), (["run", "run/weights.safetensors"], "an input")];
+    for ([weights, out], says) in rejected {
+        let ended = place.run(&["encode", weights, "in.npy", out, "--force"]);
+        assert!(ended.code == Some(2) && ended.stderr.contains(says), "{says} in {ended:?}");
+    }
+}
+
+#[test]
 fn a_model_computes_in_half_precision() {
     let place = Place::new();
     place.train("run", &["--set", "device.precision=bf16"]);

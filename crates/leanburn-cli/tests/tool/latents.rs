@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::Place;
+use crate::common::{Place, TINY};
 
 /// A diffusion model of the latents of `tiny.yaml`.
 const LATENT: &str = "\
@@ -80,6 +80,14 @@ fn a_model_of_latents_is_trained_after_its_first_stage_and_sampled() {
     reject(&[weights, "--out", "new", "--autoencoder", "nowhere"], "nowhere/weights.safetensors");
     reject(&["runs/tiny/weights.safetensors", "--out", "new"], "`diffusion`");
     assert!(!place.path("new").exists());
+
+    // a run on a card that this machine lacks: what is asked for by --device encodes, too
+    let config = place.text("runs/latent/config.yaml");
+    fs::write(place.path("runs/latent/config.yaml"), config.replace("name: flex", "name: cuda")).unwrap();
+    let metrics = place.succeed(&["evaluate", "runs/latent", "--device", "flex"]);
+    assert!(metrics.contains("loss"), "{metrics}");
+    let compared = sample("new", &["--device", "flex", "--compare", "runs/latent/config.yaml"]);
+    assert!(compared.contains("sliced Wasserstein distance to real latents"), "{compared}");
 }
 
 #[test]
@@ -116,6 +124,31 @@ fn latents_of_a_codebook_are_decoded_by_their_nearest_vectors() {
     let near = vectors.data().iter().enumerate().map(|(index, value)| value + [1e-6, -1e-6][index % 2]).collect();
     vectors.with_data(near, 4).unwrap().write(place.path("near.safetensors")).unwrap();
     assert_eq!(decode("near.safetensors", "near.nii.gz"), decode("vectors.safetensors", "exact.nii.gz"));
+}
+
+#[test]
+fn a_stage_that_died_before_its_first_checkpoint_is_begun_again() {
+    let (place, file) = Place::with("latent", LATENT);
+    place.train("runs/tiny", &[]);
+    fs::remove_dir_all(place.path("runs/tiny/checkpoints")).unwrap();
+    fs::remove_file(place.path("runs/tiny/weights.safetensors")).unwrap();
+    let printed = place.succeed(&["train", &file, "--with-stages"]);
+    assert!(printed.contains("the first stage, runs/tiny/config.yaml, in runs/tiny"), "{printed}");
+    assert!(printed.contains("no checkpoint yet: starting from the beginning"), "{printed}");
+}
+
+#[test]
+fn a_stage_before_the_last_one_does_not_step_down_where_none_is_to() {
+    let (place, file) = Place::with("latent", LATENT);
+    let large = TINY.replace("[16, 16, 16]", "[32, 32, 32]").replace("patch_size: 8", "patch_size: 32");
+    fs::write(place.path("tiny.yaml"), format!("{large}device: {{memory_limit: 6 MiB}}\n")).unwrap();
+    let ended = place.run(&["train", &file, "--with-stages", "--on-oom", "fail"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let text = ended.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["out of memory in the forward pass of step 0", "--on-oom step-down"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(!ended.stdout.contains("going on from step 0"), "{ended:?}");
 }
 
 /// Three stages by one command, each by the file of its name: an autoencoder, a teacher, a consistency model.

@@ -3,6 +3,7 @@
 use std::fs;
 
 use leanburn_data::{Advection, AdvectionConfig, NavierStokes, NavierStokesConfig, Sequence, Volume};
+use leanburn_systems::RunFolder;
 use serde_json::Value;
 
 use crate::common::Place;
@@ -321,6 +322,11 @@ fn an_operator_predicts_step_by_step_and_is_evaluated_on_other_grids() {
     let last = records.iter().rfind(|record| record.values.contains_key("relative_l2")).unwrap();
     let same = evaluate("sequence.navier_stokes.size=12");
     assert_eq!(same["relative_l2"].as_f64(), last.values.get("relative_l2").copied(), "{same}");
+    let checkpoint = RunFolder::new(place.path("run")).newest_checkpoint(false).unwrap().unwrap().1;
+    for source in ["run", checkpoint.to_str().unwrap()] {
+        let printed = place.succeed(&["evaluate", source, "--config", "run/config.yaml", "--json"]);
+        assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), same, "{source}");
+    }
     let finer = evaluate("sequence.navier_stokes.size=18");
     assert!(finer["relative_l2"] != same["relative_l2"] && finer["skill"].is_number(), "{finer}");
     for (arguments, said) in [

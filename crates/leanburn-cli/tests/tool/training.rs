@@ -287,6 +287,8 @@ fn a_run_is_refined_as_its_recipe_says_and_starts_from_weights() {
     let wider = ["--set", "autoencoder.latent_channels=4", "--max-steps", "1"];
     let printed = place.train("tuned", &[&["--from", "run"], &wider[..]].concat());
     assert!(printed.contains("tensors from run/weights.safetensors"), "{printed}");
+    let again = place.train("tuned", &[&["--resume", "--from", "run"], &wider[..]].concat());
+    assert!(again.contains("with the weights of this run: --from is not needed"), "{again}");
     assert!(printed.contains("  quant_conv_mu.conv.weight starts as it was drawn"), "{printed}");
     let discriminator = "discriminator: 9 of 9 tensors from run/discriminator.safetensors";
     assert!(printed.contains(discriminator), "{printed}");
