@@ -6,7 +6,7 @@
 #SBATCH --job-name=leanburn
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
-#SBATCH --gpus-per-task=1
+#SBATCH --gpus-per-task=1  # each task sees its own card alone
 #SBATCH --cpus-per-task=8
 #SBATCH --time=12:00:00
 #SBATCH --signal=USR1@300
