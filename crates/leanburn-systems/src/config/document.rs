@@ -332,7 +332,7 @@ impl Config {
         self.system.any().curves()
     }
 
-    /// Whether a validation metric is the better the nearer to zero: an [error](System::ERRORS) of the system, or what is named after one,
+    /// Whether a validation metric is the better the nearer to zero: an [error](crate::System::ERRORS) of the system, or what is named after one,
     /// such as `relative_l2_lead_3`.
     pub fn is_error(&self, metric: &str) -> bool {
         let is_of =
