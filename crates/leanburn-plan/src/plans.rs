@@ -1,7 +1,8 @@
 //! Plans, and those of them that are worth taking.
 //!
 //! The plans to choose from do not depend on the budget, each is verified on its own recording, and the fastest one that
-//! fits is taken: a larger budget never gets a slower plan.
+//! fits is taken: a larger budget never gets a slower plan. Where the search is [for some budgets](crate::Plans::down_to), one with streamed
+//! segments may be slower by 2 %.
 
 use leanburn_common::Bytes;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,13 @@ impl Frontier {
     /// The smallest peak of all.
     pub fn smallest(&self) -> Option<&Plan> {
         self.plans.first()
+    }
+
+    /// Those for budgets of `least` and more.
+    pub(crate) fn down_to(mut self, least: Bytes) -> Self {
+        let within = self.plans.partition_point(|plan| plan.peak <= least);
+        self.plans.drain(..within.saturating_sub(1));
+        self
     }
 
     /// The best of `plans`; of equal ones the first.

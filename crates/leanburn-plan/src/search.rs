@@ -37,7 +37,15 @@ pub struct Plans<'a, S> {
     /// The largest allocation of the device.
     most: Option<Bytes>,
     /// For each variant the plans, once it was searched.
-    found: Vec<Option<Vec<Plan>>>,
+    found: Vec<Option<Found>>,
+}
+
+/// The plans of a variant.
+#[derive(Clone, Debug)]
+struct Found {
+    plans: Vec<Plan>,
+    /// They are the best of budgets from this on.
+    least: Bytes,
 }
 
 impl<'a, S: Space> Plans<'a, S> {
@@ -58,28 +66,39 @@ impl<'a, S: Space> Plans<'a, S> {
     ///
     /// The first that recording gives.
     pub fn up_to(&mut self, allowed: Class) -> Result<Frontier, S::Error> {
+        self.down_to(Bytes(0), allowed)
+    }
+
+    /// The same for budgets of `least` and more, with fewer recordings: where a plan fits into `least`, none is looked for that takes
+    /// longer; where none does, the smallest is among them.
+    ///
+    /// # Errors
+    ///
+    /// The first that recording gives.
+    pub fn down_to(&mut self, least: Bytes, allowed: Class) -> Result<Frontier, S::Error> {
         let variants = self.space.variants();
         self.found.resize(variants.len(), None);
         let mut plans = Vec::new();
         for (variant, Variant { class, .. }) in variants.iter().enumerate().filter(|(_, one)| one.class <= allowed) {
-            let found = match self.found[variant].take() {
+            let found = match self.found[variant].take().filter(|found| found.least <= least) {
                 Some(found) => found,
                 None => {
                     let milder: Vec<Plan> = plans.iter().filter(|plan: &&Plan| plan.class <= *class).cloned().collect();
-                    self.search(variant, *class, &milder)?
+                    let plans = self.search(variant, *class, &milder, least)?;
+                    Found { plans, least }
                 }
             };
-            plans.extend(found.iter().cloned());
+            plans.extend(found.plans.iter().cloned());
             self.found[variant] = Some(found);
         }
         if plans.iter().any(|plan| plan.is_allocated(self.most)) {
             plans.retain(|plan| plan.is_allocated(self.most));
         }
-        Ok(Frontier::of(plans))
+        Ok(Frontier::of(plans).down_to(least))
     }
 
-    fn search(&self, variant: usize, class: Class, known: &[Plan]) -> Result<Vec<Plan>, S::Error> {
-        let search = Search { space: self.space, machine: self.machine, most: self.most, class };
+    fn search(&self, variant: usize, class: Class, known: &[Plan], least: Bytes) -> Result<Vec<Plan>, S::Error> {
+        let search = Search { space: self.space, machine: self.machine, most: self.most, class, known, least };
         let splits = self.space.splits().into_iter();
         let plain = splits
             .map(|(micro_batch, accumulation)| Candidate { variant, ..Candidate::new(micro_batch, accumulation) });
@@ -88,9 +107,13 @@ impl<'a, S: Space> Plans<'a, S> {
         let mut plans: Vec<Plan> = starts.iter().flatten().map(|start| start.plan.clone()).collect();
         let smallest = starts.iter().map(|start| start[0].plan.candidate.micro_batch).min();
         for start in &starts {
-            let alike = search.split(start, known, &mut plans)?;
+            let quickest = start.iter().map(|recorded| recorded.plan.seconds).fold(f64::INFINITY, f64::min);
+            if search.allocated(&plans).any(|plan| plan.peak <= least && plan.seconds <= quickest) {
+                continue; // recomputing and streaming take more time
+            }
+            let alike = search.split(start, &mut plans)?;
             if smallest == Some(start[0].plan.candidate.micro_batch) {
-                search.streams(&start[0], &alike, known, &mut plans)?;
+                search.streams(&start[0], &alike, &mut plans)?;
             }
         }
         Ok(plans)
@@ -113,7 +136,11 @@ const STREAMS: [(StreamKeep, usize, u8); 6] = [
     (StreamKeep::None, 8, 0),
     (StreamKeep::None, 4, 0),
 ];
-/// The one that takes the least, of the segments that the smallest plan streams: where neighbours are one segment, what one of them takes
+/// The one of them that takes the least.
+const THINNEST: (StreamKeep, usize, u8) = STREAMS[STREAMS.len() - 1];
+/// So many times the shortest that any way to stream might take is short enough for the smallest budget.
+const ENOUGH: f64 = 1.02;
+/// The one that takes the least of all, of the segments that the smallest plan streams: where neighbours are one segment, what one of them takes
 /// says nothing of other choices.
 const LEAST: (StreamKeep, usize) = (StreamKeep::Joined, 4);
 
@@ -123,6 +150,10 @@ struct Search<'a, S> {
     machine: &'a Machine<'a>,
     most: Option<Bytes>,
     class: Class,
+    /// Plans of milder classes.
+    known: &'a [Plan],
+    /// The smallest budget.
+    least: Bytes,
 }
 
 /// A plan and the timeline that it was read off.
@@ -133,7 +164,7 @@ struct Recorded {
 
 impl<S: Space> Search<'_, S> {
     /// Adds what is worth recomputing of one split; `start` is the split with nothing recomputed, knobs from high to low.
-    fn split(&self, start: &[Recorded], known: &[Plan], plans: &mut Vec<Plan>) -> Result<Alike, S::Error> {
+    fn split(&self, start: &[Recorded], plans: &mut Vec<Plan>) -> Result<Alike, S::Error> {
         let (highest, lowest) = (&start[0], &start[start.len() - 1]);
         let stages = stages(&highest.timeline);
         let alike = self.alike(highest, stages.clone(), plans)?;
@@ -151,7 +182,7 @@ impl<S: Space> Search<'_, S> {
         let mut seen: HashSet<Vec<usize>> = estimates[0].alike.iter().cloned().collect(); // recorded already
         choices.retain(|choice| seen.insert(choice.clone()));
         for choice in &choices {
-            if is_worth_it(&estimates, choice, self.allocated(known, plans)) {
+            if is_worth_it(&estimates, choice, self.allocated(plans), self.least) {
                 let candidate = Candidate { recompute: recomputed(&stages, choice), ..highest.plan.candidate.clone() };
                 plans.extend(self.lowered(candidate)?.into_iter().map(|recorded| recorded.plan));
             }
@@ -160,65 +191,40 @@ impl<S: Space> Search<'_, S> {
     }
 
     /// Adds what is worth streaming of a split, below what recomputing its segments comes down to; `plain` has nothing recomputed.
-    fn streams(
-        &self,
-        plain: &Recorded,
-        recomputing: &Alike,
-        known: &[Plan],
-        plans: &mut Vec<Plan>,
-    ) -> Result<(), S::Error> {
-        let Alike { stages, profiles, peaks } = recomputing;
-        let stages: Vec<Stage> = streamable(&plain.timeline, stages);
-        if stages.iter().all(|stage| stage.streamed.is_none()) {
+    fn streams(&self, plain: &Recorded, recomputing: &Alike, plans: &mut Vec<Plan>) -> Result<(), S::Error> {
+        let stages = streamable(&plain.timeline, &recomputing.stages);
+        if stages.iter().all(|stage| stage.streamed.is_none()) || self.fits(self.allocated(plans)) {
             return Ok(());
         }
-        let above = chain::smallest_peak(&self.estimate(plain, recomputing).chain);
-        let all = alike(&stages, most_options(&stages));
-        for (keep, slab_planes, percent) in STREAMS {
-            let settings = StreamSettings::default().with_keep(keep).with_slab_planes(slab_planes);
-            let settings = settings.with_cached_percent(percent);
-            let candidate = |choice: &[usize]| {
-                let candidate = Candidate { recompute: recomputed(&stages, choice), ..plain.plan.candidate.clone() };
-                candidate.with_streamed(streamed(&stages, choice), settings)
-            };
-            let recorded = self.lowered(candidate(&all))?;
-            let profile = Profile::of(&recorded[0].timeline, &self.machine.rates);
-            let with_streams = Alike {
-                stages: stages.clone(),
-                profiles: profiles.iter().cloned().chain([profile]).collect(),
-                peaks: peaks.iter().copied().chain([recorded[0].plan.peak]).collect(),
-            };
-            plans.extend(recorded.into_iter().map(|recorded| recorded.plan));
-            let estimates = [self.estimate(plain, &with_streams)];
-            let mut choices = estimates[0].proposals(above, STREAM_BUDGETS);
-            let mut seen = HashSet::from([all.clone()]);
-            choices.retain(|choice| !streamed(&stages, choice).is_empty() && seen.insert(choice.clone()));
-            for choice in choices {
-                if is_worth_it(&estimates, &choice, self.allocated(known, plans)) {
-                    plans.extend(self.lowered(candidate(&choice))?.into_iter().map(|recorded| recorded.plan));
-                }
+        let with_streams = WithStreams { plain, recomputing, stages };
+        let first = with_streams.all(self, STREAMS[0])?;
+        let enough = ENOUGH * with_streams.estimate(self, &first[0]).shortest(&with_streams.stages, self.least);
+        with_streams.way(self, STREAMS[0], first, plans)?;
+        if self.least > Bytes(0) && !self.fits(self.allocated(plans)) {
+            let all = with_streams.all(self, THINNEST)?;
+            if with_streams.estimate(self, &all[0]).smallest_peak() > self.least.get() as f64 {
+                // nor do the ways between fit, which need more
+                with_streams.way(self, THINNEST, all, plans)?;
+                return with_streams.joined(self, plans);
             }
         }
-        let smallest = plans.iter().min_by_key(|plan| (plan.peak, plan.candidate.stream.len())).cloned();
-        let is_streamed = |stage: &Stage, plan: &Plan| {
-            stage.streamed.as_ref().is_some_and(|name| plan.candidate.stream.contains(name))
-        };
-        let Some(smallest) = smallest
-            .filter(|plan| stages.windows(2).any(|neighbours| neighbours.iter().all(|stage| is_streamed(stage, plan))))
-        else {
-            return Ok(());
-        };
-        let settings = StreamSettings::default().with_keep(LEAST.0).with_slab_planes(LEAST.1);
-        let least = smallest.candidate.clone().with_streamed(smallest.candidate.stream.clone(), settings);
-        let least = self.lowered(least)?.into_iter().map(|recorded| recorded.plan);
-        plans.extend(least.filter(|plan| plan.peak < smallest.peak)); // not every model joins neighbours
-        Ok(())
+        for way in STREAMS.into_iter().skip(1) {
+            if self.fits(self.allocated(plans).filter(|plan| plan.seconds <= enough)) {
+                return Ok(());
+            }
+            with_streams.way(self, way, with_streams.all(self, way)?, plans)?;
+        }
+        with_streams.joined(self, plans)
+    }
+
+    /// Whether one of the plans fits into the smallest budget.
+    fn fits<'p>(&self, mut plans: impl Iterator<Item = &'p Plan>) -> bool {
+        plans.any(|plan| plan.peak <= self.least)
     }
 
     /// The plans that the device can allocate: others beat none.
-    fn allocated<'p>(&self, known: &'p [Plan], plans: &'p [Plan]) -> impl Iterator<Item = &'p Plan> {
-        let most = self.most;
-        known.iter().chain(plans).filter(move |plan| plan.is_allocated(most))
+    fn allocated<'p>(&'p self, plans: &'p [Plan]) -> impl Iterator<Item = &'p Plan> {
+        self.known.iter().chain(plans).filter(|plan| plan.is_allocated(self.most))
     }
 
     /// A candidate, then the same with a knob one value lower, as long as one helps.
@@ -263,5 +269,79 @@ impl<S: Space> Search<'_, S> {
         let candidate = &plain.plan.candidate;
         let repeated = candidate.accumulation as f64 / candidate.recorded().max(1) as f64;
         Estimate::new(alike, plain.plan.seconds, repeated)
+    }
+}
+
+/// The choice of what a split streams.
+struct WithStreams<'a> {
+    /// With nothing recomputed.
+    plain: &'a Recorded,
+    recomputing: &'a Alike,
+    /// Streaming is an option of those that can be.
+    stages: Vec<Stage>,
+}
+
+impl WithStreams<'_> {
+    /// All that can be is streamed in a way.
+    fn all<S: Space>(&self, search: &Search<'_, S>, way: (StreamKeep, usize, u8)) -> Result<Vec<Recorded>, S::Error> {
+        search.lowered(self.candidate(&alike(&self.stages, most_options(&self.stages)), way))
+    }
+
+    fn candidate(&self, choice: &[usize], (keep, slab_planes, percent): (StreamKeep, usize, u8)) -> Candidate {
+        let settings = StreamSettings::default().with_keep(keep).with_slab_planes(slab_planes);
+        let candidate = Candidate { recompute: recomputed(&self.stages, choice), ..self.plain.plan.candidate.clone() };
+        candidate.with_streamed(streamed(&self.stages, choice), settings.with_cached_percent(percent))
+    }
+
+    /// What each option costs, by a recording of all that can be streamed.
+    fn estimate<S: Space>(&self, search: &Search<'_, S>, all: &Recorded) -> Estimate {
+        let Alike { profiles, peaks, .. } = self.recomputing;
+        let profile = Profile::of(&all.timeline, &search.machine.rates);
+        let with_streams = Alike {
+            stages: self.stages.clone(),
+            profiles: profiles.iter().cloned().chain([profile]).collect(),
+            peaks: peaks.iter().copied().chain([all.plan.peak]).collect(),
+        };
+        search.estimate(self.plain, &with_streams)
+    }
+
+    /// Adds what is worth streaming in a way, `all` first.
+    fn way<S: Space>(
+        &self,
+        search: &Search<'_, S>,
+        way: (StreamKeep, usize, u8),
+        all: Vec<Recorded>,
+        plans: &mut Vec<Plan>,
+    ) -> Result<(), S::Error> {
+        let Self { plain, recomputing, stages } = self;
+        let estimates = [self.estimate(search, &all[0])];
+        plans.extend(all.into_iter().map(|recorded| recorded.plan));
+        let above = chain::smallest_peak(&search.estimate(plain, recomputing).chain);
+        let mut choices = estimates[0].proposals(above, STREAM_BUDGETS);
+        let mut seen = HashSet::from([alike(stages, most_options(stages))]);
+        choices.retain(|choice| !streamed(stages, choice).is_empty() && seen.insert(choice.clone()));
+        for choice in choices {
+            if is_worth_it(&estimates, &choice, search.allocated(plans), search.least) {
+                let recorded = search.lowered(self.candidate(&choice, way))?;
+                plans.extend(recorded.into_iter().map(|recorded| recorded.plan));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the smallest plan with neighbours that it streams as one, where there are any.
+    fn joined<S: Space>(&self, search: &Search<'_, S>, plans: &mut Vec<Plan>) -> Result<(), S::Error> {
+        let smallest = plans.iter().min_by_key(|plan| (plan.peak, plan.candidate.stream.len())).cloned();
+        let is_streamed = |stage: &Stage, plan: &Plan| {
+            stage.streamed.as_ref().is_some_and(|name| plan.candidate.stream.contains(name))
+        };
+        let is_joined =
+            |plan: &Plan| self.stages.windows(2).any(|pair| pair.iter().all(|stage| is_streamed(stage, plan)));
+        let Some(smallest) = smallest.filter(is_joined) else { return Ok(()) };
+        let settings = StreamSettings::default().with_keep(LEAST.0).with_slab_planes(LEAST.1);
+        let least = smallest.candidate.clone().with_streamed(smallest.candidate.stream.clone(), settings);
+        let least = search.lowered(least)?.into_iter().map(|recorded| recorded.plan);
+        plans.extend(least.filter(|plan| plan.peak < smallest.peak)); // not every model joins neighbours
+        Ok(())
     }
 }

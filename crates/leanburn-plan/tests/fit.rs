@@ -220,3 +220,42 @@ fn what_was_searched_for_one_class_is_not_searched_for_the_next() {
     let again = frontier(&space, &MACHINE, Class::Model).unwrap();
     assert_eq!(search.up_to(Class::Model).unwrap(), again, "nothing is lost");
 }
+
+/// From each budget on the same plans as of all, and where there is plenty hardly a recording.
+#[test]
+fn down_to_a_budget_the_plans_are_the_same_and_fewer_are_recorded() {
+    let space = Counted { chain: Chain { inside: vec![8, 2, 16, 4, 8, 24, 2, 8] }, recorded: RefCell::default() };
+    let all = frontier(&space, &MACHINE, Class::Lossless).unwrap();
+    let recorded = || std::mem::take(&mut *space.recorded.borrow_mut())[0];
+    let of_all = recorded();
+    let smallest = all.smallest().unwrap().peak;
+    let budgets: Vec<Bytes> =
+        all.plans.iter().map(|plan| plan.peak).chain([smallest - Bytes(1), Bytes::mib(1 << 10)]).collect();
+    for &least in &budgets {
+        let plans = Plans::new(&space, &MACHINE).down_to(least, Class::Lossless).unwrap();
+        let fewer = recorded();
+        assert!(fewer <= of_all && (least < Bytes::mib(1 << 10) || fewer == 2), "{fewer} of {of_all} down to {least}");
+        for &budget in budgets.iter().filter(|budget| **budget >= least) {
+            let seconds = |plans: &Frontier| plans.within(budget).map(|plan| plan.seconds);
+            assert_eq!(seconds(&plans), seconds(&all), "{budget} of budgets from {least} on");
+        }
+        let below = plans.plans.iter().filter(|plan| plan.peak <= least).count();
+        assert_eq!(below, usize::from(least >= smallest), "one that fits, where one does");
+    }
+}
+
+#[test]
+fn what_was_searched_down_to_a_budget_is_searched_again_for_less() {
+    let space = Counted { chain: Chain { inside: vec![4, 8] }, recorded: RefCell::default() };
+    let mut search = Plans::new(&space, &MACHINE);
+    let mut recorded = |least: Bytes| {
+        let plans = search.down_to(least, Class::Lossless).unwrap();
+        (plans, std::mem::take(&mut *space.recorded.borrow_mut())[0])
+    };
+    assert_eq!(recorded(Bytes::mib(1 << 10)).1, 2, "the two splits as they are");
+    let (all, again) = recorded(Bytes(0));
+    assert!(again > 2 && all == frontier(&space, &MACHINE, Class::Lossless).unwrap(), "{again}");
+    space.recorded.take();
+    let (least, none) = recorded(Bytes::mib(1 << 10));
+    assert_eq!((least.plans.len(), none), (1, 0), "what is known down to less is known");
+}

@@ -65,6 +65,9 @@ pub struct Fit {
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
+    /// Search plans for smaller budgets too, which takes longer, and print them.
+    #[arg(long, requires = "json", conflicts_with = "utilisation")]
+    frontier: bool,
 }
 
 /// The space of a configuration; a person sees how far the search is.
@@ -139,7 +142,7 @@ impl Fit {
             is_quiet: self.json,
         };
         let mut search = planner.plans(&watched, &machine);
-        let plans = search.up_to(allowed)?;
+        let plans = search.down_to(self.least(bytes), allowed)?;
         watched.progress.borrow().finish();
         let took = began.elapsed();
         let Some((plan, needed, exchange)) = self.fastest(&space, &planner, &plans, bytes)? else {
@@ -171,6 +174,12 @@ impl Fit {
         }
         print_stderr(format_args!("searched in {:.1} s", took.as_secs_f64()));
         Ok(())
+    }
+
+    /// The smallest budget that plans are looked for: with the buffers of several processes, whether a plan fits is known once it is
+    /// found.
+    fn least(&self, bytes: Bytes) -> Bytes {
+        if self.frontier || self.ranks.are_several() { Bytes(0) } else { bytes }
     }
 
     /// What a plan needs with the buffers of the sums over several processes, and what these exchange.
@@ -305,15 +314,19 @@ impl Fit {
         bytes: Bytes,
         allowed: Class,
     ) -> Result<()> {
-        let plans = search.up_to(allowed)?;
+        let least = self.least(bytes);
+        let plans = search.down_to(least, allowed)?;
         let smallest = self.smallest(space, planner, &plans)?.map_or(Bytes(0), |(_, needed)| needed);
         let mut lower = Vec::new();
         for class in [Class::Numerics, Class::Model].into_iter().filter(|class| *class > allowed) {
-            let plans = search.up_to(class)?;
+            let plans = search.down_to(least, class)?;
             if let Some((plan, needed)) =
                 self.smallest(space, planner, &plans)?.filter(|(_, needed)| *needed < smallest)
             {
                 lower.push((class, needed, changes(space, plan)));
+                if needed <= bytes {
+                    break; // with more changes it fits too
+                }
             }
         }
         if self.json {
@@ -329,7 +342,8 @@ impl Fit {
         ))?;
         for (class, peak, changes) in lower {
             let changes: Vec<String> = changes.into_iter().map(|(name, value)| format!("{name} = {value}")).collect();
-            print_line(format_args!("  --allow {class} goes down to {}: {}", peak.rounded_up(), changes.join(", ")))?;
+            let what = if peak <= bytes { "fits with" } else { "goes down to" };
+            print_line(format_args!("  --allow {class} {what} {}: {}", peak.rounded_up(), changes.join(", ")))?;
         }
         Ok(())
     }

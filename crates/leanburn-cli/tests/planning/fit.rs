@@ -36,7 +36,7 @@ fn a_smaller_block_of_attention_is_one_more_lossless_option() {
     assert!(peaks.is_sorted_by(|more, less| more > less), "{peaks:?}");
     assert_eq!(peak("100000"), peaks[0], "a block has at most 4,194,304 scores");
 
-    let (fit, _) = ask(&place, &[&tiny("fit")[..], &["--budget", "1GiB"]].concat());
+    let (fit, _) = ask(&place, &[&tiny("fit")[..], &["--budget", "1GiB", "--frontier"]].concat());
     let plans = fit["frontier"].as_array().unwrap();
     let block = |plan: &Value| plan["candidate"]["attention_block"].as_u64();
     assert_eq!(block(plans.last().unwrap()), None, "with plenty the block is as it was");
@@ -73,7 +73,7 @@ fn a_fit_is_confirmed_by_plan_and_by_measure() {
     let two = ["--set", "autoencoder.training.batch_size=2"]; // a search takes a while, and goes through every split
     let ask_alone = |command, more: &[&str]| ask_tiny(&place, command, &[&ALONE[..], &two, more].concat());
     let configured = number(&ask_alone("plan", &[]).0, "needed_bytes");
-    let plans = ask_alone("fit", &["--budget", "1GiB"]).0["frontier"].as_array().unwrap().clone();
+    let plans = ask_alone("fit", &["--budget", "1GiB", "--frontier"]).0["frontier"].as_array().unwrap().clone();
     let [smallest, fastest] = [plans.first(), plans.last()].map(|plan| number(plan.unwrap(), "peak"));
     assert!(smallest < fastest && smallest < configured, "{smallest}, {fastest}, {configured}");
     let mut before = f64::INFINITY;
@@ -189,6 +189,11 @@ fn an_infeasible_budget_says_the_smallest_and_what_lowers_it() {
     let lower = answer["lower"].as_array().unwrap();
     assert_eq!((lower.len(), lower[0]["allow"].as_str()), (1, Some("model")), "{answer}");
     assert!(number(&lower[0], "smallest_bytes") < number(&answer, "smallest_bytes"), "{answer}");
+    let printed = place.run(&[&one_item[..], &["--budget", &tight]].concat()).stdout;
+    assert!(
+        printed.contains("--allow numerics goes down to ") && printed.contains("--allow model fits with "),
+        "{printed}"
+    );
     let (fit, code) = ask(&place, &[&one_item[..], &["--budget", &tight, "--allow", "model"]].concat());
     assert_eq!((code, fit["plan"]["class"].as_str()), (0, Some("model")));
 }

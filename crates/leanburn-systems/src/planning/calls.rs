@@ -60,7 +60,7 @@ impl Config {
     pub fn fit(&self, planner: &Planner) -> Result<FittedConfig> {
         let Some(budget) = planner.budget() else { return Err(SystemError::NoBudget) };
         let space = self.space(planner)?;
-        let frontier = planner.search(&space)?;
+        let frontier = planner.search(&space, budget)?;
         let Some(plan) = frontier.within(budget) else {
             let smallest = frontier.smallest().map_or(Bytes(0), |plan| plan.peak);
             return Err(SystemError::DoesNotFit { budget, smallest, allowed: planner.allowed() });
@@ -76,5 +76,34 @@ impl Config {
     fn space(&self, planner: &Planner) -> Result<ConfigSpace> {
         let name = "the configuration";
         ConfigSpace::new(self, name, planner, || self.data_size(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is searched for one budget alone, streamed segments too, against the plans for all.
+    #[test]
+    fn a_fit_is_the_fastest_of_all_plans_within_its_budget() {
+        let text = "\
+autoencoder: {num_channels: [8, 8], norm_num_groups: 8, num_res_blocks: 1, attention_levels: [false, false], training: {batch_size: 1}}
+data: {phantom: {count: 2, shape: 32}, patch_size: 32}
+device: {name: flex}
+";
+        let config = Config::parse(text, "test", &[]).unwrap();
+        let planner = Planner::cpu();
+        let space = config.space(&planner).unwrap();
+        let all = planner.search(&space, Bytes(0)).unwrap();
+        assert!(all.plans.iter().filter(|plan| !plan.candidate.stream.is_empty()).count() > 1, "{all:?}");
+        for plan in all.plans.iter().step_by(6) {
+            let fitted = config.fit(&planner.clone().within(plan.peak)).unwrap();
+            let longer = fitted.seconds / plan.seconds;
+            assert!(fitted.peak <= plan.peak && (1.0..=1.02).contains(&longer), "{longer} times {plan:?}: {fitted:?}");
+        }
+        let expected = all.plans[0].peak;
+        let error = config.fit(&planner.within(expected - Bytes(1))).unwrap_err();
+        let SystemError::DoesNotFit { smallest, .. } = error else { panic!("{error}") };
+        assert_eq!(smallest, expected);
     }
 }

@@ -252,13 +252,13 @@ impl Planner {
         Plans::new(space, machine).with_largest_allocation(self.largest_allocation)
     }
 
-    /// The best plans of a space of one's own, with the changes that are allowed.
+    /// The best plans of a space of one's own, with the changes that are allowed, for [budgets of `least` and more](Plans::down_to).
     ///
     /// # Errors
     ///
     /// The first that recording gives.
-    pub fn search<S: Space>(&self, space: &S) -> Result<Frontier, S::Error> {
-        self.plans(space, &self.machine()).up_to(self.allowed)
+    pub fn search<S: Space>(&self, space: &S, least: Bytes) -> Result<Frontier, S::Error> {
+        self.plans(space, &self.machine()).down_to(least, self.allowed)
     }
 
     /// What a step of the trainer that `build` makes will need, with micro-batches that `batch` makes, both on the device they are
