@@ -221,26 +221,32 @@ fn what_was_searched_for_one_class_is_not_searched_for_the_next() {
     assert_eq!(search.up_to(Class::Model).unwrap(), again, "nothing is lost");
 }
 
-/// From each budget on the same plans as of all, and where there is plenty hardly a recording.
+/// From each budget on the same plans as of all, where halves of a batch take hardly longer and where they do.
 #[test]
 fn down_to_a_budget_the_plans_are_the_same_and_fewer_are_recorded() {
-    let space = Counted { chain: Chain { inside: vec![8, 2, 16, 4, 8, 24, 2, 8] }, recorded: RefCell::default() };
-    let all = frontier(&space, &MACHINE, Class::Lossless).unwrap();
-    let recorded = || std::mem::take(&mut *space.recorded.borrow_mut())[0];
-    let of_all = recorded();
-    let smallest = all.smallest().unwrap().peak;
-    let budgets: Vec<Bytes> =
-        all.plans.iter().map(|plan| plan.peak).chain([smallest - Bytes(1), Bytes::mib(1 << 10)]).collect();
-    for &least in &budgets {
-        let plans = Plans::new(&space, &MACHINE).down_to(least, Class::Lossless).unwrap();
-        let fewer = recorded();
-        assert!(fewer <= of_all && (least < Bytes::mib(1 << 10) || fewer == 2), "{fewer} of {of_all} down to {least}");
-        for &budget in budgets.iter().filter(|budget| **budget >= least) {
-            let seconds = |plans: &Frontier| plans.within(budget).map(|plan| plan.seconds);
-            assert_eq!(seconds(&plans), seconds(&all), "{budget} of budgets from {least} on");
+    for overhead in [1e-6, 1e-3] {
+        let machine = Machine { rates: Rates { overhead, ..MACHINE.rates }, ..MACHINE };
+        let space = Counted { chain: Chain { inside: vec![8, 2, 16, 4, 8, 24] }, recorded: RefCell::default() };
+        let all = frontier(&space, &machine, Class::Lossless).unwrap();
+        let recorded = || std::mem::take(&mut *space.recorded.borrow_mut())[0];
+        let of_all = recorded();
+        let [smallest, largest] = [all.plans.first(), all.plans.last()].map(|plan| plan.unwrap().peak);
+        let mut budgets: Vec<Bytes> = all.plans.iter().map(|plan| plan.peak).collect();
+        budgets.extend([smallest - Bytes(1), largest + largest]);
+        let mut of_each = Vec::new();
+        for &least in &budgets {
+            let plans = Plans::new(&space, &machine).down_to(least, Class::Lossless).unwrap();
+            of_each.push(recorded());
+            for &budget in budgets.iter().filter(|budget| **budget >= least) {
+                let seconds = |plans: &Frontier| plans.within(budget).map(|plan| plan.seconds);
+                assert_eq!(seconds(&plans), seconds(&all), "{budget} of budgets from {least} on");
+            }
+            let below = plans.plans.iter().filter(|plan| plan.peak <= least).count();
+            assert_eq!(below, usize::from(least >= smallest), "one that fits, where one does");
         }
-        let below = plans.plans.iter().filter(|plan| plan.peak <= least).count();
-        assert_eq!(below, usize::from(least >= smallest), "one that fits, where one does");
+        assert!(of_each.iter().all(|fewer| *fewer <= of_all) && of_each.last() == Some(&2), "{of_each:?} of {of_all}");
+        let half = of_each[budgets.len() / 2];
+        assert!(4 * half < 3 * of_all, "{half} of {of_all}");
     }
 }
 
