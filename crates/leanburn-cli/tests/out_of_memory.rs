@@ -131,7 +131,7 @@ fn a_run_that_does_not_fit_steps_down_and_computes_the_same() {
 fn a_run_goes_on_with_the_fastest_plan_that_fits_its_batch_split_where_that_is_it() {
     let place = Place::new();
     let batch = with(&["--set", "autoencoder.training.batch_size=4", "--set", "autoencoder.training.max_steps=3"]);
-    let fit = place.succeed(&[&["fit", "tiny.yaml", "--budget", "1GiB", "--json"], &batch[..]].concat());
+    let fit = place.succeed(&[&["fit", "tiny.yaml", "--budget", "1GiB", "--json", "--frontier"], &batch[..]].concat());
     let fit: serde_json::Value = serde_json::from_str(&fit).unwrap();
     let plans = fit["frontier"].as_array().unwrap();
     let expected = plans.iter().rev().find(|plan| plan["candidate"]["micro_batch"].as_u64() < Some(4)).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leanburn_common::Bytes;
-use leanburn_plan::{Candidate, Class, Machine, MemoryModel, Plan, Plans, Space, Timeline};
+use leanburn_plan::{Candidate, Class, Machine, MemoryModel, Plan, Space, Timeline, frontier};
 
 use crate::config::Config;
 use crate::data::DataSize;
@@ -49,20 +49,16 @@ impl StepDown {
             return Ok(Self { peak, config: None });
         }
         let machine = Machine { other_bytes: Bytes(0), ..planner.machine() };
+        let mut plans = match shares {
+            true => smaller_shares(&space, &now, memory)?,
+            false => frontier(&space, &machine, Class::Lossless)?.plans,
+        };
+        plans.retain(|plan| plan.peak < planned && plan.candidate.accumulation.is_multiple_of(ranks as u64));
         let ceiling = match (limit, restarts_left) {
             (_, 1) => Bytes(0), // which leaves the smallest
             (Some(limit), FIRST) => limit,
             (limit, _) => planned.share(0.9).min(limit.unwrap_or(planned)),
         };
-        let least = match ranks {
-            1 => ceiling.min(planned.saturating_sub(Bytes(1))),
-            _ => Bytes(0), // not every plan is one for several ranks
-        };
-        let mut plans = match shares {
-            true => smaller_shares(&space, &now, memory)?,
-            false => Plans::new(&space, &machine).down_to(least, Class::Lossless)?.plans,
-        };
-        plans.retain(|plan| plan.peak < planned && plan.candidate.accumulation.is_multiple_of(ranks as u64));
         let fastest = plans.iter().rfind(|plan| plan.peak <= ceiling).or(plans.first());
         let lower = fastest.map(|plan| {
             let (from, to) = (planned, plan.peak);
@@ -156,7 +152,7 @@ device: {name: flex}
         let config = Config::parse(TINY, "tiny", &[]).unwrap();
         let planner = Planner::cpu();
         let space = ConfigSpace::new(&config, "tiny", &planner, || config.data_size("tiny")).unwrap();
-        let plans = Plans::new(&space, &planner.machine()).up_to(Class::Lossless).unwrap().plans;
+        let plans = frontier(&space, &planner.machine(), Class::Lossless).unwrap().plans;
         let is_split = |plan: &&Plan| plan.candidate.micro_batch < 4;
         assert!(plans.len() > 2 && plans.iter().any(|plan| is_split(&plan)), "else the test shows nothing: {plans:?}");
         let candidate = |config: &Config| {
