@@ -9,7 +9,7 @@ use crate::conv::direct::tiling::Tiling;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
 use crate::conv::packing::fill::FillPlane;
-use crate::conv::packing::planes::{SLACK, Source, Window};
+use crate::conv::packing::planes::{Layout, SLACK, Source, Window};
 use crate::conv::packing::rows::{ByChannel, SharedOutput, TileRows};
 use crate::conv::packing::weights::PackedWeights;
 use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap};
@@ -35,7 +35,7 @@ pub(super) struct Pass<'a, 'b, E> {
 pub(super) struct Scratch<'a, E> {
     source: Source<'a, E>,
     /// How the ring is laid out, if its zeros are written.
-    layout: Option<Window>,
+    layout: Option<Layout>,
     /// `[slot][channel]` and slack.
     pub(super) ring: Vec<f32>,
     /// The plane that each slot holds.
@@ -177,11 +177,9 @@ impl<E: Stored> Pass<'_, '_, E> {
     fn clear(&self, scratch: &mut Scratch<'_, E>, tile: &Tile) {
         scratch.planes.fill(None);
         scratch.carried_to = None;
-        if scratch.layout != Some(tile.window) {
-            if scratch.layout.is_some() {
-                scratch.ring[..self.slots() * self.slot_len(tile) + SLACK].fill(0.0);
-            }
-            scratch.layout = Some(tile.window);
+        let layout = tile.window.layout([self.gather.axes[1].input, self.gather.axes[2].input]);
+        if scratch.layout.replace(layout).is_some_and(|before| before != layout) {
+            scratch.ring[..self.slots() * self.slot_len(tile) + SLACK].fill(0.0);
         }
     }
 

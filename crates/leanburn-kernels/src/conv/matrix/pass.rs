@@ -1,5 +1,7 @@
 //! One run of a gather: its tiles, planes and blocks of output channels.
 
+use std::ops::Range;
+
 use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -10,7 +12,7 @@ use crate::conv::matrix::fill::{FillPairs, Plane, RowRoom};
 use crate::conv::matrix::halves;
 use crate::conv::matrix::tiling::{Lens, Tiling, window};
 use crate::conv::matrix::weights::{BLOCK, BLOCK_LEN, TileWeights};
-use crate::conv::packing::planes::{Source, Window};
+use crate::conv::packing::planes::{Layout, Source, Window};
 use crate::conv::packing::rows::{SharedOutput, TileRows};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::tile_products::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles};
@@ -28,7 +30,7 @@ pub(super) struct Pass<'a, 'b> {
 /// What a thread holds.
 pub(super) struct Scratch {
     /// How the ring is laid out, if its zeros are written.
-    layout: Option<Window>,
+    layout: Option<Layout>,
     /// `[slot][pair of channels]`, each as the window says.
     ring: Lines<Pair>,
     /// The plane that each slot holds.
@@ -125,7 +127,8 @@ impl Pass<'_, '_> {
         let window = window(axes, first, size);
         let tile = Tile { item, group, first, size, window, lens: Lens::of(self.gather, &window, size) };
         scratch.planes.fill(None);
-        if scratch.layout.replace(window).is_some_and(|before| before != window) {
+        let layout = window.layout([axes[1].input, axes[2].input]);
+        if scratch.layout.replace(layout).is_some_and(|before| before != layout) {
             scratch.ring.fill(0);
         }
         let start = chunk * self.tiling.depth;
@@ -143,7 +146,7 @@ impl Pass<'_, '_> {
         for block in 0..self.weights.blocks {
             let channels = (self.gather.channels[1] - block * BLOCK).min(BLOCK);
             self.multiply(tiles, scratch, tile, block, channels);
-            (0..channels).for_each(|channel| self.write(scratch, tile, depth, block * BLOCK, channel));
+            self.write(scratch, tile, depth, block * BLOCK, channels);
         }
     }
 
@@ -229,40 +232,48 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Writes one output channel of a block, of one plane.
-    fn write(&self, scratch: &mut Scratch, tile: &Tile, depth: usize, first: usize, index: usize) {
-        let axes = &self.gather.axes;
-        let channel = tile.group * self.gather.channels[1] + first + index;
-        let plane = (tile.item * self.gather.groups * self.gather.channels[1] + channel) * axes[0].output + depth;
-        self.arch.dispatch(RoundedRows(TileRows {
-            output: &self.output,
-            channel,
-            plane: plane * axes[1].output * axes[2].output,
-            size: [axes[1].output, axes[2].output],
-            first: tile.first,
-            tile: tile.size,
-            phases: [axes[1].phases(), axes[2].phases()],
-            sums: &mut scratch.sums[index * tile.lens.sums_stride..],
-            phase_stride: BLOCK * tile.lens.sums_stride,
-            row_stride: tile.window.size[1],
-            room: &mut scratch.room,
-        }));
+    /// Writes the output channels of a block, from `first` on, of one plane.
+    fn write(&self, scratch: &mut Scratch, tile: &Tile, depth: usize, first: usize, channels: usize) {
+        let first = tile.group * self.gather.channels[1] + first;
+        self.arch.dispatch(RoundedBlock { pass: self, scratch, tile, depth, channels: first..first + channels });
     }
 }
 
-/// Rows of sums that are written, rounded by one instruction.
-struct RoundedRows<'a, 'b>(TileRows<'a, 'b, bf16>);
+/// Sums of some output channels of a plane, which are written, rounded by one instruction.
+struct RoundedBlock<'a, 'b> {
+    pass: &'a Pass<'b, 'b>,
+    scratch: &'a mut Scratch,
+    tile: &'a Tile,
+    depth: usize,
+    /// Numbered over all groups.
+    channels: Range<usize>,
+}
 
-impl WithSimd for RoundedRows<'_, '_> {
+impl WithSimd for RoundedBlock<'_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        self.0.each(|output, channel, first, sums| {
-            let (target, bias, residual) = output.place(channel, first, sums.len());
-            // SAFETY: the place and the residual are as long as the sums, and tiles, chunks, channels and items are each one task's: nobody
-            // else has these columns. Whoever computes in tiles can round as well.
-            unsafe { halves::finish(sums, bias, residual, target.cast()) };
-        });
+        let Self { pass, scratch, tile, depth, channels } = self;
+        let [depths, rows, columns] = &pass.gather.axes;
+        let item = tile.item * pass.gather.groups * pass.gather.channels[1];
+        for (index, channel) in channels.enumerate() {
+            let rows = TileRows {
+                output: &pass.output,
+                channel,
+                plane: ((item + channel) * depths.output + depth) * rows.output * columns.output,
+                size: [rows.output, columns.output],
+                first: tile.first,
+                tile: tile.size,
+                phases: [rows.phases(), columns.phases()],
+                sums: &mut scratch.sums[index * tile.lens.sums_stride..],
+                phase_stride: BLOCK * tile.lens.sums_stride,
+                row_stride: tile.window.size[1],
+                room: &mut scratch.room,
+            };
+            // SAFETY: tiles, chunks, channels and items are each one task's: nobody else has these elements now. Whoever computes in
+            // tiles can round as well.
+            unsafe { halves::finish(rows) };
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::conv::packing::planes::{Source, Window};
 use crate::conv::shape::ConvShape;
 use crate::conv::tiles::transpose::transposed;
 use crate::conv::weight_gradient::plan::{March, WeightPlan};
+use crate::simd::{load_part, store_part};
 use crate::size::product;
 use crate::tile_products::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles, Unit};
 
@@ -367,8 +368,8 @@ impl WithSimd for Transpose<'_> {
                 let flat = &self.flat[first * self.stride + at * ROWS..];
                 let block = transposed(simd, flat, self.stride, [rows, ROWS]);
                 for (target, pairs) in even[at * ROWS * columns..].chunks_exact_mut(columns).zip(&block) {
-                    let target = target[first..].iter_mut();
-                    target.zip(pairs).for_each(|(target, pair)| *target = pair.to_bits());
+                    // As many as a row of a block has, so that it is one vector.
+                    target[first..][..ROWS].iter_mut().zip(pairs).for_each(|(target, pair)| *target = pair.to_bits());
                 }
             }
             if odd.is_empty() {
@@ -406,10 +407,11 @@ impl WithSimd for AddUp<'_> {
             let (rows, channels) = (ROWS.min(elements - first), target.len() / elements);
             let block = transposed(simd, &sums[first * stride..], stride, [rows, channels]);
             for (target, sums) in target.chunks_exact_mut(elements).zip(&block) {
-                let target = target[first..].iter_mut().zip(&sums[..rows]);
-                match overwrite {
-                    true => target.for_each(|(target, sum)| *target = *sum),
-                    false => target.for_each(|(target, sum)| *target += *sum),
+                let target = target[first..][..rows].chunks_mut(S::F32_LANES);
+                for (target, sums) in target.zip(sums[..rows].chunks(S::F32_LANES)) {
+                    let sum = load_part(simd, sums);
+                    let sum = if overwrite { sum } else { simd.add_f32s(load_part(simd, target), sum) };
+                    store_part(simd, target, sum);
                 }
             }
         }

@@ -166,6 +166,16 @@ impl Window {
         self
     }
 
+    /// How a plane of so many rows and columns is packed.
+    pub(crate) fn layout(&self, plane: [usize; 2]) -> Layout {
+        let zeros = std::array::from_fn(|axis| {
+            let len = self.size[axis] * self.step[axis];
+            let after = self.first[axis] + len as isize - plane[axis] as isize;
+            [-self.first[axis], after].map(|outside| (outside.max(0) as usize).min(len))
+        });
+        Layout { size: self.size, zeros }
+    }
+
     /// Length of one packed channel, `[row phase][column phase][row][column]`.
     pub(crate) fn channel_len(&self) -> usize {
         self.phases.iter().product::<usize>() * self.size.iter().product::<usize>()
@@ -184,6 +194,15 @@ impl Window {
         let (start, end) = (self.first[1].max(0), end.min(width as isize));
         if start >= end { (0..0, 0) } else { (start as usize..end as usize, (start - self.first[1]) as usize) }
     }
+}
+
+/// Where the values and the zeros of a packed plane lie: windows of one gather that have the same one can be packed over each other, without that
+/// the zeros are written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    size: [usize; 2],
+    /// Rows and columns before and after those of the volume.
+    zeros: [[usize; 2]; 2],
 }
 
 #[cfg(test)]

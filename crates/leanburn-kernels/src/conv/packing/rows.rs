@@ -1,6 +1,7 @@
 //! Writes finished rows: bias, residual, rounding.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
@@ -244,39 +245,29 @@ impl<E: Stored> TileRows<'_, '_, E> {
     /// The elements are float32, and no other thread reads or writes these at the same time.
     #[inline(always)]
     unsafe fn write<S: Simd, const PHASES: usize>(self, simd: S) {
-        let Self { output, channel, plane, size, first, tile, phases, sums, phase_stride, row_stride, .. } = self;
-        let rows = first[0] * phases[0]..((first[0] + tile[0]) * phases[0]).min(size[0]);
-        let columns = first[1] * PHASES..((first[1] + tile[1]) * PHASES).min(size[1]);
-        if rows.is_empty() || columns.is_empty() {
-            return;
-        }
-        let (start, len) = (plane + rows.start * size[1] + columns.start, columns.len());
-        let (target, bias, residual) = output.place(channel, start, reach(rows.len(), size[1], len));
-        let (target, residual) = (target.cast::<f32>(), residual.map(<*const E>::cast::<f32>));
         // Of two phases whole vectors are read.
-        let read = if PHASES == 1 { len } else { tile[1].next_multiple_of(LANES) };
-        let last = reach(phases[0] * PHASES, phase_stride, reach(tile[0], row_stride, read));
-        assert!(last <= sums.len(), "the sums are fewer than those of the tile");
-        let bias = simd.splat_f32s(bias);
-        for row in 0..rows.len() {
-            let first = row % phases[0] * PHASES * phase_stride + row / phases[0] * row_stride;
-            let sums = sums.as_ptr().wrapping_add(first);
-            for column in (0..len).step_by(PHASES * S::F32_LANES) {
+        let read = |len: usize| if PHASES == 1 { len } else { self.tile[1].next_multiple_of(LANES) };
+        let Some(rows) = self.placed(read) else { return };
+        let bias = simd.splat_f32s(rows.bias);
+        for row in 0..rows.count {
+            let (sums, target, residual) = rows.row(row);
+            let (target, residual) = (target.cast::<f32>(), residual.map(<*const E>::cast::<f32>));
+            for column in (0..rows.len).step_by(PHASES * S::F32_LANES) {
                 let mut vectors = [simd.splat_f32s(0.0); PHASES];
                 for (phase, vector) in vectors.iter_mut().enumerate() {
                     // SAFETY: checked for the last row of the last phase.
                     *vector = unsafe {
-                        let sums = sums.wrapping_add(phase * phase_stride + column / PHASES);
-                        let rest = if PHASES == 1 { S::F32_LANES.min(len - column) } else { S::F32_LANES };
+                        let sums = sums.wrapping_add(phase * rows.phase_stride + column / PHASES);
+                        let rest = if PHASES == 1 { S::F32_LANES.min(rows.len - column) } else { S::F32_LANES };
                         if rest == S::F32_LANES { load::<S>(sums) } else { load_part_from(simd, sums, rest) }
                     };
                 }
                 for (index, vector) in in_turn(simd, vectors).into_iter().enumerate() {
-                    let column = column + index * S::F32_LANES;
-                    let (place, lanes) = (row * size[1] + column, S::F32_LANES.min(len.saturating_sub(column)));
+                    let place = column + index * S::F32_LANES;
+                    let lanes = S::F32_LANES.min(rows.len.saturating_sub(place));
                     let (target, residual) = (target.wrapping_add(place), residual.map(|all| all.wrapping_add(place)));
                     let sum = simd.add_f32s(vector, bias);
-                    // SAFETY: `place` has checked the last row, in the residual too; nobody else has these elements now.
+                    // SAFETY: the last row was checked, in the residual too; nobody else has these elements now.
                     unsafe {
                         match residual {
                             None if lanes == S::F32_LANES => store::<S>(target, sum),
@@ -290,6 +281,84 @@ impl<E: Stored> TileRows<'_, '_, E> {
                 }
             }
         }
+    }
+}
+
+/// Rows of a tile, of one column phase or two, and where they go.
+pub(crate) struct PlacedRows<E> {
+    /// How many.
+    pub count: usize,
+    /// Values of each.
+    pub len: usize,
+    /// Added to all.
+    pub bias: f32,
+    /// From the sums of one column phase to those of the next.
+    pub phase_stride: usize,
+    phases: [usize; 2],
+    sums: *const f32,
+    row_stride: usize,
+    target: *mut MaybeUninit<E>,
+    residual: Option<*const E>,
+    width: usize,
+}
+
+impl<E: Stored> PlacedRows<E> {
+    /// A part of one row, from an element of the output on, see [`TileRows::each`].
+    #[inline(always)]
+    pub(crate) fn of_one(output: &SharedOutput<'_, E>, channel: usize, first: usize, sums: &[f32]) -> Self {
+        let len = sums.len();
+        let (target, bias, residual) = output.place(channel, first, len);
+        let sums = sums.as_ptr();
+        Self {
+            count: 1,
+            len,
+            bias,
+            phase_stride: 0,
+            phases: [1; 2],
+            sums,
+            row_stride: len,
+            target,
+            residual,
+            width: len,
+        }
+    }
+
+    /// A row: its sums in the first column phase, its place, and what is added to it.
+    #[inline(always)]
+    pub(crate) fn row(&self, row: usize) -> (*const f32, *mut MaybeUninit<E>, Option<*const E>) {
+        let [row_phases, column_phases] = self.phases;
+        let first = row % row_phases * column_phases * self.phase_stride + row / row_phases * self.row_stride;
+        let place = row * self.width;
+        (
+            self.sums.wrapping_add(first),
+            self.target.wrapping_add(place),
+            self.residual.map(|residual| residual.wrapping_add(place)),
+        )
+    }
+}
+
+impl<E: Stored> TileRows<'_, '_, E> {
+    /// Where the rows go, of which there may be none; `read` says how many sums of a phase are read of a row of so many values.
+    ///
+    /// # Panics
+    ///
+    /// If the rows are not inside of the output, or there are fewer sums.
+    #[inline(always)]
+    pub(crate) fn placed(&self, read: impl Fn(usize) -> usize) -> Option<PlacedRows<E>> {
+        let Self { output, channel, plane, size, first, tile, phases, phase_stride, row_stride, .. } = *self;
+        let [rows, columns]: [Range<usize>; 2] = std::array::from_fn(|axis| {
+            first[axis] * phases[axis]..((first[axis] + tile[axis]) * phases[axis]).min(size[axis])
+        });
+        if rows.is_empty() || columns.is_empty() {
+            return None;
+        }
+        let (start, len) = (plane + rows.start * size[1] + columns.start, columns.len());
+        let (target, bias, residual) = output.place(channel, start, reach(rows.len(), size[1], len));
+        let last = reach(phases.iter().product(), phase_stride, reach(tile[0], row_stride, read(len)));
+        assert!(last <= self.sums.len(), "the sums are fewer than those of the tile");
+        let sums = self.sums.as_ptr();
+        let count = rows.len();
+        Some(PlacedRows { count, len, bias, phase_stride, phases, sums, row_stride, target, residual, width: size[1] })
     }
 }
 
