@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use crate::simd::exp;
+use crate::simd::{exp, sigmoid};
 
 /// An element-wise function between a norm and a convolution.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,7 +27,10 @@ impl Activation {
         let zero = simd.splat_f32s(0.0);
         match self {
             Self::None => x,
-            Self::Silu => simd.mul_f32s(above_zero_sigmoid(simd, x), sigmoid(simd, x)),
+            Self::Silu => {
+                let x = above_zero_sigmoid(simd, x);
+                simd.mul_f32s(x, sigmoid(simd, x))
+            }
             Self::Gelu => simd.mul_f32s(x, normal_distribution(simd, x)),
             // not `max`, which drops what is no number
             Self::Relu => simd.select_f32s(simd.less_than_f32s(x, zero), zero, x),
@@ -67,13 +70,6 @@ impl Activation {
 fn above_zero_sigmoid<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let least = simd.splat_f32s(-88.0);
     simd.select_f32s(simd.less_than_f32s(x, least), least, x)
-}
-
-/// `1 / (1 + e^-x)`.
-#[inline(always)]
-fn sigmoid<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    let one = simd.splat_f32s(1.0);
-    simd.div_f32s(one, simd.add_f32s(one, exp(simd, simd.neg_f32s(x))))
 }
 
 /// The distribution function of the standard normal distribution, half of `erfc(-x / sqrt(2))`.

@@ -19,7 +19,7 @@ use crate::simd;
 /// # Memory
 ///
 /// [`forward_workspace`](super::forward_workspace()) bytes: the weight packed, up to two and a half times its size where planes are
-/// transformed and nothing where its kernel is one element, and for each thread a ring of packed planes of a tile, 512 to 768 KiB (more only
+/// transformed and nothing where its kernel is one element, and for each thread a ring of packed planes of a tile, up to 768 KiB (more only
 /// where one row of 16 columns of all channels needs more). Where bfloat16 is multiplied (by AMX, or the dot products of AVX-512 BF16) the
 /// weight is packed as bfloat16, and the rest is half of a second-level cache, 128 KiB to 2 MiB, for each thread.
 ///

@@ -9,7 +9,9 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::tile_products::Unit;
 
-pub(crate) use lanes::{halves, interleaved, load, load_part, load_part_from, store, store_part, store_part_to};
+pub(crate) use lanes::{
+    halves, interleaved, load, load_part, load_part_from, reciprocal, store, store_part, store_part_to,
+};
 
 /// Names the best instructions that kernels may take, where that is not all that the processor has: to compare, and in tests.
 pub const VARIABLE: &str = "LEANBURN_INSTRUCTIONS";
@@ -192,15 +194,27 @@ impl<R, F: FnOnce() -> R> WithSimd for Tile<F> {
 
 /// `e^x`, within 2 units in the last place over the range of float32; zero below -87.3, held at e^88 above 88.
 ///
-/// Cody and Waite's reduction to `2^n e^r` with `|r| <= ln 2 / 2`, then a polynomial of degree six. An argument that is
-/// no number gives no number.
+/// An argument that is no number gives no number.
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let splat = |value| simd.splat_f32s(value);
+    let tiny = simd.less_than_f32s(x, splat(LEAST_EXPONENT));
+    let power = held_exp(simd, simd.min_f32s(splat(88.0), x));
+    let number = simd.equal_f32s(x, x);
+    simd.select_f32s(number, simd.select_f32s(tiny, splat(0.0), power), x)
+}
+
+/// The least argument whose power is a normal number, about.
+const LEAST_EXPONENT: f32 = -87.33;
+
+/// `e^x` of an argument of at most 88; held at e^-87.3 below that. What is no number gives anything.
+///
+/// Cody and Waite's reduction to `2^n e^r` with `|r| <= ln 2 / 2`, then a polynomial of degree six.
+#[inline(always)]
+fn held_exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to the nearest integer
     let splat = |value| simd.splat_f32s(value);
-    let low = splat(-87.33);
-    let tiny = simd.less_than_f32s(x, low);
-    let held = simd.max_f32s(low, simd.min_f32s(splat(88.0), x));
+    let held = simd.max_f32s(splat(LEAST_EXPONENT), x);
     let shifted = simd.mul_add_e_f32s(held, splat(std::f32::consts::LOG2_E), splat(MAGIC));
     let n = simd.sub_f32s(shifted, splat(MAGIC));
     let r = simd.mul_add_e_f32s(n, splat(-0.693_359_4), held);
@@ -212,9 +226,13 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let p = simd.mul_add_e_f32s(p, simd.mul_f32s(r, r), simd.add_f32s(r, splat(1.0)));
     // The integer sits in the low bits of `shifted`; moved to the exponent it multiplies by 2^n.
     let exponent = simd.wrapping_dyn_shl_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(23));
-    let scaled = simd.transmute_f32s_u32s(simd.add_u32s(simd.transmute_u32s_f32s(p), exponent));
-    let number = simd.equal_f32s(x, x);
-    simd.select_f32s(number, simd.select_f32s(tiny, splat(0.0), scaled), x)
+    simd.transmute_f32s_u32s(simd.add_u32s(simd.transmute_u32s_f32s(p), exponent))
+}
+
+/// `1 / (1 + e^-x)` of an argument of at least -88. What is no number gives anything.
+#[inline(always)]
+pub(crate) fn sigmoid<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    reciprocal(simd, simd.add_f32s(simd.splat_f32s(1.0), held_exp(simd, simd.neg_f32s(x))))
 }
 
 #[cfg(test)]
@@ -245,6 +263,32 @@ mod tests {
             for (x, y) in arguments.iter().zip(values) {
                 let exact = f64::from(*x).exp();
                 assert!((f64::from(y) / exact - 1.0).abs() < 3e-7, "{arch:?} {x} {y} {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_sigmoid_is_exact_to_a_few_units_in_the_last_place_and_one_where_it_rounds_to_it() {
+        struct Sigmoid<'a>(&'a mut [f32]);
+
+        impl WithSimd for Sigmoid<'_> {
+            type Output = ();
+
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, simd: S) {
+                let (vectors, _) = S::as_mut_simd_f32s(self.0);
+                vectors.iter_mut().for_each(|vector| *vector = sigmoid(simd, *vector));
+            }
+        }
+
+        let arguments: Vec<f32> = (-87_000..201_000).map(|value| value as f32 * 1e-3).collect();
+        for arch in available() {
+            let mut values = arguments.clone();
+            arch.dispatch(Sigmoid(&mut values));
+            for (x, y) in arguments.iter().zip(values) {
+                let exact = 1.0 / (1.0 + f64::from(-x).exp());
+                assert!((f64::from(y) / exact - 1.0).abs() < 3e-7, "{arch:?} {x} {y} {exact}");
+                assert!(*x < 20.0 || y == 1.0, "{arch:?} {x} {y}");
             }
         }
     }

@@ -6,8 +6,9 @@ use crate::conv::tiles::tap_sums::{LANES, Lanes, Registers};
 use crate::parallel::Shares;
 use crate::size::{product, sum};
 
-/// A task's ring of packed planes and its sums fill the second-level cache at most where that is possible, and are no more floats than this (512 KiB).
-const MOST_SCRATCH: usize = 128 * 1024;
+/// A task's ring of packed planes and its sums fill the second-level cache at most where that is possible, and are no more floats than this (768 KiB): three
+/// quarters of a cache of 1 MiB, where it was 5 % faster than half of it, and as fast as seven eighths.
+const MOST_SCRATCH: usize = 192 * 1024;
 
 /// What packing one value costs, in multiply-adds of one lane.
 const PACK_COST: usize = 16;
