@@ -74,6 +74,11 @@ impl Estimate {
         MARGIN * chain::smallest_peak(&self.chain) as f64 * self.above
     }
 
+    /// The fastest choice of those with the smallest peak.
+    pub(crate) fn smallest(&self) -> Vec<usize> {
+        self.proposals(0, 1).swap_remove(0)
+    }
+
     /// What no choice within a budget takes less time than, even if streaming a segment took no memory; infinite if there is none.
     pub(crate) fn shortest(&self, stages: &[Stage], budget: Bytes) -> f64 {
         let mut chain = self.chain.clone();

@@ -1,6 +1,8 @@
 //! The search for plans: every variant and micro-batch, with segments and knobs chosen for many budgets.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use leanburn_common::Bytes;
 use leanburn_ops::{StreamKeep, StreamSettings};
@@ -70,7 +72,7 @@ impl<'a, S: Space> Plans<'a, S> {
     }
 
     /// The same for budgets of `least` and more, with fewer recordings: where a plan fits into `least`, none is looked for that takes
-    /// longer; where none does, the smallest is among them.
+    /// longer; of a variant of which none does, the smallest is among them, and few others.
     ///
     /// # Errors
     ///
@@ -98,14 +100,25 @@ impl<'a, S: Space> Plans<'a, S> {
     }
 
     fn search(&self, variant: usize, class: Class, known: &[Plan], least: Bytes) -> Result<Vec<Plan>, S::Error> {
-        let search = Search { space: self.space, machine: self.machine, most: self.most, class, known, least };
+        let (space, machine, most) = (self.space, self.machine, self.most);
+        let mut search =
+            Search { space, machine, most, class, known, least, probes: false, remembered: RefCell::default() };
         let splits = self.space.splits().into_iter();
         let plain = splits
             .map(|(micro_batch, accumulation)| Candidate { variant, ..Candidate::new(micro_batch, accumulation) });
         // every split as it is comes first: most of what can be recomputed in one is beaten by another
-        let starts: Vec<Vec<Recorded>> = plain.map(|plain| search.lowered(plain)).collect::<Result<_, _>>()?;
+        let starts: Vec<Vec<Rc<Recorded>>> = plain.map(|plain| search.lowered(plain)).collect::<Result<_, _>>()?;
         let mut plans: Vec<Plan> = starts.iter().flatten().map(|start| start.plan.clone()).collect();
         let smallest = starts.iter().map(|start| start[0].plan.candidate.micro_batch).min();
+        let of_smallest = starts.iter().find(|start| smallest == Some(start[0].plan.candidate.micro_batch));
+        if let Some(start) = of_smallest.filter(|_| least > Bytes(0) && !search.fits(search.allocated(&plans))) {
+            search.probes = true;
+            if let Some(too_large) = search.smallest(start)? {
+                plans.extend(too_large);
+                return Ok(plans);
+            }
+            search.probes = false;
+        }
         for start in &starts {
             let quickest = start.iter().map(|recorded| recorded.plan.seconds).fold(f64::INFINITY, f64::min);
             if search.allocated(&plans).any(|plan| plan.peak <= least && plan.seconds <= quickest) {
@@ -154,6 +167,10 @@ struct Search<'a, S> {
     known: &'a [Plan],
     /// The smallest budget.
     least: Bytes,
+    /// Whether it is being seen if anything fits.
+    probes: bool,
+    /// What was recorded for that, and is asked for again if something may.
+    remembered: RefCell<HashMap<Candidate, Rc<Recorded>>>,
 }
 
 /// A plan and the timeline that it was read off.
@@ -163,8 +180,34 @@ struct Recorded {
 }
 
 impl<S: Space> Search<'_, S> {
+    /// What is recorded of the smallest split on the way to its smallest plan, `start` with nothing recomputed; `None` if some choice of it
+    /// may fit into the smallest budget.
+    fn smallest(&self, start: &[Rc<Recorded>]) -> Result<Option<Vec<Plan>>, S::Error> {
+        let lowest = &start[start.len() - 1];
+        let mut plans = Vec::new();
+        let recomputing = self.alike(lowest, stages(&lowest.timeline), &mut plans)?;
+        let may_fit = |estimate: &Estimate| estimate.smallest_peak() <= self.least.get() as f64;
+        let mut estimate = self.estimate(lowest, &recomputing);
+        if may_fit(&estimate) || self.fits(plans.iter()) {
+            return Ok(None);
+        }
+        let stages = streamable(&lowest.timeline, &recomputing.stages);
+        let with_streams = WithStreams { plain: lowest, recomputing: &recomputing, stages };
+        if with_streams.stages.iter().any(|stage| stage.streamed.is_some()) {
+            let all = with_streams.all(self, THINNEST)?;
+            estimate = with_streams.estimate(self, &all[0]);
+            plans.extend(all.iter().map(|recorded| recorded.plan.clone()));
+            if may_fit(&estimate) {
+                return Ok(None);
+            }
+        }
+        plans.extend(self.plans(with_streams.candidate(&estimate.smallest(), THINNEST))?);
+        with_streams.joined(self, &mut plans)?;
+        Ok(if self.fits(plans.iter()) { None } else { Some(plans) })
+    }
+
     /// Adds what is worth recomputing of one split; `start` is the split with nothing recomputed, knobs from high to low.
-    fn split(&self, start: &[Recorded], plans: &mut Vec<Plan>) -> Result<Alike, S::Error> {
+    fn split(&self, start: &[Rc<Recorded>], plans: &mut Vec<Plan>) -> Result<Alike, S::Error> {
         let (highest, lowest) = (&start[0], &start[start.len() - 1]);
         let stages = stages(&highest.timeline);
         let alike = self.alike(highest, stages.clone(), plans)?;
@@ -184,7 +227,7 @@ impl<S: Space> Search<'_, S> {
         for choice in &choices {
             if is_worth_it(&estimates, choice, self.allocated(plans), self.least) {
                 let candidate = Candidate { recompute: recomputed(&stages, choice), ..highest.plan.candidate.clone() };
-                plans.extend(self.lowered(candidate)?.into_iter().map(|recorded| recorded.plan));
+                plans.extend(self.plans(candidate)?);
             }
         }
         Ok(alike)
@@ -228,18 +271,35 @@ impl<S: Space> Search<'_, S> {
     }
 
     /// A candidate, then the same with a knob one value lower, as long as one helps.
-    fn lowered(&self, candidate: Candidate) -> Result<Vec<Recorded>, S::Error> {
+    fn lowered(&self, candidate: Candidate) -> Result<Vec<Rc<Recorded>>, S::Error> {
         let knobs = self.space.knobs(&candidate);
         let mut recorded = vec![self.record(candidate)?];
-        let lower = |last: &Recorded| knobs.iter().find_map(|knob| knob.lower(&last.plan.candidate, &last.timeline));
+        let lower =
+            |last: &Rc<Recorded>| knobs.iter().find_map(|knob| knob.lower(&last.plan.candidate, &last.timeline));
         while let Some(candidate) = recorded.last().and_then(lower) {
             recorded.push(self.record(candidate)?);
         }
         Ok(recorded)
     }
 
+    /// The plans of [`Self::lowered`].
+    fn plans(&self, candidate: Candidate) -> Result<impl Iterator<Item = Plan>, S::Error> {
+        Ok(self.lowered(candidate)?.into_iter().map(|recorded| recorded.plan.clone()))
+    }
+
     /// A recording's timeline, and the plan as it shows.
-    fn record(&self, candidate: Candidate) -> Result<Recorded, S::Error> {
+    fn record(&self, candidate: Candidate) -> Result<Rc<Recorded>, S::Error> {
+        if let Some(recorded) = self.remembered.borrow().get(&candidate) {
+            return Ok(Rc::clone(recorded));
+        }
+        let recorded = Rc::new(self.recorded(candidate)?);
+        if self.probes {
+            self.remembered.borrow_mut().insert(recorded.plan.candidate.clone(), Rc::clone(&recorded));
+        }
+        Ok(recorded)
+    }
+
+    fn recorded(&self, candidate: Candidate) -> Result<Recorded, S::Error> {
         let timeline = self.space.record(&candidate)?.timeline(self.machine.memory);
         let seconds = self.machine.rates.seconds(&timeline, candidate.accumulation, candidate.recorded());
         let other_bytes = self.machine.other_bytes + self.space.other_bytes(&candidate);
@@ -259,7 +319,7 @@ impl<S: Space> Search<'_, S> {
             let recorded = self.lowered(Candidate { recompute, ..plain.plan.candidate.clone() })?;
             profiles.push(Profile::of(&recorded[0].timeline, rates));
             peaks.push(recorded[0].plan.peak);
-            plans.extend(recorded.into_iter().map(|recorded| recorded.plan));
+            plans.extend(recorded.into_iter().map(|recorded| recorded.plan.clone()));
         }
         Ok(Alike { stages, profiles, peaks })
     }
@@ -283,7 +343,11 @@ struct WithStreams<'a> {
 
 impl WithStreams<'_> {
     /// All that can be is streamed in a way.
-    fn all<S: Space>(&self, search: &Search<'_, S>, way: (StreamKeep, usize, u8)) -> Result<Vec<Recorded>, S::Error> {
+    fn all<S: Space>(
+        &self,
+        search: &Search<'_, S>,
+        way: (StreamKeep, usize, u8),
+    ) -> Result<Vec<Rc<Recorded>>, S::Error> {
         search.lowered(self.candidate(&alike(&self.stages, most_options(&self.stages)), way))
     }
 
@@ -310,20 +374,19 @@ impl WithStreams<'_> {
         &self,
         search: &Search<'_, S>,
         way: (StreamKeep, usize, u8),
-        all: Vec<Recorded>,
+        all: Vec<Rc<Recorded>>,
         plans: &mut Vec<Plan>,
     ) -> Result<(), S::Error> {
         let Self { plain, recomputing, stages } = self;
         let estimates = [self.estimate(search, &all[0])];
-        plans.extend(all.into_iter().map(|recorded| recorded.plan));
+        plans.extend(all.into_iter().map(|recorded| recorded.plan.clone()));
         let above = chain::smallest_peak(&search.estimate(plain, recomputing).chain);
         let mut choices = estimates[0].proposals(above, STREAM_BUDGETS);
         let mut seen = HashSet::from([alike(stages, most_options(stages))]);
         choices.retain(|choice| !streamed(stages, choice).is_empty() && seen.insert(choice.clone()));
         for choice in choices {
             if is_worth_it(&estimates, &choice, search.allocated(plans), search.least) {
-                let recorded = search.lowered(self.candidate(&choice, way))?;
-                plans.extend(recorded.into_iter().map(|recorded| recorded.plan));
+                plans.extend(search.plans(self.candidate(&choice, way))?);
             }
         }
         Ok(())
@@ -340,8 +403,7 @@ impl WithStreams<'_> {
         let Some(smallest) = smallest.filter(is_joined) else { return Ok(()) };
         let settings = StreamSettings::default().with_keep(LEAST.0).with_slab_planes(LEAST.1);
         let least = smallest.candidate.clone().with_streamed(smallest.candidate.stream.clone(), settings);
-        let least = search.lowered(least)?.into_iter().map(|recorded| recorded.plan);
-        plans.extend(least.filter(|plan| plan.peak < smallest.peak)); // not every model joins neighbours
+        plans.extend(search.plans(least)?.filter(|plan| plan.peak < smallest.peak)); // not every model joins neighbours
         Ok(())
     }
 }

@@ -247,6 +247,11 @@ fn down_to_a_budget_the_plans_are_the_same_and_fewer_are_recorded() {
         assert!(of_each.iter().all(|fewer| *fewer <= of_all) && of_each.last() == Some(&2), "{of_each:?} of {of_all}");
         let half = of_each[budgets.len() / 2];
         assert!(4 * half < 3 * of_all, "{half} of {of_all}");
+        // What surely does not fit is told by its smallest plan, which few recordings find.
+        let plans = Plans::new(&space, &machine).down_to(Bytes(smallest.get() / 2), Class::Lossless).unwrap();
+        let few = recorded();
+        assert_eq!(plans.smallest().map(|plan| plan.peak), Some(smallest));
+        assert!(8 * few < of_all, "{few} of {of_all}");
     }
 }
 
