@@ -48,6 +48,15 @@ struct Found {
     plans: Vec<Plan>,
     /// They are the best of budgets from this on.
     least: Bytes,
+    /// Nothing fitted, and the others than the smallest were not looked for.
+    is_smallest_alone: bool,
+}
+
+impl Found {
+    /// Whether they are the best of budgets from `least` on.
+    fn are_known(&self, least: Bytes) -> bool {
+        self.least <= least && !(self.is_smallest_alone && self.plans.iter().any(|plan| plan.peak <= least))
+    }
 }
 
 impl<'a, S: Space> Plans<'a, S> {
@@ -82,12 +91,11 @@ impl<'a, S: Space> Plans<'a, S> {
         self.found.resize(variants.len(), None);
         let mut plans = Vec::new();
         for (variant, Variant { class, .. }) in variants.iter().enumerate().filter(|(_, one)| one.class <= allowed) {
-            let found = match self.found[variant].take().filter(|found| found.least <= least) {
+            let found = match self.found[variant].take().filter(|found| found.are_known(least)) {
                 Some(found) => found,
                 None => {
                     let milder: Vec<Plan> = plans.iter().filter(|plan: &&Plan| plan.class <= *class).cloned().collect();
-                    let plans = self.search(variant, *class, &milder, least)?;
-                    Found { plans, least }
+                    self.search(variant, *class, &milder, least)?
                 }
             };
             plans.extend(found.plans.iter().cloned());
@@ -99,7 +107,7 @@ impl<'a, S: Space> Plans<'a, S> {
         Ok(Frontier::of(plans).down_to(least))
     }
 
-    fn search(&self, variant: usize, class: Class, known: &[Plan], least: Bytes) -> Result<Vec<Plan>, S::Error> {
+    fn search(&self, variant: usize, class: Class, known: &[Plan], least: Bytes) -> Result<Found, S::Error> {
         let (space, machine, most) = (self.space, self.machine, self.most);
         let mut search =
             Search { space, machine, most, class, known, least, probes: false, remembered: RefCell::default() };
@@ -115,7 +123,7 @@ impl<'a, S: Space> Plans<'a, S> {
             search.probes = true;
             if let Some(too_large) = search.smallest(start)? {
                 plans.extend(too_large);
-                return Ok(plans);
+                return Ok(Found { plans, least, is_smallest_alone: true });
             }
             search.probes = false;
         }
@@ -129,7 +137,7 @@ impl<'a, S: Space> Plans<'a, S> {
                 search.streams(&start[0], &alike, &mut plans)?;
             }
         }
-        Ok(plans)
+        Ok(Found { plans, least, is_smallest_alone: false })
     }
 }
 

@@ -248,10 +248,16 @@ fn down_to_a_budget_the_plans_are_the_same_and_fewer_are_recorded() {
         let half = of_each[budgets.len() / 2];
         assert!(4 * half < 3 * of_all, "{half} of {of_all}");
         // What surely does not fit is told by its smallest plan, which few recordings find.
-        let plans = Plans::new(&space, &machine).down_to(Bytes(smallest.get() / 2), Class::Lossless).unwrap();
+        let mut search = Plans::new(&space, &machine);
+        let plans = search.down_to(Bytes(smallest.get() / 2), Class::Lossless).unwrap();
         let few = recorded();
         assert_eq!(plans.smallest().map(|plan| plan.peak), Some(smallest));
         assert!(8 * few < of_all, "{few} of {of_all}");
+        // More is not answered by what was found then.
+        let budget = budgets[budgets.len() / 2];
+        let plans = search.down_to(budget, Class::Lossless).unwrap();
+        recorded();
+        assert_eq!(plans.within(budget), all.within(budget));
     }
 }
 
