@@ -204,6 +204,28 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.select_f32s(number, simd.select_f32s(tiny, splat(0.0), power), x)
 }
 
+/// Asks for the cache line at an address, to be read or written next, where there is an instruction for that.
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
+#[inline(always)]
+pub(crate) fn prefetch_near<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching is a hint, and never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+}
+
+/// The same, to be used after some other things: into the second-level cache.
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
+#[inline(always)]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching is a hint, and never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast());
+    }
+}
+
 /// The least argument whose power is a normal number, about.
 const LEAST_EXPONENT: f32 = -87.33;
 

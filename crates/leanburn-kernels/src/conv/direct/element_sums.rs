@@ -58,7 +58,7 @@ impl Gather {
 impl<E: Stored> Pass<'_, '_, E> {
     /// The sums of one output plane.
     pub(super) fn plane_by_elements(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depth: usize) {
-        let Scratch { ring, sums, taps, apart, .. } = scratch;
+        let Scratch { ring, sums, taps, apart, ahead, .. } = scratch;
         let [_, rows, columns] = self.gather.axes.each_ref().map(|axis| &axis.taps[0]);
         taps.clear();
         for row in rows {
@@ -88,6 +88,7 @@ impl<E: Stored> Pass<'_, '_, E> {
                 positions: positions + furthest,
                 target: &mut apart[block.first * stride..],
                 target_stride: stride,
+                ahead,
             };
             sums.run(self.arch);
         }

@@ -8,12 +8,13 @@ use crate::Stored;
 use crate::conv::direct::tiling::Tiling;
 use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
+use crate::conv::packing::ahead::Ahead;
 use crate::conv::packing::fill::FillPlane;
 use crate::conv::packing::planes::{Layout, SLACK, Source, Window};
 use crate::conv::packing::rows::{ByChannel, SharedOutput, TileRows};
 use crate::conv::packing::weights::PackedWeights;
-use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap};
-use crate::conv::transforms::depth_transform::{DepthTransform, MixPlanes};
+use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap, steps};
+use crate::conv::transforms::depth_transform::{Carried, DepthTransform, MixPlanes, PRODUCTS, PackGroup};
 
 /// One run of a gather.
 pub(super) struct Pass<'a, 'b, E> {
@@ -56,6 +57,8 @@ pub(super) struct Scratch<'a, E> {
     pub(super) taps: Vec<Tap>,
     /// Sums of the elements of the kernel, if they are apart.
     pub(super) apart: Vec<f32>,
+    /// What is read and written next.
+    pub(super) ahead: Ahead,
 }
 
 /// Lengths of what a thread holds.
@@ -114,6 +117,7 @@ impl<'a, E: Stored> Scratch<'a, E> {
             packed: Vec::with_capacity(lens.packed),
             taps: Vec::with_capacity(lens.taps),
             apart: vec![0.0; lens.apart],
+            ahead: Ahead::default(),
         }
     }
 }
@@ -168,7 +172,8 @@ impl<E: Stored> Pass<'_, '_, E> {
         let start = chunk * self.tiling.depth;
         let end = (start + self.tiling.depth).min(self.depth.output);
         for depth in (start..end).step_by(self.tiling.planes) {
-            self.planes(scratch, &tile, depth..(depth + self.tiling.planes).min(end));
+            let depths = depth..(depth + self.tiling.planes).min(end);
+            self.planes(scratch, &tile, depths, end);
         }
     }
 
@@ -184,7 +189,7 @@ impl<E: Stored> Pass<'_, '_, E> {
     }
 
     /// A few output planes of a tile; each block of weights serves them all.
-    fn planes(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>) {
+    fn planes(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>, end: usize) {
         for depth in depths.clone() {
             for (_, plane) in self.inputs(depth) {
                 self.fill_slot(scratch, tile, plane);
@@ -201,8 +206,8 @@ impl<E: Stored> Pass<'_, '_, E> {
             match self.lanes {
                 Lanes::Channels => self.planes_by_channels(scratch, tile, depths.clone(), block),
                 Lanes::Positions if self.transform.is_some() => {
+                    self.look_ahead(scratch, tile, depths.clone(), block, end);
                     for (kept, depth) in depths.clone().enumerate() {
-                        self.prefetch_output(tile, depth, block);
                         self.plane_by_positions(scratch, tile, depth, block, kept);
                     }
                 }
@@ -294,42 +299,56 @@ impl<E: Stored> Pass<'_, '_, E> {
             return;
         };
         let (products, input) = (self.depth.kernel, self.gather.axes[0].input);
-        let group = plane / products;
-        let first = group * products % self.slots();
-        let carried_len = self.carried() * slot_len;
-        let known = if scratch.carried_to == Some(group) { self.carried() } else { 0 };
-        scratch.ring[first * slot_len..][..known * slot_len].copy_from_slice(&scratch.carried[..known * slot_len]);
-        for (index, depth) in transform.inputs(group).enumerate() {
-            match usize::try_from(depth) {
-                _ if index < known => {}
-                Ok(depth) if depth < input => self.fill(scratch, tile, depth, first + index),
-                _ => scratch.ring[(first + index) * slot_len..][..slot_len].fill(0.0),
-            }
+        let (group, channels) = (plane / products, self.gather.channels[0]);
+        let (first, is_next) = (group * products % self.slots(), scratch.carried_to == Some(group));
+        let mut depths = [None; PRODUCTS];
+        for (index, (depth, read)) in transform.inputs(group).zip(&mut depths).enumerate() {
+            *read = usize::try_from(depth).ok().filter(|depth| *depth < input);
             scratch.planes[first + index] = Some(group * products + index);
         }
-        let planes = &mut scratch.ring[first * slot_len..][..products * slot_len];
-        scratch.carried[..carried_len].copy_from_slice(&planes[products * slot_len - carried_len..]);
+        let pack = PackGroup {
+            source: &scratch.source,
+            window: &tile.window,
+            item: tile.item,
+            channels: tile.group * channels..(tile.group + 1) * channels,
+            depths,
+            mix: transform.mix(),
+            room: &mut scratch.packed,
+            carried: Carried { count: self.carried(), known: is_next, planes: &mut scratch.carried },
+            target: &mut scratch.ring[first * slot_len..][..products * slot_len],
+            strides: [slot_len, tile.window.channel_len()],
+            ahead: if is_next && self.lanes == Lanes::Positions { scratch.source.channels_ahead() } else { 0 },
+        };
+        pack.run(self.arch);
         scratch.carried_to = Some(group + 1);
-        self.arch.dispatch(MixPlanes::inputs(transform, planes));
     }
 
-    /// Asks for the output plane of a product's number in its group: it is written when all of them are computed, and stores wait for
-    /// their lines.
-    fn prefetch_output(&self, tile: &Tile, depth: usize, block: &Block) {
+    /// Plans to ask for what is written when the products of a block are computed, and, with the last block, for what is packed behind
+    /// `depths`, before `end`.
+    fn look_ahead(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>, block: &Block, end: usize) {
+        let Some(transform) = &self.transform else { return };
         let (axes, products) = (&self.gather.axes, self.depth.phases());
-        let outputs = self.transform.as_ref().map(|transform| transform.outputs(depth / products));
-        let Some(depth) = outputs.and_then(|mut outputs| outputs.nth(depth % products)) else { return };
+        let inputs = tile.group * self.gather.channels[0]..(tile.group + 1) * self.gather.channels[0];
+        let is_last = block.first + block.channels == self.gather.channels[1];
+        let next = (is_last && depths.end < end).then(|| transform.inputs(depths.end / products).skip(self.carried()));
+        let next = next.into_iter().flatten().filter_map(|depth| usize::try_from(depth).ok());
+        let next = next.filter(|depth| *depth < axes[0].input);
+        let reads = next.map(|depth| scratch.source.part(&tile.window, tile.item, inputs.clone(), depth));
         let [rows, columns]: [Range<usize>; 2] = std::array::from_fn(|axis| {
             let phases = self.phases()[axis];
             let first = tile.first[axis] * phases;
             first..(first + tile.size[axis] * phases).min(axes[axis + 1].output)
         });
-        for channel in block.first..block.first + block.channels {
-            let plane = self.output_plane(tile, channel, depth);
-            for row in rows.clone() {
-                self.output.prefetch(plane + row * axes[2].output + columns.start, columns.len());
-            }
-        }
+        let channels = [block.channels, axes.iter().map(|axis| axis.output).product()];
+        let outputs = depths.clone().step_by(products).flat_map(|depth| transform.outputs(depth / products));
+        let writes = outputs.map(|depth| {
+            let first = self.output_plane(tile, block.first, depth) + rows.start * axes[2].output + columns.start;
+            self.output.part(first, columns.len(), [rows.len(), axes[2].output], channels)
+        });
+        let runs = depths.len() * self.phases().iter().product::<usize>();
+        scratch
+            .ahead
+            .plan(reads.chain(writes), runs * steps(self.gather.channels[0], positions(&tile.window, tile.size)));
     }
 
     /// The element at which an output plane of a channel of the tile's group begins.

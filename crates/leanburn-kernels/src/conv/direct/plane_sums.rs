@@ -21,7 +21,7 @@ impl<E: Stored> Pass<'_, '_, E> {
         kept: usize,
     ) {
         for phase in 0..self.phases().iter().product() {
-            let Scratch { ring, sums, taps, .. } = scratch;
+            let Scratch { ring, sums, taps, ahead, .. } = scratch;
             let (weight, elements) = self.weights.block(self.weight_phase(depth, phase), tile.group, block);
             self.find_taps(taps, tile, depth, phase, None);
             let positions = positions(&tile.window, tile.size);
@@ -37,6 +37,7 @@ impl<E: Stored> Pass<'_, '_, E> {
                 positions,
                 target: &mut sums[first..][..self.phase_stride(tile)],
                 target_stride: positions.next_multiple_of(LANES),
+                ahead,
             };
             sums.run(self.arch);
         }

@@ -10,16 +10,20 @@ use std::ops::Range;
 
 use pulp::Simd;
 
+use crate::cache::second_level_cache;
 use crate::conv::operands::Input;
-use crate::simd::{load_part, store_part};
+use crate::conv::packing::ahead::Part;
+use crate::simd::{load_part, prefetch, prefetch_near, store_part};
 use crate::{Activation, Stored};
 
 /// Values that must be readable (and initialised) after the last packed channel, for vectors that begin inside it.
 pub(crate) const SLACK: usize = 16;
 
 /// Elements of a channel above which the next channel is worth a prefetch.
-#[cfg(target_arch = "x86_64")]
 const FAR: usize = 2048;
+
+/// Lines that a set of the second-level cache holds, at least.
+const WAYS: usize = 8;
 
 /// A volume to pack from.
 #[derive(Clone, Copy, Debug)]
@@ -45,13 +49,10 @@ impl<E: Stored> Source<'_, E> {
     /// processor, the next channel is far away.
     #[inline(always)]
     pub(crate) fn prefetch(&self, place: [usize; 4], columns: &Range<usize>) {
-        #[cfg(target_arch = "x86_64")]
         if self.size.iter().product::<usize>() > FAR {
             let first = self.row(place).1;
             for line in (first + columns.start..first + columns.end).step_by(64 / size_of::<E>()) {
-                let address = self.input.values.as_ptr().wrapping_add(line).cast();
-                // SAFETY: prefetching is a hint, and never faults.
-                unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address) };
+                prefetch_near(self.input.values.as_ptr().wrapping_add(line));
             }
         }
     }
@@ -59,17 +60,35 @@ impl<E: Stored> Source<'_, E> {
     /// Asks for the rows of a window, to be read when a few other planes are packed.
     #[inline(always)]
     pub(crate) fn prefetch_window(&self, window: &Window, [item, channel, depth]: [usize; 3]) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let end = (window.first[0] + (window.size[0] * window.step[0]) as isize).clamp(0, self.size[1] as isize);
-            let rows = window.first[0].max(0) as usize..end as usize;
-            let [first, last] = [rows.start, rows.end].map(|row| self.row([item, channel, depth, row]).1);
-            for line in (first..last).step_by(64 / size_of::<E>()) {
-                let address = self.input.values.as_ptr().wrapping_add(line).cast();
-                // SAFETY: prefetching is a hint, and never faults.
-                unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address) };
-            }
+        let rows = self.rows_inside(window);
+        let [first, last] = [rows.start, rows.end].map(|row| self.row([item, channel, depth, row]).1);
+        for line in (first..last).step_by(64 / size_of::<E>()) {
+            prefetch(self.input.values.as_ptr().wrapping_add(line));
         }
+    }
+
+    /// How many channels can be asked for long before they are read: where their distance is a multiple of a large power of two, they
+    /// are in each other's way in the cache.
+    pub(crate) fn channels_ahead(&self) -> usize {
+        let (way, channel) = (second_level_cache() / WAYS, self.size.iter().product::<usize>() * size_of::<E>());
+        WAYS / 2 * (way >> channel.trailing_zeros().min(30)).max(1)
+    }
+
+    /// The rows of a window in one plane of some channels, no more of them than [`Self::channels_ahead`]; for
+    /// [`Ahead`](super::ahead::Ahead).
+    pub(crate) fn part(&self, window: &Window, item: usize, channels: Range<usize>, depth: usize) -> Part {
+        let rows = self.rows_inside(window);
+        let (columns, _) = window.columns_inside(self.size[2]);
+        let first = self.row([item, channels.start, depth, rows.start]).1 + columns.start;
+        let channels = [channels.len().min(self.channels_ahead()), self.size.iter().product()];
+        Part::new(self.input.values.as_ptr().wrapping_add(first), columns.len(), [rows.len(), self.size[2]], channels)
+    }
+
+    /// Rows of the volume inside of a window.
+    fn rows_inside(&self, window: &Window) -> Range<usize> {
+        let end = window.first[0] + (window.size[0] * window.step[0]) as isize;
+        let [start, end] = [window.first[0], end].map(|row| row.clamp(0, self.size[1] as isize) as usize);
+        start..end
     }
 
     /// Part of a row as it is stored.

@@ -7,9 +7,10 @@ use pulp::{Simd, WithSimd};
 
 use crate::Stored;
 use crate::conv::operands::{Output, Residual};
+use crate::conv::packing::ahead::Part;
 use crate::conv::tiles::tap_sums::LANES;
 use crate::conv::tiles::transpose::transposed;
-use crate::simd::{interleaved, load, load_part, load_part_from, store, store_part_to};
+use crate::simd::{interleaved, load, load_part, load_part_from, prefetch_near, store, store_part_to};
 use crate::size::reach;
 
 /// A volume that many tasks write to, each its own rows.
@@ -172,14 +173,16 @@ impl<'a, E: Stored> SharedOutput<'a, E> {
         }
     }
 
+    /// The rows of a plane, from element `first` on, in channels that are `channels[1]` elements apart; for [`Ahead`](super::ahead::Ahead).
+    pub(crate) fn part(&self, first: usize, len: usize, rows: [usize; 2], channels: [usize; 2]) -> Part {
+        Part::new(self.values.wrapping_add(first), len, rows, channels)
+    }
+
     /// Asks for part of a row, to be written soon.
     #[inline(always)]
     pub(crate) fn prefetch(&self, first: usize, len: usize) {
-        #[cfg(target_arch = "x86_64")]
         for place in (first..first + len).step_by(64 / size_of::<E>()) {
-            let address = self.values.wrapping_add(place).cast();
-            // SAFETY: prefetching is a hint, and never faults.
-            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address) };
+            prefetch_near(self.values.wrapping_add(place).cast_const());
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::conv::packing::ahead::Ahead;
 use crate::simd::{apart, few_registers, load, store};
 use crate::size::{product, reach, whole};
 
@@ -122,6 +123,13 @@ pub(crate) struct TapSums<'a> {
     pub target: &'a mut [f32],
     /// Distance between channels of the target.
     pub target_stride: usize,
+    /// What is asked for meanwhile.
+    pub ahead: &'a mut Ahead,
+}
+
+/// Steps of [`Ahead`] that one run takes, about: one for each channel of a register tile.
+pub(crate) fn steps(channels: usize, positions: usize) -> usize {
+    channels * positions.div_ceil(3 * LANES)
 }
 
 impl TapSums<'_> {
@@ -154,6 +162,7 @@ impl TapSums<'_> {
         let mut sums = [[simd.splat_f32s(0.0); VECTORS]; CHANNELS];
         let weight_stride = self.elements * CHANNELS;
         for channel in 0..self.channels {
+            self.ahead.step();
             let input = self.input.as_ptr().wrapping_add(channel * self.channel_stride + position);
             let weight = self.weight.as_ptr().wrapping_add(channel * weight_stride);
             for tap in self.taps {

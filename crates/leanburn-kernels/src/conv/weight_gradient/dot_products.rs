@@ -8,6 +8,7 @@ use std::array::from_fn;
 
 use pulp::{Simd, WithSimd};
 
+use crate::conv::packing::ahead::Ahead;
 use crate::simd::{apart, few_registers, load, store};
 use crate::size::{product, reach, sum, whole};
 
@@ -50,6 +51,8 @@ pub(crate) struct DotProducts<'a> {
     pub positions: usize,
     /// Partial sums, [`SumsLen`] values.
     pub sums: &'a mut [f32],
+    /// What is asked for meanwhile, once for each tile.
+    pub ahead: &'a mut Ahead,
 }
 
 /// The number of partial sums that [`DotProducts`] keeps for so many rows and columns.
@@ -86,6 +89,11 @@ pub(crate) struct AddUp<'a, 'b> {
     pub overwrite: bool,
     /// Each column.
     pub columns: &'a mut [&'b mut [f32]],
+}
+
+/// Tiles that some rows and columns make, about.
+pub(crate) fn tiles(rows: usize, columns: usize) -> usize {
+    rows.div_ceil(MOST_ROWS) * columns.div_ceil(MOST_COLUMNS)
 }
 
 impl WithSimd for SumsLen {
@@ -139,6 +147,7 @@ impl WithSimd for DotProducts<'_> {
             for row_tile in 0..row_tiles {
                 let (row, rows) = piece(self.rows.len(), row_tiles, row_tile);
                 let sums = (column_tile * self.rows.len() + row) * sums_of_tile_row::<S>();
+                self.ahead.step();
                 // SAFETY: the tiles lie inside of the rows and columns, which were checked above.
                 unsafe {
                     match columns {
@@ -332,7 +341,17 @@ mod tests {
             for _ in 0..2 {
                 let (input, gradient, rows, planes) = (&input, &gradient, &rows, &planes);
                 let sums = &mut sums;
-                arch.dispatch(DotProducts { input, gradient, rows, columns, column_len, planes, positions, sums });
+                arch.dispatch(DotProducts {
+                    input,
+                    gradient,
+                    rows,
+                    columns,
+                    column_len,
+                    planes,
+                    positions,
+                    sums,
+                    ahead: &mut Ahead::default(),
+                });
             }
             let places = Places { first: 0, step: 1, factors: &[1.0] };
             let mut target: Vec<&mut [f32]> = found.chunks_exact_mut(2 * rows.len()).collect();
@@ -366,7 +385,17 @@ mod tests {
         let (input, gradient) = ([0.0; 64], [0.0; 64]);
         let sums = &mut vec![0.0; simd::best().dispatch(SumsLen { rows: 1, columns: 1 })];
         let (input, gradient, rows, planes) = (&input, &gradient, &[17], &planes);
-        let products = DotProducts { input, gradient, rows, columns: 1, column_len: 64, planes, positions: 48, sums };
+        let products = DotProducts {
+            input,
+            gradient,
+            rows,
+            columns: 1,
+            column_len: 64,
+            planes,
+            positions: 48,
+            sums,
+            ahead: &mut Ahead::default(),
+        };
         simd::best().dispatch(products);
     }
 }

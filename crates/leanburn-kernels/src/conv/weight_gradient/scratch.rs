@@ -2,6 +2,7 @@
 
 use pulp::Arch;
 
+use crate::conv::packing::ahead::Ahead;
 use crate::conv::packing::planes::SLACK;
 use crate::conv::weight_gradient::dot_products::SumsLen;
 use crate::conv::weight_gradient::lanes::Lanes;
@@ -27,6 +28,8 @@ pub(crate) struct Scratch {
     pub sums: Vec<f32>,
     /// Room for a row of the volume.
     pub room: Vec<f32>,
+    /// What the next step packs.
+    pub ahead: Ahead,
     /// Rows outside of the volume where zeros were left, see [`WeightPlan::rows_outside`].
     outside: Option<[usize; 3]>,
 }
@@ -84,6 +87,7 @@ impl Scratch {
             gradient: Vec::with_capacity(gradient),
             sums: Vec::with_capacity(sums),
             room: Vec::with_capacity(room),
+            ahead: Ahead::default(),
             outside: None,
         }
     }

@@ -73,6 +73,11 @@ impl<'a> WeightTask<'a> {
                 match (&plan.transform, plan.lanes) {
                     (Some(transform), _) => {
                         self.pack_transformed(transform, [&input, &gradient], &window, &step);
+                        let next = March {
+                            depths: step.depths.end..march.depths.end.min(step.depths.end + plan.planes),
+                            ..march
+                        };
+                        self.look_ahead(transform, [&input, &gradient], &window, &next);
                         self.add_transformed(transform, &window, &step);
                     }
                     (None, Lanes::Positions | Lanes::Transformed) => {
@@ -166,6 +171,7 @@ impl<'a> WeightTask<'a> {
             planes,
             positions: (self.plan.rows - 1) * window.size[1] + self.plan.output[2],
             sums: &mut self.scratch.sums[number * sums_len..][..sums_len],
+            ahead: &mut self.scratch.ahead,
         });
     }
 

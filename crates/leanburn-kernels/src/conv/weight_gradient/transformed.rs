@@ -1,14 +1,9 @@
 //! The steps of a task of the weight gradient whose planes are transformed along the depth, see [`KernelTransform`].
 
-use std::ops::Range;
-
-use pulp::Arch;
-
 use crate::Stored;
-use crate::conv::packing::fill::FillPlane;
 use crate::conv::packing::planes::{Source, Window};
-use crate::conv::transforms::depth_transform::{KernelTransform, Mix, MixPlanes, PRODUCTS};
-use crate::conv::weight_gradient::dot_products::PlanePair;
+use crate::conv::transforms::depth_transform::{Carried, KernelTransform, Mix, PRODUCTS, PackGroup};
+use crate::conv::weight_gradient::dot_products::{PlanePair, tiles};
 use crate::conv::weight_gradient::plan::March;
 use crate::conv::weight_gradient::task::WeightTask;
 
@@ -32,33 +27,59 @@ impl WeightTask<'_> {
         for (first, (planes, columns)) in step.depths.clone().step_by(*group).zip(groups) {
             let depths =
                 std::array::from_fn(|plane| (first + plane).checked_sub(before).filter(|depth| *depth < input.size[0]));
-            let (item, channels, room) = (step.item, of_input.clone(), &mut scratch.room);
-            let carried = Carried {
-                count: self.plan.carried(),
-                known: scratch.carried_to == Some(first),
-                planes: &mut scratch.carried,
-            };
-            Planes { source: input, window, item, channels, depths, mix: Mix::Inputs, room }.pack(
-                self.arch,
+            let is_known = scratch.carried_to == Some(first);
+            let carried = Carried { count: self.plan.carried(), known: is_known, planes: &mut scratch.carried };
+            let of_input = PackGroup {
+                source: input,
+                window,
+                item: step.item,
+                channels: of_input.clone(),
+                depths,
+                mix: Mix::Inputs,
+                room: &mut scratch.room,
                 carried,
-                window.channel_len(),
-                planes,
-            );
+                target: planes,
+                strides: [slot_len, window.channel_len()],
+                ahead: if is_known { input.channels_ahead() } else { 0 },
+            };
+            of_input.run(self.arch);
             scratch.carried_to = Some(first + group);
             let last = step.depths.end.min(first + group);
             let depths = std::array::from_fn(|plane| Some(first + plane).filter(|depth| *depth < last));
-            let (channels, room) = (of_gradient.clone(), &mut scratch.room);
-            Planes {
+            let of_gradient = PackGroup {
                 source: gradient,
                 window: gradient_window,
-                item,
-                channels,
+                item: step.item,
+                channels: of_gradient.clone(),
                 depths,
                 mix: Mix::Gradients(*group),
-                room,
-            }
-            .pack(self.arch, Carried::default(), column_len, columns);
+                room: &mut scratch.room,
+                carried: Carried::default(),
+                target: columns,
+                strides: [plane_len, column_len],
+                ahead: if is_known { gradient.channels_ahead() } else { 0 },
+            };
+            of_gradient.run(self.arch);
         }
+    }
+
+    /// Plans to ask for the planes of the next step, while the dot products of this one are computed.
+    pub(super) fn look_ahead<E: Stored>(
+        &mut self,
+        transform: &KernelTransform,
+        [input, gradient]: [&Source<'_, E>; 2],
+        window: &Window,
+        next: &March,
+    ) {
+        let [of_input, of_gradient] = [0, 1].map(|of| self.first[of]..self.first[of] + self.channels[of]);
+        let (before, first) = (self.plan.shape.padding[0][0], next.depths.start + self.plan.carried());
+        let read = first..first + next.depths.len().next_multiple_of(transform.group);
+        let read = read.filter_map(|depth| depth.checked_sub(before)).filter(|depth| *depth < input.size[0]);
+        let of_input = read.map(|depth| input.part(window, next.item, of_input.clone(), depth));
+        let gradient_window = self.plan.gradient_window(next.row, window);
+        let of_gradient =
+            next.depths.clone().map(|depth| gradient.part(&gradient_window, next.item, of_gradient.clone(), depth));
+        self.scratch.ahead.plan(of_input.chain(of_gradient), PRODUCTS * tiles(self.rows.len(), self.channels[1]));
     }
 
     /// Adds the dot products of this step's transformed planes to the sums.
@@ -70,68 +91,6 @@ impl WeightTask<'_> {
             let planes: Vec<_> =
                 planes.map(|plane| PlanePair { input: plane * slot_len, gradient: plane * plane_len }).collect();
             self.add_planes(window, &planes, product);
-        }
-    }
-}
-
-/// The planes of a group, of the input or of the gradient.
-struct Planes<'a, 'b, E> {
-    source: &'a Source<'b, E>,
-    /// What of each plane.
-    window: &'a Window,
-    /// Item of the batch.
-    item: usize,
-    /// Channels, numbered over all groups of them.
-    channels: Range<usize>,
-    /// The planes; zeros where there is none.
-    depths: [Option<usize>; PRODUCTS],
-    /// How they are transformed.
-    mix: Mix<'static>,
-    /// Room for a row.
-    room: &'a mut Vec<f32>,
-}
-
-/// Packed planes at the end of a group that are the next one's first.
-#[derive(Default)]
-struct Carried<'a> {
-    count: usize,
-    /// Whether there are those of the group before.
-    known: bool,
-    /// `[channel][plane][..]`.
-    planes: &'a mut [f32],
-}
-
-impl<E: Stored> Planes<'_, '_, E> {
-    /// Packs and transforms them, `[product][channel][..]`, channel by channel, while its planes are close.
-    fn pack(self, arch: Arch, carried: Carried<'_>, channel_len: usize, target: &mut [f32]) {
-        let Self { source, window, item, channels, depths, mix, room } = self;
-        let stride = target.len() / PRODUCTS;
-        let last_channel = channels.end.saturating_sub(1);
-        for (index, channel) in channels.enumerate() {
-            let target = &mut target[index * channel_len..];
-            let shared = &mut carried.planes[index * carried.count * channel_len..][..carried.count * channel_len];
-            let known = if carried.known { carried.count } else { 0 };
-            for (target, shared) in target.chunks_mut(stride).zip(shared.chunks_exact(channel_len)).take(known) {
-                target[..channel_len].copy_from_slice(shared);
-            }
-            let read = if let Mix::Gradients(planes) = mix { planes } else { PRODUCTS };
-            for (depth, target) in depths.into_iter().zip(target.chunks_mut(stride)).take(read).skip(known) {
-                let (channels, target) = (channel..channel + 1, &mut target[..channel_len]);
-                match depth {
-                    Some(depth) => arch.dispatch(FillPlane { source, window, item, channels, depth, room, target }),
-                    None => target.fill(0.0),
-                }
-            }
-            let last = target.chunks(stride).skip(PRODUCTS - carried.count);
-            for (target, shared) in last.zip(shared.chunks_exact_mut(channel_len)) {
-                shared.copy_from_slice(&target[..channel_len]);
-            }
-            if channel < last_channel {
-                for depth in depths.iter().take(read).skip(known).flatten() {
-                    source.prefetch_window(window, [item, channel + 1, *depth]);
-                }
-            }
-            arch.dispatch(MixPlanes::by(mix, target, stride, channel_len));
         }
     }
 }

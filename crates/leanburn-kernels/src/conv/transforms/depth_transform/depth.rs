@@ -1,5 +1,6 @@
 //! Output planes of transformed input planes.
 
+use super::mix::Mix;
 use super::polynomials::{LEAST_CHANNELS, LEAST_PRODUCTS, Matrix, PRODUCTS, element, plane, products, result, saves};
 use crate::conv::gather::axis::{Axis, AxisTap};
 use crate::conv::gather::problem::Gather;
@@ -35,7 +36,7 @@ pub(crate) struct DepthTransform {
     /// The phase of the output's depth, and how many there are.
     phase: [usize; 2],
     /// `Bᵀ`, how planes are transformed.
-    pub(super) planes: Matrix,
+    planes: Matrix,
     /// `Aᵀ`, how output planes come of the products.
     pub(super) results: Vec<[f32; PRODUCTS]>,
 }
@@ -120,6 +121,11 @@ impl DepthTransform {
     pub(crate) fn inputs(&self, group: usize) -> impl Iterator<Item = isize> {
         let first = self.first + (group * self.outputs[1]) as isize;
         first..first + self.products as isize
+    }
+
+    /// How the planes that are read for a group are made ready for the products.
+    pub(crate) fn mix(&self) -> Mix<'_> {
+        if self.products == PRODUCTS { Mix::Inputs } else { Mix::Fewer(&self.planes[..self.products]) }
     }
 
     /// The planes of the volume that a group has in common with the next one.

@@ -3,9 +3,9 @@
 use pulp::{Simd, WithSimd};
 
 use super::depth::DepthTransform;
-use super::polynomials::{Matrix, PRODUCTS};
+use super::polynomials::PRODUCTS;
 use crate::conv::transforms::minimal_filter;
-use crate::simd::{load, load_part, store, store_part};
+use crate::simd::{load, load_part_from, store, store_part_to};
 use crate::size::reach;
 
 /// Planes that are read for a group where each output reads two.
@@ -19,6 +19,19 @@ pub(crate) struct MixPlanes<'a> {
     stride: usize,
     /// Runs within a plane, their length, and the distance from one to the next.
     runs: [usize; 3],
+    /// Planes that are handed on.
+    carried: Carried<'a>,
+}
+
+/// What stands in the last planes of a group before they are mixed, which the next group begins with.
+#[derive(Default)]
+pub(crate) struct Carried<'a> {
+    /// How many planes.
+    pub count: usize,
+    /// Whether those of the group before are there, in place of this one's first.
+    pub known: bool,
+    /// One after the other.
+    pub planes: &'a mut [f32],
 }
 
 /// What is made of what.
@@ -35,17 +48,9 @@ pub(crate) enum Mix<'a> {
 }
 
 impl<'a> MixPlanes<'a> {
-    /// `len` values of each plane, `stride` from one to the next.
-    pub(crate) fn by(mix: Mix<'a>, values: &'a mut [f32], stride: usize, len: usize) -> Self {
-        Self { mix, values, stride, runs: [1, len, 0] }
-    }
-
-    /// Makes the planes of a group, one after the other in `values`, ready for the products.
-    pub(crate) fn inputs(transform: &'a DepthTransform, values: &'a mut [f32]) -> Self {
-        let planes: &Matrix = &transform.planes;
-        let mix = if transform.products == PRODUCTS { Mix::Inputs } else { Mix::Fewer(&planes[..FEWER]) };
-        let stride = values.len() / transform.products;
-        Self { mix, values, stride, runs: [1, stride, 0] }
+    /// All values of each plane, `stride` from one to the next.
+    pub(super) fn packed(mix: Mix<'a>, values: &'a mut [f32], [stride, len]: [usize; 2], carried: Carried<'a>) -> Self {
+        Self { mix, values, stride, runs: [1, len, 0], carried }
     }
 
     /// Makes the sums of a group's products, `stride` from one to the next, its output planes.
@@ -57,7 +62,18 @@ impl<'a> MixPlanes<'a> {
     ) -> Self {
         let results = &transform.results;
         let mix = if transform.products == PRODUCTS { Mix::Outputs(results.len()) } else { Mix::Fewer(results) };
-        Self { mix, values, stride, runs }
+        Self { mix, values, stride, runs, carried: Carried::default() }
+    }
+}
+
+impl Mix<'_> {
+    /// Planes that are read.
+    pub(super) fn read(&self) -> usize {
+        match self {
+            Self::Inputs | Self::Outputs(_) => PRODUCTS,
+            Self::Gradients(planes) => *planes,
+            Self::Fewer(_) => FEWER,
+        }
     }
 }
 
@@ -132,30 +148,52 @@ impl MixPlanes<'_> {
         simd: S,
         mix: impl Fn([S::f32s; FROM]) -> [S::f32s; TO],
     ) {
-        let Self { values, stride, runs: [runs, len, run_stride], .. } = self;
+        let Self { values, stride, runs: [runs, len, run_stride], carried, .. } = self;
         let end = reach(runs, run_stride, len);
         assert!(end <= stride && reach(FROM.max(TO), stride, end) <= values.len());
+        let Carried { count, known, planes: shared } = carried;
+        assert!(count <= FROM && count * end <= shared.len());
+        let (start, shared) = (values.as_mut_ptr(), shared.as_mut_ptr());
+        // Where each plane is read, and where it is written before it is mixed.
+        let from: [*mut f32; FROM] = std::array::from_fn(|plane| {
+            if known && plane < count { shared.wrapping_add(plane * end) } else { start.wrapping_add(plane * stride) }
+        });
+        let to: [Option<*mut f32>; FROM] = std::array::from_fn(|plane| {
+            let plane = (plane + count).checked_sub(FROM)?;
+            Some(shared.wrapping_add(plane * end))
+        });
         let whole = len - len % S::F32_LANES;
         for first in (0..runs).map(|run| run * run_stride) {
-            let start = values.as_mut_ptr();
-            for place in (first..first + whole).step_by(S::F32_LANES) {
+            for place in (first..first + len).step_by(S::F32_LANES) {
+                let lanes = S::F32_LANES.min(first + len - place);
                 let mut planes = [simd.splat_f32s(0.0); FROM];
-                for (plane, value) in planes.iter_mut().enumerate() {
-                    // SAFETY: the run has a whole vector from here on, and each of the planes has the run.
-                    *value = unsafe { load::<S>(start.add(plane * stride + place)) };
-                }
-                for (plane, value) in mix(planes).into_iter().enumerate() {
-                    // SAFETY: as above.
-                    unsafe { store::<S>(start.add(plane * stride + place), value) };
-                }
-            }
-            if whole < len {
-                let mut planes = [simd.splat_f32s(0.0); FROM];
-                for (plane, value) in planes.iter_mut().enumerate() {
-                    *value = load_part(simd, &values[plane * stride + first + whole..][..len - whole]);
-                }
-                for (plane, value) in mix(planes).into_iter().enumerate() {
-                    store_part(simd, &mut values[plane * stride + first + whole..][..len - whole], value);
+                // SAFETY: the run has so many values from here on, and each of the planes has the run, as was checked.
+                unsafe {
+                    if place < first + whole {
+                        for (value, from) in planes.iter_mut().zip(from) {
+                            *value = load::<S>(from.add(place));
+                        }
+                        for (value, to) in planes.iter().zip(to) {
+                            if let Some(to) = to {
+                                store::<S>(to.add(place), *value);
+                            }
+                        }
+                        for (plane, value) in mix(planes).into_iter().enumerate() {
+                            store::<S>(start.add(plane * stride + place), value);
+                        }
+                    } else {
+                        for (value, from) in planes.iter_mut().zip(from) {
+                            *value = load_part_from(simd, from.add(place), lanes);
+                        }
+                        for (value, to) in planes.iter().zip(to) {
+                            if let Some(to) = to {
+                                store_part_to(simd, to.add(place), lanes, *value);
+                            }
+                        }
+                        for (plane, value) in mix(planes).into_iter().enumerate() {
+                            store_part_to(simd, start.add(plane * stride + place), lanes, value);
+                        }
+                    }
                 }
             }
         }

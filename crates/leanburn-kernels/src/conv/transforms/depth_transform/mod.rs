@@ -16,11 +16,13 @@
 mod depth;
 mod kernel;
 mod mix;
+mod pack;
 mod polynomials;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use depth::DepthTransform;
 pub(crate) use kernel::KernelTransform;
-pub(crate) use mix::{Mix, MixPlanes};
+pub(crate) use mix::{Carried, Mix, MixPlanes};
+pub(crate) use pack::PackGroup;
 pub(crate) use polynomials::PRODUCTS;

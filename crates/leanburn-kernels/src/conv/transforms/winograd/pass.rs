@@ -9,6 +9,7 @@ use super::weights::TransformedWeights;
 use super::{COMPONENTS, OUTPUTS};
 use crate::Stored;
 use crate::conv::gather::problem::Gather;
+use crate::conv::packing::ahead::Ahead;
 use crate::conv::packing::planes::{SLACK, Source};
 use crate::conv::packing::rows::{ByChannel, SharedOutput, TileRows};
 use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap};
@@ -48,6 +49,8 @@ pub(super) struct Scratch {
     /// For [`PackStrip`].
     pub(super) packed: Vec<f32>,
     pub(super) taps: Vec<Tap>,
+    /// What is read and written next.
+    pub(super) ahead: Ahead,
 }
 
 /// Lengths of what a thread holds.
@@ -95,6 +98,7 @@ impl Scratch {
             room: vec![0.0; lens.room],
             packed: Vec::with_capacity(lens.packed),
             taps: Vec::with_capacity(lens.taps),
+            ahead: Ahead::default(),
         }
     }
 }

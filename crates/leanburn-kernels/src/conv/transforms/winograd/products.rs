@@ -45,7 +45,7 @@ impl<E: Stored> Pass<'_, '_, E> {
     /// The sums of one output plane for one block of output channels.
     fn plane_by_positions(&self, scratch: &mut Scratch, tile: &Tile, depth: usize, block: &Block) {
         let component_len = self.component_len(tile, block);
-        let Scratch { ring, sums, taps, .. } = scratch;
+        let Scratch { ring, sums, taps, ahead, .. } = scratch;
         self.find_taps(taps, tile, depth);
         for component in 0..COMPONENTS {
             let sums = TapSums {
@@ -59,6 +59,7 @@ impl<E: Stored> Pass<'_, '_, E> {
                 positions: tile.strip.positions(tile.size[1]),
                 target: &mut sums[component * component_len..][..component_len],
                 target_stride: component_len / block.width,
+                ahead,
             };
             sums.run(self.arch);
         }
