@@ -93,6 +93,15 @@ def measure(command: list[str]) -> dict:
     return line
 
 
+def in_turn(commands: list[list[str]], rounds: int) -> list[dict]:
+    """Runs all programs in turn, so many times; of each the run whose step took the median time.
+
+    On a machine that others use a process is slow from its beginning to its end, whatever the median of its steps.
+    """
+    runs = [[measure(command) for command in commands] for _ in range(rounds)]
+    return [sorted(of_one, key=lambda line: line["step_seconds"])[rounds // 2] for of_one in zip(*runs)]
+
+
 def name(line: dict) -> str:
     return ", ".join([line["program"], line["mode"], *([line["dtype"]] if "dtype" in line else [])])
 

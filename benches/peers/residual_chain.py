@@ -1,12 +1,12 @@
 """Compares a training step of a chain of residual blocks: PyTorch, Burn's own layers, leanburn; time and memory.
 
     cargo build --release --example peers
-    python benches/peers/residual_chain.py [--size 48] [--channels 16] [--blocks 8] [--threads 2] [--steps 5] [--write]
+    python benches/peers/residual_chain.py [--size 48] [--channels 16] [--blocks 8] [--threads 2] [--steps 5] [--rounds 3] [--write]
 
-Each line of the table is a process of its own. Losses and gradients are compared before any time is printed.
+Each line of the table is a process of its own, the median of some that are run in turn. Losses and gradients are compared before any time is printed.
 """
 
-from compare import RATIO, checked, finish, measure, mib, ours, parsed, peers_parser, pytorch, ratio, table, variants, versions_of
+from compare import RATIO, checked, finish, in_turn, mib, ours, parsed, peers_parser, pytorch, ratio, table, variants, versions_of
 
 HEADER = ["program", "mode", "step", "ratio", "kept per block", "peak less kept", "peak resident", "... before step 1"]
 # Sums of some ten thousand terms in float32, in another order.
@@ -28,15 +28,16 @@ def main() -> None:
     options.add_argument("--channels", type=int, default=16)
     options.add_argument("--groups", type=int, default=8, help="of the norms")
     options.add_argument("--blocks", type=int, default=8)
+    options.add_argument("--rounds", type=int, default=3, help="processes of each line, in turn; the median counts")
     options.add_argument("--skip-burn", action="store_true", help="leave out Burn's own layers")
-    options = parsed(options, {"size": 6, "channels": 4, "groups": 2, "blocks": 2})
+    options = parsed(options, {"size": 6, "channels": 4, "groups": 2, "blocks": 2, "rounds": 1})
     shared = [f"--{name}={getattr(options, name)}" for name in ["size", "channels", "groups", "blocks", "threads", "steps"]]
     lean = ours(options, "residual-chain", *shared)
     commands = [pytorch("residual_chain.py", *shared, *variant) for variant in variants(options)]
     commands += [[*command, "--recompute"] for command in commands]
     commands += [] if options.skip_burn else [[*lean, "--burn"]]
     commands += [lean, [*lean, "--recompute"]]
-    results = [measure(command) for command in commands]
+    results = in_turn(commands, options.rounds)
     for result in results:
         result["checks"] = result["checks"][0]
     results = checked(options, results, {"f32": TOLERANCES})
@@ -49,7 +50,8 @@ def main() -> None:
         row += [f"{(result['step_peak_bytes'] - kept) / activation:.1f}"]
         rows.append([*row, mib(result["resident_peak_bytes"]), mib(result["resident_before_bytes"])])
     setting = f"""A chain of {options.blocks} residual blocks (GroupNorm of {options.groups} groups, SiLU, 3x3x3 convolution, twice, plus the
-input), {options.channels} channels, {options.size}^3, batch of 1, float32: forward, mean square, backward; median of {options.steps} steps after two.
+input), {options.channels} channels, {options.size}^3, batch of 1, float32: forward, mean square, backward; median of {options.steps} steps after two,
+the median one of {options.rounds} processes that ran in turn.
 One activation is {mib(activation, 2)}."""
     title = "A training step of a chain of residual blocks, leanburn and PyTorch"
     body = table(HEADER, rows)
