@@ -249,7 +249,7 @@ impl<E: Stored> Pass<'_, '_, E> {
         for (kept, depth) in depths.enumerate().step_by(products) {
             for phase in 0..phases {
                 let sums = &mut scratch.sums[kept * plane_len + phase * phase_stride..];
-                self.arch.dispatch(MixPlanes::outputs(transform, sums, plane_len, runs));
+                self.arch.dispatch(MixPlanes::runs(transform.of_products(), sums, plane_len, runs));
             }
             for (index, depth) in transform.outputs(depth / products).enumerate() {
                 self.write(scratch, tile, depth, block, kept + index);
@@ -312,7 +312,7 @@ impl<E: Stored> Pass<'_, '_, E> {
             item: tile.item,
             channels: tile.group * channels..(tile.group + 1) * channels,
             depths,
-            mix: transform.mix(),
+            mix: transform.of_inputs(),
             room: &mut scratch.packed,
             carried: Carried { count: self.carried(), known: is_next, planes: &mut scratch.carried },
             target: &mut scratch.ring[first * slot_len..][..products * slot_len],

@@ -28,7 +28,7 @@ pub(crate) struct DepthTransform {
     /// Elements of the kernel along the depth.
     kernel: usize,
     /// Planes that are read for a group, and the products that they take.
-    pub(super) products: usize,
+    products: usize,
     /// The first plane that is read, of the first group.
     first: isize,
     /// Output planes of the phase, in all and of a group.
@@ -38,7 +38,7 @@ pub(crate) struct DepthTransform {
     /// `Bᵀ`, how planes are transformed.
     planes: Matrix,
     /// `Aᵀ`, how output planes come of the products.
-    pub(super) results: Vec<[f32; PRODUCTS]>,
+    results: Vec<[f32; PRODUCTS]>,
 }
 
 impl DepthTransform {
@@ -124,8 +124,13 @@ impl DepthTransform {
     }
 
     /// How the planes that are read for a group are made ready for the products.
-    pub(crate) fn mix(&self) -> Mix<'_> {
+    pub(crate) fn of_inputs(&self) -> Mix<'_> {
         if self.products == PRODUCTS { Mix::Inputs } else { Mix::Fewer(&self.planes[..self.products]) }
+    }
+
+    /// How the output planes of a group come of its products.
+    pub(crate) fn of_products(&self) -> Mix<'_> {
+        if self.products == PRODUCTS { Mix::Outputs(self.results.len()) } else { Mix::Fewer(&self.results) }
     }
 
     /// The planes of the volume that a group has in common with the next one.

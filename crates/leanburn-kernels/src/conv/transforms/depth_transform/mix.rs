@@ -2,7 +2,6 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::depth::DepthTransform;
 use super::polynomials::PRODUCTS;
 use crate::conv::transforms::minimal_filter;
 use crate::simd::{load, load_part_from, store, store_part_to};
@@ -53,15 +52,8 @@ impl<'a> MixPlanes<'a> {
         Self { mix, values, stride, runs: [1, len, 0], carried }
     }
 
-    /// Makes the sums of a group's products, `stride` from one to the next, its output planes.
-    pub(crate) fn outputs(
-        transform: &'a DepthTransform,
-        values: &'a mut [f32],
-        stride: usize,
-        runs: [usize; 3],
-    ) -> Self {
-        let results = &transform.results;
-        let mix = if transform.products == PRODUCTS { Mix::Outputs(results.len()) } else { Mix::Fewer(results) };
+    /// Some runs of each plane, `stride` from one plane to the next.
+    pub(crate) fn runs(mix: Mix<'a>, values: &'a mut [f32], stride: usize, runs: [usize; 3]) -> Self {
         Self { mix, values, stride, runs, carried: Carried::default() }
     }
 }
