@@ -98,6 +98,8 @@ def in_turn(commands: list[list[str]], rounds: int) -> list[dict]:
 
     On a machine that others use a process is slow from its beginning to its end, whatever the median of its steps.
     """
+    if rounds < 1:
+        sys.exit(f"--rounds takes 1 or more, found {rounds}")
     runs = [[measure(command) for command in commands] for _ in range(rounds)]
     return [sorted(of_one, key=lambda line: line["step_seconds"])[rounds // 2] for of_one in zip(*runs)]
 
