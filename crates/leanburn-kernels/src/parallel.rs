@@ -1,6 +1,7 @@
 //! When work is worth more than one thread.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -39,43 +40,38 @@ pub(crate) fn for_each<T: Send>(tasks: Vec<T>, work: usize, run: impl Fn(T) + Sy
     }
 }
 
-/// How threads share tasks out before they help each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shares {
-    /// Each begins with a range of its own, the same one whenever there are as many tasks: what it wrote the time before, or in another
-    /// operation on the same volume, is still in its cache.
-    Ranges,
-    /// In turn, where some tasks are smaller than others.
-    Turns,
-}
-
-/// Runs tasks by their numbers, `work` in all, with what each thread makes for its first one. Whoever is done with its share takes what is
-/// left of the others'.
+/// Runs tasks by their numbers, `work` in all, with what each thread makes for its first one.
+///
+/// Each thread begins with a range of its own, the same one whenever there are as many tasks: what it wrote the time before, or in another
+/// operation on the same volume, is still in its cache. It runs them in order, so that a task can go on where the one before it ended. Who
+/// is done takes the second half of what another has left.
 pub(crate) fn for_each_with<T>(
     tasks: usize,
-    shares: Shares,
     work: usize,
     scratch: impl Fn() -> T + Sync,
     run: impl Fn(&mut T, usize) + Sync,
 ) {
-    let threads = busy(tasks);
-    // The first task of a share, from one to the next, and the end.
-    let share = |thread: usize| match shares {
-        Shares::Ranges => [tasks * thread / threads, 1, tasks * (thread + 1) / threads],
-        Shares::Turns => [thread, threads, tasks],
+    let threads = threads(tasks, work);
+    let share = |thread: usize| Mutex::new(tasks * thread / threads..tasks * (thread + 1) / threads);
+    let shares: Vec<Mutex<Range<usize>>> = (0..threads).map(share).collect();
+    let left = |thread: usize| shares[thread].lock().unwrap_or_else(PoisonError::into_inner);
+    let half = |thread: usize| {
+        let mut left = left(thread);
+        let middle = left.start + left.len() / 2;
+        let taken = middle..left.end;
+        left.end = middle;
+        (!taken.is_empty()).then_some(taken)
     };
-    let next: Vec<AtomicUsize> = (0..threads).map(|thread| AtomicUsize::new(share(thread)[0])).collect();
     for_each((0..threads).collect(), work, |thread: usize| {
         let mut held = None;
-        for thread in (thread..threads).chain(0..thread) {
-            let [_, step, end] = share(thread);
-            loop {
-                let task = next[thread].fetch_add(step, Ordering::Relaxed);
-                if task >= end {
-                    break;
-                }
+        loop {
+            let next = left(thread).next(); // a lock of its own, not held while the task runs
+            if let Some(task) = next {
                 run(held.get_or_insert_with(&scratch), task);
+                continue;
             }
+            let Some(taken) = (thread + 1..threads).chain(0..thread).find_map(half) else { break };
+            *left(thread) = taken;
         }
     });
 }
@@ -92,22 +88,43 @@ pub(crate) fn busy(tasks: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
     fn each_task_runs_once() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-        for (shares, tasks) in [Shares::Ranges, Shares::Turns]
-            .into_iter()
-            .flat_map(|shares| [0, 1, 2, 3, 7, 30].map(|tasks| (shares, tasks)))
-        {
+        for tasks in [0, 1, 2, 3, 7, 30, 1000] {
             let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
             let count = |_: &mut (), task: usize| _ = runs[task].fetch_add(1, Ordering::Relaxed);
             for work in [0, SMALL] {
-                pool.install(|| for_each_with(tasks, shares, work, || (), count));
+                pool.install(|| for_each_with(tasks, work, || (), count));
             }
-            assert!(runs.into_iter().all(|runs| runs.into_inner() == 2), "{shares:?} {tasks}");
+            assert!(runs.into_iter().all(|runs| runs.into_inner() == 2), "{tasks}");
         }
+    }
+
+    #[test]
+    fn a_thread_runs_its_tasks_in_order_and_helps_who_has_some_left() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let (started, order) = (Barrier::new(2), Mutex::new(Vec::new()));
+        let run = |first: &mut Option<usize>, task: usize| {
+            // Both threads begin with a task of their own; then the thread of the first waits until all others are done.
+            if first.is_none() {
+                started.wait();
+            }
+            let first = *first.get_or_insert(task);
+            while task == 0 && order.lock().unwrap().len() < 15 {
+                std::thread::yield_now();
+            }
+            order.lock().unwrap().push((first, task));
+        };
+        pool.install(|| for_each_with(16, SMALL, || None, run));
+        let by_the_second = [8, 9, 10, 11, 12, 13, 14, 15, 4, 5, 6, 7, 2, 3, 1];
+        let expected: Vec<_> = by_the_second.map(|task| (8, task)).into_iter().chain([(0, 0)]).collect();
+        assert_eq!(order.into_inner().unwrap(), expected);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod pointwise;
 #[cfg(test)]
 pub(crate) mod reference;
 mod shape;
+mod tasks;
 mod tiles;
 mod transforms;
 pub(crate) mod weight_gradient;

@@ -14,7 +14,7 @@ use crate::conv::operands::Input;
 use crate::conv::packing::planes::{Source, prepared};
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::tiles::tap_sums::LANES;
-use crate::parallel::{Shares, for_each_with, threads};
+use crate::parallel::{for_each_with, threads};
 use crate::simd::{apart, few_registers, load};
 use crate::size::{product, reach, sum};
 
@@ -52,7 +52,7 @@ pub(crate) fn run<E: Stored>(
         let (first, len) = (part * each, each.min(positions - part * each));
         arch.dispatch(Part { gather, source: &source, item, group, first, len, weight, columns, output });
     };
-    for_each_with(tasks(gather), Shares::Ranges, multiplications(gather), || Lines::new(columns_len(gather)), run);
+    for_each_with(tasks(gather), multiplications(gather), || Lines::new(columns_len(gather)), run);
 }
 
 /// Bytes that [`run`] takes at most, in the current pool.

@@ -13,6 +13,7 @@ use crate::conv::packing::fill::FillPlane;
 use crate::conv::packing::planes::{Layout, SLACK, Source, Window};
 use crate::conv::packing::rows::{ByChannel, SharedOutput, TileRows};
 use crate::conv::packing::weights::PackedWeights;
+use crate::conv::tasks::{March, Place};
 use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap, steps};
 use crate::conv::transforms::depth_transform::{Carried, DepthTransform, MixPlanes, PRODUCTS, PackGroup};
 
@@ -35,6 +36,7 @@ pub(super) struct Pass<'a, 'b, E> {
 /// What a thread holds.
 pub(super) struct Scratch<'a, E> {
     source: Source<'a, E>,
+    march: March,
     /// How the ring is laid out, if its zeros are written.
     layout: Option<Layout>,
     /// `[slot][channel]` and slack.
@@ -106,6 +108,7 @@ impl<'a, E: Stored> Scratch<'a, E> {
         let lens = ScratchLens::of(pass);
         Self {
             source,
+            march: March::default(),
             layout: None,
             ring: vec![0.0; lens.ring],
             planes: vec![None; lens.slots],
@@ -160,21 +163,19 @@ impl<E: Stored> Pass<'_, '_, E> {
         Window::new([start(0), start(1)], [axes[0].step, axes[1].step], tile, [&reads[0], &reads[1]])
     }
 
-    /// One tile of one chunk of the depth. `piece` is the item and group, `place` the number of the tile.
-    pub(super) fn task(&self, scratch: &mut Scratch<'_, E>, piece: usize, place: [usize; 2], chunk: usize) {
+    /// A few planes of one tile.
+    pub(super) fn task(&self, scratch: &mut Scratch<'_, E>, place: Place) {
         let axes = &self.gather.axes;
-        let first: [usize; 2] = std::array::from_fn(|axis| place[axis] * self.tiling.tile[axis]);
+        let first: [usize; 2] = std::array::from_fn(|axis| place.tile[axis] * self.tiling.tile[axis]);
         let size: [usize; 2] =
             std::array::from_fn(|axis| self.tiling.tile[axis].min(axes[axis + 1].indices() - first[axis]));
-        let (item, group) = (piece / self.gather.groups, piece % self.gather.groups);
+        let (item, group) = (place.piece / self.gather.groups, place.piece % self.gather.groups);
         let tile = Tile { item, group, first, size, window: self.window(first, size) };
-        self.clear(scratch, &tile);
-        let start = chunk * self.tiling.depth;
-        let end = (start + self.tiling.depth).min(self.depth.output);
-        for depth in (start..end).step_by(self.tiling.planes) {
-            let depths = depth..(depth + self.tiling.planes).min(end);
-            self.planes(scratch, &tile, depths, end);
+        if !scratch.march.goes_on(place) {
+            self.clear(scratch, &tile);
         }
+        let start = place.step * self.tiling.planes;
+        self.planes(scratch, &tile, start..(start + self.tiling.planes).min(self.depth.output));
     }
 
     /// Empties the ring, and writes the zeros around what is inside of the volume, unless they are where they were. A
@@ -189,7 +190,7 @@ impl<E: Stored> Pass<'_, '_, E> {
     }
 
     /// A few output planes of a tile; each block of weights serves them all.
-    fn planes(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>, end: usize) {
+    fn planes(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>) {
         for depth in depths.clone() {
             for (_, plane) in self.inputs(depth) {
                 self.fill_slot(scratch, tile, plane);
@@ -206,7 +207,7 @@ impl<E: Stored> Pass<'_, '_, E> {
             match self.lanes {
                 Lanes::Channels => self.planes_by_channels(scratch, tile, depths.clone(), block),
                 Lanes::Positions if self.transform.is_some() => {
-                    self.look_ahead(scratch, tile, depths.clone(), block, end);
+                    self.look_ahead(scratch, tile, depths.clone(), block);
                     for (kept, depth) in depths.clone().enumerate() {
                         self.plane_by_positions(scratch, tile, depth, block, kept);
                     }
@@ -324,13 +325,14 @@ impl<E: Stored> Pass<'_, '_, E> {
     }
 
     /// Plans to ask for what is written when the products of a block are computed, and, with the last block, for what is packed behind
-    /// `depths`, before `end`.
-    fn look_ahead(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>, block: &Block, end: usize) {
+    /// `depths`.
+    fn look_ahead(&self, scratch: &mut Scratch<'_, E>, tile: &Tile, depths: Range<usize>, block: &Block) {
         let Some(transform) = &self.transform else { return };
         let (axes, products) = (&self.gather.axes, self.depth.phases());
         let inputs = tile.group * self.gather.channels[0]..(tile.group + 1) * self.gather.channels[0];
         let is_last = block.first + block.channels == self.gather.channels[1];
-        let next = (is_last && depths.end < end).then(|| transform.inputs(depths.end / products).skip(self.carried()));
+        let next = (is_last && depths.end < self.depth.output)
+            .then(|| transform.inputs(depths.end / products).skip(self.carried()));
         let next = next.into_iter().flatten().filter_map(|depth| usize::try_from(depth).ok());
         let next = next.filter(|depth| *depth < axes[0].input);
         let reads = next.map(|depth| scratch.source.part(&tile.window, tile.item, inputs.clone(), depth));

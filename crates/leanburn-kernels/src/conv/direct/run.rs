@@ -1,7 +1,7 @@
 //! The direct engine of the forward pass and of the data gradient: sums over channels and kernel elements, without im2col.
 //!
-//! A task computes one tile of rows and columns of one item and group, and marches along the depth with a ring of
-//! packed input planes (`packing::planes`). For each output plane, each phase of the output and each block of output
+//! A task computes a few planes of one tile of rows and columns of one item and group; tasks that follow each other march along the depth with a
+//! ring of packed input planes (`packing::planes`). For each output plane, each phase of the output and each block of output
 //! channels, register tiles (`tiles`) sum over the input channels and the elements of the kernel, and the rows are
 //! written out (`packing::rows`).
 
@@ -16,6 +16,7 @@ use crate::conv::operands::Input;
 use crate::conv::packing::planes::Source;
 use crate::conv::packing::rows::SharedOutput;
 use crate::conv::packing::weights::{PackedWeights, WeightOrder};
+use crate::conv::tasks::Tasks;
 use crate::conv::tiles::tap_sums::{Block, Lanes, Registers, blocks};
 use crate::conv::transforms::depth_transform::DepthTransform;
 use crate::parallel::{for_each_with, threads};
@@ -39,16 +40,12 @@ impl Gather {
         let weights = PackedWeights::new(arch, plan.blocks(), apart.as_deref().unwrap_or(weight), &plan.order());
         let size = self.axes.each_ref().map(|axis| axis.input);
         let source = Source { input, channels: self.groups * self.channels[0], size };
-        let [chunks, high, wide] = plan.counts();
-        let (tasks, shares) = (plan.tasks(), plan.tiling.shares(&plan.axes));
+        let tasks = plan.tasks();
         let pass = plan.pass(weights, output);
         let run = |scratch: &mut Scratch<'_, E>, task: usize| {
-            let (chunk, task) = (task % chunks, task / chunks);
-            let (column, task) = (task % wide, task / wide);
-            let (row, piece) = (task % high, task / high);
-            pass.task(scratch, piece, [row, column], chunk);
+            pass.task(scratch, tasks.place(task));
         };
-        for_each_with(tasks, shares, self.multiplications(), || Scratch::new(&pass, source), run);
+        for_each_with(tasks.len(), self.multiplications(), || Scratch::new(&pass, source), run);
     }
 
     /// Bytes that [`Self::run`] takes at most.
@@ -57,7 +54,7 @@ impl Gather {
         let copy = plan.elements.as_ref().map_or(0, |_| self.weight_len() * size_of::<f32>());
         let weights = PackedWeights::unfilled(plan.blocks(), &plan.order());
         let [packed, packing] = weights.bytes(&plan.order());
-        let threads = threads(rayon::current_num_threads().min(plan.tasks()), self.multiplications());
+        let threads = threads(plan.tasks().len(), self.multiplications());
         let output = SharedOutput::<f32>::uninit(&mut [], None, None);
         let pass = plan.pass(weights, &output);
         sum(&[copy, packed, packing.max(product(&[threads, ScratchLens::of(&pass).bytes()]))])
@@ -128,13 +125,10 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Chunks along the depth, and tiles along rows and columns.
-    fn counts(&self) -> [usize; 3] {
-        self.tiling.counts(&self.axes)
-    }
-
-    fn tasks(&self) -> usize {
-        self.gather.batch_size * self.gather.groups * self.counts().iter().product::<usize>()
+    fn tasks(&self) -> Tasks {
+        let pieces = self.gather.batch_size * self.gather.groups;
+        let (counts, is_even) = (self.tiling.counts(&self.axes), self.tiling.is_even(&self.axes));
+        Tasks::new(pieces, counts, is_even, rayon::current_num_threads())
     }
 
     /// The run.

@@ -1,9 +1,8 @@
-//! How a gather is divided into tasks: tiles of rows and columns, and chunks of depth.
+//! How a gather is divided into tasks: tiles of rows and columns, and a few planes of them.
 
 use crate::cache::cached_floats;
 use crate::conv::gather::axis::Axis;
 use crate::conv::tiles::tap_sums::{LANES, Lanes, Registers};
-use crate::parallel::Shares;
 use crate::size::{product, sum};
 
 /// A task's ring of packed planes and its sums are a quarter more than the second-level cache at most where that is possible, and no more floats than this (1280 KiB). Of a
@@ -33,9 +32,7 @@ const FEW_WEIGHTS: usize = 4 * 1024;
 pub(crate) struct Tiling {
     /// Rows and columns of a tile, in indices of the output (of each phase).
     pub tile: [usize; 2],
-    /// Output planes (of all phases) of a chunk.
-    pub depth: usize,
-    /// Output planes (of all phases) that are computed together, so that weights are read less often.
+    /// Output planes (of all phases) that are computed together: few, or more where weights are read from afar.
     pub planes: usize,
 }
 
@@ -61,17 +58,13 @@ impl Tiling {
     pub(crate) fn new(work: &Work<'_>) -> Self {
         let [depth, rows, columns] = work.axes.each_ref().map(|axis| axis.indices().max(1));
         let (count, phases) = (Count::new(work), work.axes[0].phases());
-        let mut best = (usize::MAX, Self { tile: [1, 1], depth: phases, planes: phases });
+        let mut best = (usize::MAX, Self { tile: [1, 1], planes: phases });
         // Whole vectors, where there is one row, so that long rows are divided well.
         for width in divisions(columns).map(|width| width.next_multiple_of(LANES).min(columns)) {
             for height in divisions(rows) {
-                let tiles = rows.div_ceil(height) * columns.div_ceil(width) * work.pieces.max(1);
-                let most = (8 * count.threads).div_ceil(tiles);
-                for chunk in divisions(depth).take_while(|chunk| depth.div_ceil(*chunk) <= most) {
-                    for planes in count.planes().iter().take_while(|planes| **planes <= chunk) {
-                        let tiling = Self { tile: [height, width], depth: chunk * phases, planes: planes * phases };
-                        best = std::cmp::min_by_key(best, (count.cost(&tiling), tiling), |(cost, _)| *cost);
-                    }
+                for planes in count.planes().iter().take_while(|planes| **planes <= depth) {
+                    let tiling = Self { tile: [height, width], planes: planes * phases };
+                    best = std::cmp::min_by_key(best, (count.cost(&tiling), tiling), |(cost, _)| *cost);
                 }
             }
         }
@@ -84,18 +77,15 @@ impl Tiling {
         (axis.span() + more).min(axis.input).max(1)
     }
 
-    /// How threads share the tasks out: the last tile or chunk along an axis may be smaller than the others.
-    pub(crate) fn shares(&self, axes: &[Axis; 3]) -> Shares {
-        let [depth, rows, columns] = axes.each_ref().map(Axis::indices);
-        let parts = [(depth, self.depth / axes[0].phases()), (rows, self.tile[0]), (columns, self.tile[1])];
-        let is_even = parts.into_iter().all(|(len, part)| len.is_multiple_of(part));
-        if is_even { Shares::Ranges } else { Shares::Turns }
+    /// Whether all tiles are of one size.
+    pub(crate) fn is_even(&self, axes: &[Axis; 3]) -> bool {
+        self.tile.iter().zip(&axes[1..]).all(|(tile, axis)| axis.indices().is_multiple_of(*tile))
     }
 
-    /// Tiles along rows and columns, and chunks along the depth.
+    /// Steps along the depth, and tiles along rows and columns.
     pub(crate) fn counts(&self, axes: &[Axis; 3]) -> [usize; 3] {
         [
-            axes[0].output.div_ceil(self.depth),
+            axes[0].output.div_ceil(self.planes),
             axes[1].indices().div_ceil(self.tile[0]),
             axes[2].indices().div_ceil(self.tile[1]),
         ]
@@ -177,7 +167,7 @@ impl<'a> Count<'a> {
         [height * width * self.packed_phases, (tile[0] - 1) * width + tile[1]]
     }
 
-    /// Multiply-adds of the thread that has most tasks. The last tasks do not end at the same time: some of one is added.
+    /// Multiply-adds of the thread that has most tasks. The last ones do not end at the same time: some of one is added.
     fn cost(&self, tiling: &Tiling) -> usize {
         let Work { axes, channels, lanes, widest, keep, pieces } = self.work;
         let axis = &axes[0];
@@ -187,23 +177,26 @@ impl<'a> Count<'a> {
             Lanes::Channels => tiling.tile[0] * tiling.tile[1],
         };
         let kept = if *keep { tiling.planes } else { 1 };
-        let (depth, together) = (tiling.depth / axis.phases(), tiling.planes / axis.phases());
-        let read = ((depth - 1) * axis.step + self.span).min(axis.input);
-        let task = sum(&[
-            product(&[channels[0], depth, positions, self.elements, channels[1]]),
-            product(&[channels[0], read, packed, PACK_COST]),
-            product(&[depth.div_ceil(together), self.reading]),
-            product(&[read, tiling.tile[0] + self.more[0], channels[0], ROW_COST]),
-            product(&[depth, tiling.tile[0], self.phases, axis.phases(), channels[1], ROW_COST]),
+        let together = tiling.planes / axis.phases();
+        let row = (tiling.tile[0] + self.more[0]) * ROW_COST;
+        let pack = product(&[channels[0], sum(&[product(&[packed, PACK_COST]), row])]);
+        let step = sum(&[
+            product(&[channels[0], together, positions, self.elements, channels[1]]),
+            product(&[(together * axis.step).min(axis.input), pack]),
+            self.reading,
+            product(&[tiling.planes, tiling.tile[0], self.phases, channels[1], ROW_COST]),
         ]);
+        // What the first step of a march packs in addition.
+        let begin = product(&[self.span.saturating_sub(axis.step).min(axis.input), pack]);
         let slots = (self.span + (together - 1) * axis.step).min(axis.input);
         let scratch = sum(&[product(&[slots, channels[0], packed]), product(&[*widest, self.phases, positions, kept])]);
         // A scratch that is too large is the last resort, the smallest first.
         if scratch > MOST_SCRATCH.min(cached_floats() / 4 * 5) {
             return sum(&[usize::MAX / 2, scratch]);
         }
-        let tasks = tiling.counts(axes).iter().product::<usize>() * pieces;
-        sum(&[product(&[task, tasks.div_ceil(self.threads)]), task / 8])
+        let [steps, high, wide] = tiling.counts(axes);
+        let most = (steps * high * wide * pieces).div_ceil(self.threads);
+        sum(&[product(&[step, most]), product(&[begin, most.div_ceil(steps.max(1))]), step / 8])
     }
 }
 

@@ -12,7 +12,7 @@ use crate::conv::gather::problem::Gather;
 use crate::conv::operands::Input;
 use crate::conv::packing::planes::Source;
 use crate::conv::packing::rows::SharedOutput;
-use crate::parallel::{Shares, busy, for_each_with};
+use crate::parallel::{busy, for_each_with};
 
 /// Fewest channels, in and out, for which the transforms pay.
 const LEAST_CHANNELS: usize = 6;
@@ -84,5 +84,5 @@ pub(crate) fn run<E: Stored>(
         let (row, piece) = (task % high, task / high);
         pass.task(scratch, piece, [row, column], chunk);
     };
-    for_each_with(tasks, Shares::Ranges, usize::MAX, || Scratch::new(&lens), run);
+    for_each_with(tasks, usize::MAX, || Scratch::new(&lens), run);
 }
