@@ -1,5 +1,6 @@
 //! The tasks of a run over an output, numbered so that who runs one after the other marches along the depth of a tile.
 
+use crate::conv::gather::problem::Gather;
 use crate::size::product;
 
 /// How many there are.
@@ -25,11 +26,15 @@ pub(crate) struct Place {
 }
 
 impl Tasks {
-    /// Steps along the depth and tiles of some pieces, for so many threads.
+    /// Steps along the depth and tiles of each item and group, for the threads of the pool.
     ///
     /// Each thread begins with a share of the numbers. Where there are few tiles and some are smaller (`is_even` is false), a share of one tile would be
     /// less work than that of another; then each takes a part of the depth, of all of them.
-    pub(crate) fn new(pieces: usize, counts: [usize; 3], is_even: bool, threads: usize) -> Self {
+    pub(crate) fn of(gather: &Gather, counts: [usize; 3], is_even: bool) -> Self {
+        Self::new(gather.batch_size * gather.groups, counts, is_even, rayon::current_num_threads())
+    }
+
+    fn new(pieces: usize, counts: [usize; 3], is_even: bool, threads: usize) -> Self {
         let [steps, high, wide] = counts;
         let tiles = product(&[pieces, high, wide]).max(1);
         let parts = if is_even { 1 } else { (2 * threads / tiles).clamp(1, steps.max(1)) };

@@ -126,9 +126,7 @@ impl<'a> Plan<'a> {
     }
 
     fn tasks(&self) -> Tasks {
-        let pieces = self.gather.batch_size * self.gather.groups;
-        let (counts, is_even) = (self.tiling.counts(&self.axes), self.tiling.is_even(&self.axes));
-        Tasks::new(pieces, counts, is_even, rayon::current_num_threads())
+        Tasks::of(self.gather, self.tiling.counts(&self.axes), self.tiling.is_even(&self.axes))
     }
 
     /// The run.

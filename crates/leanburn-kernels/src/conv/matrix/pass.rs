@@ -14,6 +14,7 @@ use crate::conv::matrix::tiling::{Lens, Tiling, window};
 use crate::conv::matrix::weights::{BLOCK, BLOCK_LEN, TileWeights};
 use crate::conv::packing::planes::{Layout, Source, Window};
 use crate::conv::packing::rows::{SharedOutput, TileRows};
+use crate::conv::tasks::{March, Place};
 use crate::conv::tiles::tap_sums::LANES;
 use crate::tile_products::{Operand, Pair, Product, ROWS, Steps, TERMS, Tiles};
 
@@ -29,6 +30,7 @@ pub(super) struct Pass<'a, 'b> {
 
 /// What a thread holds.
 pub(super) struct Scratch {
+    march: March,
     /// How the ring is laid out, if its zeros are written.
     layout: Option<Layout>,
     /// `[slot][pair of channels]`, each as the window says.
@@ -79,6 +81,7 @@ impl Scratch {
     pub(super) fn new(lens: &ScratchLens) -> Self {
         let ScratchLens { lens, room, rows, steps } = *lens;
         Self {
+            march: March::default(),
             layout: None,
             ring: Lines::new(lens.ring()),
             planes: vec![None; lens.slots],
@@ -117,24 +120,23 @@ impl Tile {
 }
 
 impl Pass<'_, '_> {
-    /// One tile of one chunk of the depth. `piece` is the item and group, `place` the number of the tile.
-    pub(super) fn task(&self, tiles: &Tiles, scratch: &mut Scratch, piece: usize, place: [usize; 2], chunk: usize) {
+    /// One plane of one tile.
+    pub(super) fn task(&self, tiles: &Tiles, scratch: &mut Scratch, place: Place) {
         let axes = &self.gather.axes;
-        let first: [usize; 2] = std::array::from_fn(|axis| place[axis] * self.tiling.tile[axis]);
+        let first: [usize; 2] = std::array::from_fn(|axis| place.tile[axis] * self.tiling.tile[axis]);
         let size: [usize; 2] =
             std::array::from_fn(|axis| self.tiling.tile[axis].min(axes[axis + 1].indices() - first[axis]));
-        let (item, group) = (piece / self.gather.groups, piece % self.gather.groups);
+        let (item, group) = (place.piece / self.gather.groups, place.piece % self.gather.groups);
         let window = window(axes, first, size);
         let tile = Tile { item, group, first, size, window, lens: Lens::of(self.gather, &window, size) };
-        scratch.planes.fill(None);
-        let layout = window.layout([axes[1].input, axes[2].input]);
-        if scratch.layout.replace(layout).is_some_and(|before| before != layout) {
-            scratch.ring.fill(0);
+        if !scratch.march.goes_on(place) {
+            scratch.planes.fill(None);
+            let layout = window.layout([axes[1].input, axes[2].input]);
+            if scratch.layout.replace(layout).is_some_and(|before| before != layout) {
+                scratch.ring.fill(0);
+            }
         }
-        let start = chunk * self.tiling.depth;
-        for depth in start..(start + self.tiling.depth).min(axes[0].output) {
-            self.plane(tiles, scratch, &tile, depth);
-        }
+        self.plane(tiles, scratch, &tile, place.step);
     }
 
     /// One output plane.

@@ -1,7 +1,5 @@
 //! Whether tiles pay, and the run over all tasks.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use half::bf16;
 use pulp::Arch;
 
@@ -12,7 +10,8 @@ use crate::conv::gather::problem::Gather;
 use crate::conv::operands::Input;
 use crate::conv::packing::planes::Source;
 use crate::conv::packing::rows::SharedOutput;
-use crate::parallel::{for_each, threads};
+use crate::conv::tasks::Tasks;
+use crate::parallel::{for_each_with, threads};
 use crate::size::product;
 use crate::tile_products::{ROWS, TERMS, Tiles, Unit};
 
@@ -57,37 +56,23 @@ pub(crate) fn run(
     let size = gather.axes.each_ref().map(|axis| axis.input);
     let source = Source { input, channels: gather.groups * gather.channels[0], size };
     let tiling = Tiling::new(unit, gather);
-    let ([chunks, high, wide], next) = (tiling.counts(gather), AtomicUsize::new(0));
     let (tasks, lens) = (tasks(gather, &tiling), ScratchLens::of(gather, &tiling));
     let pass = Pass { arch, gather, source, weights, tiling, output };
-    let work = |_| {
-        let mut scratch = None;
-        let tiles = Tiles::new(unit);
-        loop {
-            let task = next.fetch_add(1, Ordering::Relaxed);
-            if task >= tasks {
-                break;
-            }
-            let scratch = scratch.get_or_insert_with(|| Scratch::new(&lens));
-            let (chunk, task) = (task % chunks, task / chunks);
-            let (column, task) = (task % wide, task / wide);
-            let (row, piece) = (task % high, task / high);
-            pass.task(&tiles, scratch, piece, [row, column], chunk);
-        }
-    };
-    for_each((0..rayon::current_num_threads().min(tasks)).collect(), multiplications(gather), work);
+    let new = || (Tiles::new(unit), Scratch::new(&lens));
+    let run = |(tiles, scratch): &mut (Tiles, Scratch), task: usize| pass.task(tiles, scratch, tasks.place(task));
+    for_each_with(tasks.len(), multiplications(gather), new, run);
 }
 
 /// Bytes that [`run`] takes at most, in the current pool.
 pub(crate) fn workspace(unit: Unit, gather: &Gather) -> usize {
     let tiling = Tiling::new(unit, gather);
-    let threads = threads(rayon::current_num_threads().min(tasks(gather, &tiling)), multiplications(gather));
+    let threads = threads(tasks(gather, &tiling).len(), multiplications(gather));
     TileWeights::unfilled(unit, gather).bytes(gather.groups)
         + product(&[threads, ScratchLens::of(gather, &tiling).bytes()])
 }
 
-fn tasks(gather: &Gather, tiling: &Tiling) -> usize {
-    gather.batch_size * gather.groups * tiling.counts(gather).iter().product::<usize>()
+fn tasks(gather: &Gather, tiling: &Tiling) -> Tasks {
+    Tasks::of(gather, tiling.counts(gather), tiling.is_even(gather))
 }
 
 /// Multiplications, with those by zero that fill up tiles.

@@ -1,4 +1,4 @@
-//! How a gather is divided into tasks: tiles of rows and columns, and chunks of depth.
+//! How a gather is divided into tasks: tiles of rows and columns, of one plane each.
 
 use crate::buffer::Lines;
 use crate::cache::second_level_cache;
@@ -29,8 +29,6 @@ const ROW_COST: usize = 40;
 pub(super) struct Tiling {
     /// Rows and columns of a tile, in indices of the output (of each phase).
     pub tile: [usize; 2],
-    /// Output planes (of all phases) of a chunk.
-    pub depth: usize,
 }
 
 /// Lengths of what a task holds.
@@ -95,11 +93,10 @@ pub(super) fn window(axes: &[Axis; 3], first: [usize; 2], tile: [usize; 2]) -> W
 impl Tiling {
     /// The cheapest tiling by a rough count, whose ring of packed planes and sums fill half of the second-level cache at most, where that is possible.
     pub(super) fn new(unit: Unit, gather: &Gather) -> Self {
-        let [depth, rows, columns] = gather.axes.each_ref().map(|axis| axis.indices().max(1));
-        let depth_phases = gather.axes[0].phases();
+        let [_, rows, columns] = gather.axes.each_ref().map(|axis| axis.indices().max(1));
         let width = columns.div_ceil(columns.div_ceil(MOST_COLUMNS)).next_multiple_of(ROWS).min(columns);
         let threads = rayon::current_num_threads();
-        let mut best = (usize::MAX, Self { tile: [1, width], depth: depth_phases });
+        let mut best = (usize::MAX, Self { tile: [1, width] });
         // The smallest heights that give each number of tiles.
         let heights = (1..=rows.min(MOST_ROWS)).filter(|height| *height == rows.div_ceil(rows.div_ceil(*height)));
         for height in heights {
@@ -109,37 +106,43 @@ impl Tiling {
             if lens.bytes() > second_level_cache() / 2 && height > 1 {
                 break;
             }
-            for chunks in 1..=depth.min(8 * threads) {
-                let tiling = Self { tile, depth: depth.div_ceil(chunks) * depth_phases };
-                let tasks = gather.batch_size * gather.groups * tiling.counts(gather).iter().product::<usize>();
-                let cost = product(&[tasks.div_ceil(threads), tiling.cost(unit, gather, &window, &lens)]);
-                best = std::cmp::min_by_key(best, (cost, tiling), |(cost, _)| *cost);
-            }
+            let tiling = Self { tile };
+            let (cost, tiling) = (tiling.cost(unit, gather, &window, &lens, threads), tiling);
+            best = std::cmp::min_by_key(best, (cost, tiling), |(cost, _)| *cost);
         }
         best.1
     }
 
-    /// Chunks along the depth, and tiles along rows and columns.
+    /// Whether all tiles are of one size.
+    pub(super) fn is_even(&self, gather: &Gather) -> bool {
+        self.tile.iter().zip(&gather.axes[1..]).all(|(tile, axis)| axis.indices().is_multiple_of(*tile))
+    }
+
+    /// Planes, and tiles along rows and columns.
     pub(super) fn counts(&self, gather: &Gather) -> [usize; 3] {
         [
-            gather.axes[0].output.div_ceil(self.depth),
+            gather.axes[0].output,
             gather.axes[1].indices().div_ceil(self.tile[0]),
             gather.axes[2].indices().div_ceil(self.tile[1]),
         ]
     }
 
-    /// About the cycles of a task.
-    fn cost(&self, unit: Unit, gather: &Gather, window: &Window, lens: &Lens) -> usize {
+    /// About the cycles of the thread that has most tasks.
+    fn cost(&self, unit: Unit, gather: &Gather, window: &Window, lens: &Lens, threads: usize) -> usize {
         let axis = &gather.axes[0];
         let elements: usize = gather.axes.iter().map(|axis| axis.kernel).product();
-        let depth = self.depth / axis.phases();
         let [inputs, outputs] = [gather.channels[0].div_ceil(TERMS), gather.channels[1].div_ceil(ROWS)];
-        let products = product(&[depth, lens.sums_stride / ROWS, elements, inputs, outputs, unit.cycles()]);
-        let read = ((depth - 1) * axis.step + axis.span()).min(axis.input);
         let rows = window.phases[0] * window.size[0];
-        let packed =
-            product(&[read, gather.channels[0], rows, ROW_COST + window.phases[1] * window.size[1] * VALUE_COST]);
+        let pack = product(&[gather.channels[0], rows, ROW_COST + window.phases[1] * window.size[1] * VALUE_COST]);
         let written = self.tile[0] * (ROW_COST + self.tile[1] * VALUE_COST) * lens.phases;
-        products + packed + product(&[self.depth, gather.channels[1], written])
+        // Planes of all phases; a march begins with those that the first reads in addition.
+        let step = product(&[lens.sums_stride / ROWS, elements, inputs, outputs, unit.cycles()])
+            + pack * axis.step.min(axis.input)
+            + product(&[axis.phases(), gather.channels[1], written]);
+        let begin = pack * axis.span().saturating_sub(axis.step).min(axis.input);
+        let [planes, high, wide] = self.counts(gather);
+        let (steps, pieces) = (planes.div_ceil(axis.phases()), gather.batch_size * gather.groups);
+        let most = product(&[steps, high, wide, pieces]).div_ceil(threads);
+        product(&[step, most]) + product(&[begin, most.div_ceil(steps.max(1))])
     }
 }

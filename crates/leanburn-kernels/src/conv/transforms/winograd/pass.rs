@@ -12,6 +12,7 @@ use crate::conv::gather::problem::Gather;
 use crate::conv::packing::ahead::Ahead;
 use crate::conv::packing::planes::{SLACK, Source};
 use crate::conv::packing::rows::{ByChannel, SharedOutput, TileRows};
+use crate::conv::tasks::{March, Place};
 use crate::conv::tiles::tap_sums::{Block, LANES, Lanes, Tap};
 use crate::conv::transforms::minimal_filter;
 use crate::simd::{load, store};
@@ -36,6 +37,7 @@ pub(super) struct Pass<'a, 'b, E> {
 
 /// What a thread holds.
 pub(super) struct Scratch {
+    march: March,
     /// `[slot][channel]` as [`PackStrip::target`], and slack.
     pub(super) ring: Vec<f32>,
     /// The plane that each slot holds.
@@ -91,6 +93,7 @@ impl ScratchLens {
 impl Scratch {
     pub(super) fn new(lens: &ScratchLens) -> Self {
         Self {
+            march: March::default(),
             ring: vec![0.0; lens.ring],
             planes: vec![None; lens.slots],
             sums: vec![0.0; lens.sums],
@@ -118,24 +121,23 @@ impl<E: Stored> Pass<'_, '_, E> {
         self.tiling.slots(self.gather)
     }
 
-    /// One tile of one chunk of the depth. `piece` is the item and group, `place` the number of the tile.
-    pub(super) fn task(&self, scratch: &mut Scratch, piece: usize, place: [usize; 2], chunk: usize) {
+    /// A few planes of one tile.
+    pub(super) fn task(&self, scratch: &mut Scratch, place: Place) {
         let [depth, rows, columns] = self.gather.axes.each_ref().map(|axis| axis.output);
         let most = [rows.div_ceil(OUTPUTS), columns];
-        let first: [usize; 2] = std::array::from_fn(|axis| place[axis] * self.tiling.tile[axis]);
+        let first: [usize; 2] = std::array::from_fn(|axis| place.tile[axis] * self.tiling.tile[axis]);
         let size: [usize; 2] = std::array::from_fn(|axis| self.tiling.tile[axis].min(most[axis] - first[axis]));
-        let (item, group) = (piece / self.gather.groups, piece % self.gather.groups);
+        let (item, group) = (place.piece / self.gather.groups, place.piece % self.gather.groups);
         let tile = Tile { item, group, first, size, strip: Strip::shared(self.gather, first, size) };
-        scratch.planes.fill(None);
-        // A tile that shares zeros reads a few after the last channel of a slot.
-        for slot in 0..=self.slots() {
-            scratch.ring[slot * self.slot_len(&tile)..][..SLACK].fill(0.0);
+        if !scratch.march.goes_on(place) {
+            scratch.planes.fill(None);
+            // A tile that shares zeros reads a few after the last channel of a slot.
+            for slot in 0..=self.slots() {
+                scratch.ring[slot * self.slot_len(&tile)..][..SLACK].fill(0.0);
+            }
         }
-        let start = chunk * self.tiling.depth;
-        let end = (start + self.tiling.depth).min(depth);
-        for depth in (start..end).step_by(self.tiling.planes) {
-            self.planes(scratch, &tile, depth..(depth + self.tiling.planes).min(end));
-        }
+        let start = place.step * self.tiling.planes;
+        self.planes(scratch, &tile, start..(start + self.tiling.planes).min(depth));
     }
 
     /// The input planes that an output plane reads, each with the number of its tap.

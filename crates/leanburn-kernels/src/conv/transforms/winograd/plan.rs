@@ -4,6 +4,7 @@ use pulp::Arch;
 
 use super::tiling::{Tiling, lanes};
 use crate::conv::gather::problem::Gather;
+use crate::conv::tasks::Tasks;
 use crate::conv::tiles::tap_sums::{Block, Lanes, Registers, blocks};
 
 /// What a run is made of, before there are numbers.
@@ -23,7 +24,7 @@ impl<'a> Plan<'a> {
         Self { gather, lanes, blocks, widest, tiling: Tiling::new(gather, lanes, widest) }
     }
 
-    pub(super) fn tasks(&self) -> usize {
-        self.gather.batch_size * self.gather.groups * self.tiling.counts(self.gather).iter().product::<usize>()
+    pub(super) fn tasks(&self) -> Tasks {
+        Tasks::of(self.gather, self.tiling.counts(self.gather), self.tiling.is_even(self.gather))
     }
 }

@@ -30,7 +30,7 @@ const MOST_WEIGHTS: usize = 16 * 1024;
 pub(crate) fn workspace(gather: &Gather, arch: Arch) -> usize {
     let plan = Plan::new(gather, arch);
     let [weights, transforming] = TransformedWeights::bytes(gather, &plan.blocks);
-    weights + transforming.max(busy(plan.tasks()) * ScratchLens::of(&plan).bytes())
+    weights + transforming.max(busy(plan.tasks().len()) * ScratchLens::of(&plan).bytes())
 }
 
 /// Whether the kernel has three rows, one after the other, that all outputs read.
@@ -74,15 +74,10 @@ pub(crate) fn run<E: Stored>(
     let weights = TransformedWeights::new(arch, gather, std::mem::take(&mut plan.blocks), weight);
     let size = gather.axes.each_ref().map(|axis| axis.input);
     let source = Source { input, channels: gather.groups * gather.channels[0], size };
-    let ([chunks, high, wide], tasks) = (plan.tiling.counts(gather), plan.tasks());
+    let tasks = plan.tasks();
     let Plan { lanes, tiling, .. } = plan;
     let lens = ScratchLens::of(&plan);
     let pass = Pass { arch, gather, source, weights, lanes, tiling, output };
-    let run = |scratch: &mut Scratch, task: usize| {
-        let (chunk, task) = (task % chunks, task / chunks);
-        let (column, task) = (task % wide, task / wide);
-        let (row, piece) = (task % high, task / high);
-        pass.task(scratch, piece, [row, column], chunk);
-    };
-    for_each_with(tasks, usize::MAX, || Scratch::new(&lens), run);
+    let run = |scratch: &mut Scratch, task: usize| pass.task(scratch, tasks.place(task));
+    for_each_with(tasks.len(), usize::MAX, || Scratch::new(&lens), run);
 }

@@ -1,4 +1,4 @@
-//! How the work is divided into tasks: tiles of groups of rows and of columns, and chunks of depth.
+//! How the work is divided into tasks: tiles of groups of rows and of columns, and a few planes of them.
 
 use super::packing::Strip;
 use super::{COMPONENTS, OUTPUTS};
@@ -28,8 +28,6 @@ const MOST_COLUMNS: usize = 12;
 pub(super) struct Tiling {
     /// Groups of rows, and columns, of a tile.
     pub tile: [usize; 2],
-    /// Output planes of a chunk.
-    pub depth: usize,
     /// Output planes that are computed together, so that weights are read less often.
     pub planes: usize,
 }
@@ -39,7 +37,7 @@ impl Tiling {
     /// register tile computes.
     pub(super) fn new(gather: &Gather, lanes: Lanes, widest: usize) -> Self {
         let [depth, rows, columns] = gather.axes.each_ref().map(|axis| axis.output.max(1));
-        let mut best = (usize::MAX, Self { tile: [1, 1], depth: 1, planes: 1 });
+        let mut best = (usize::MAX, Self { tile: [1, 1], planes: 1 });
         let mut parts = 1;
         while parts <= columns {
             // Whole vectors, where there is one row, so that long rows are divided well.
@@ -47,17 +45,14 @@ impl Tiling {
             let width = if parts > 1 { width.next_multiple_of(LANES).min(columns) } else { width };
             for groups in 1..=rows.div_ceil(OUTPUTS) {
                 let tile = [groups, width];
-                let mut one = Self { tile, depth, planes: 1 };
-                let [_, high, wide] = one.counts(gather);
+                let [_, high, wide] = Self { tile, planes: 1 }.counts(gather);
                 // At least four tasks per thread.
-                let tasks = (high * wide * gather.batch_size * gather.groups).max(1);
-                one.depth = depth.div_ceil((4 * rayon::current_num_threads()).div_ceil(tasks).min(depth));
-                for planes in [1, 2, 3, 4, 6, 8, 12, 16] {
-                    if planes <= one.depth {
-                        let tiling = Self { planes, ..one };
-                        let cost = tiling.cost(gather, lanes, widest);
-                        best = std::cmp::min_by_key(best, (cost, tiling), |(cost, _)| *cost);
-                    }
+                let tiles = (high * wide * gather.batch_size * gather.groups).max(1);
+                let most = depth.div_ceil((4 * rayon::current_num_threads()).div_ceil(tiles).min(depth));
+                for planes in [1, 2, 3, 4, 6, 8, 12, 16].into_iter().take_while(|planes| *planes <= most) {
+                    let tiling = Self { tile, planes };
+                    let cost = tiling.cost(gather, lanes, widest);
+                    best = std::cmp::min_by_key(best, (cost, tiling), |(cost, _)| *cost);
                 }
             }
             parts = (parts + 1).max(parts * 5 / 4);
@@ -71,19 +66,25 @@ impl Tiling {
         (axis.span() + (self.planes - 1) * axis.step).min(axis.input).max(1)
     }
 
-    /// Chunks along the depth, and tiles along rows and columns.
+    /// Whether all tiles are of one size.
+    pub(super) fn is_even(&self, gather: &Gather) -> bool {
+        let [_, rows, columns] = gather.axes.each_ref().map(|axis| axis.output);
+        rows.div_ceil(OUTPUTS).is_multiple_of(self.tile[0]) && columns.is_multiple_of(self.tile[1])
+    }
+
+    /// Steps along the depth, and tiles along rows and columns.
     pub(super) fn counts(&self, gather: &Gather) -> [usize; 3] {
         let [depth, rows, columns] = gather.axes.each_ref().map(|axis| axis.output);
-        [depth.div_ceil(self.depth), rows.div_ceil(OUTPUTS).div_ceil(self.tile[0]), columns.div_ceil(self.tile[1])]
+        [depth.div_ceil(self.planes), rows.div_ceil(OUTPUTS).div_ceil(self.tile[0]), columns.div_ceil(self.tile[1])]
     }
 
     /// Cost of one item and group, in multiply-adds of one lane.
     fn cost(&self, gather: &Gather, lanes: Lanes, widest: usize) -> usize {
         let (axis, channels) = (&gather.axes[0], gather.channels);
-        let [chunks, high, wide] = self.counts(gather);
+        let [_, high, wide] = self.counts(gather);
         let strip = Strip::shared(gather, [0, 0], self.tile);
         let elements = axis.kernel * gather.axes[2].kernel;
-        let read_planes = (axis.output * axis.step + chunks * (axis.span() - 1)).min(chunks * axis.input);
+        let read_planes = (axis.output * axis.step + axis.span() - 1).min(axis.input);
         let (positions, kept) = match lanes {
             Lanes::Positions => (LANES * vectors_cost(strip.positions(self.tile[1]).div_ceil(LANES)) / 8, 1),
             Lanes::Channels => (self.tile[0] * (self.tile[1] + self.tile[1].div_ceil(MOST_COLUMNS)), self.planes),
