@@ -10,7 +10,7 @@ use crate::conv::gather::axis::{Axis, AxisTap};
 use crate::conv::gather::problem::Gather;
 use crate::conv::matrix::fill::{FillPairs, Plane, RowRoom};
 use crate::conv::matrix::halves;
-use crate::conv::matrix::tiling::{Lens, Tiling, window};
+use crate::conv::matrix::tiling::{Lens, Tiling, sixteens, window};
 use crate::conv::matrix::weights::{BLOCK, BLOCK_LEN, TileWeights};
 use crate::conv::packing::planes::{Layout, Source, Window};
 use crate::conv::packing::rows::{SharedOutput, TileRows};
@@ -105,16 +105,10 @@ struct Tile {
 
 impl Tile {
     /// Where sixteen positions begin, and how far away the next sixteen do, if there are any.
-    ///
-    /// Rows of whole sixteens are taken one by one; otherwise what lies between two rows is computed too, and nobody reads it.
     fn positions(&self) -> impl Iterator<Item = (usize, usize)> {
-        let ([rows, columns], width) = (self.size, self.window.size[1]);
-        let in_a_row = columns / ROWS;
-        let (len, by_rows) = match columns % ROWS {
-            0 => (rows * in_a_row, true),
-            _ => (((rows - 1) * width + columns).div_ceil(ROWS), false),
-        };
-        let place = move |at: usize| if by_rows { at / in_a_row * width + at % in_a_row * ROWS } else { at * ROWS };
+        let width = self.window.size[1];
+        let (len, in_a_row) = sixteens(self.size, width);
+        let place = move |at: usize| in_a_row.map_or(at * ROWS, |whole| at / whole * width + at % whole * ROWS);
         (0..len).step_by(2).map(move |at| (place(at), if at + 1 < len { place(at + 1) - place(at) } else { 0 }))
     }
 }

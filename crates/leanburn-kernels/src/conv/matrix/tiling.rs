@@ -82,6 +82,16 @@ pub(super) fn apart(len: usize) -> usize {
     (lines + 1 - lines % 2) * ROWS
 }
 
+/// How many sixteens of positions a tile is computed in, whose packed rows are so wide; and those of a row, where rows of whole sixteens are taken one by one.
+/// Otherwise what lies between two rows is computed too, and nobody reads it.
+pub(super) fn sixteens([rows, columns]: [usize; 2], width: usize) -> (usize, Option<usize>) {
+    let in_a_row = columns / ROWS;
+    match columns % ROWS {
+        0 => (rows * in_a_row, Some(in_a_row)),
+        _ => (((rows - 1) * width + columns).div_ceil(ROWS), None),
+    }
+}
+
 /// What a tile reads of a plane, whose first output is `first`.
 pub(super) fn window(axes: &[Axis; 3], first: [usize; 2], tile: [usize; 2]) -> Window {
     let axes = &axes[1..];
@@ -107,8 +117,9 @@ impl Tiling {
                 break;
             }
             let tiling = Self { tile };
-            let (cost, tiling) = (tiling.cost(unit, gather, &window, &lens, threads), tiling);
-            best = std::cmp::min_by_key(best, (cost, tiling), |(cost, _)| *cost);
+            // Of those that cost the same the tallest.
+            let one = (tiling.cost(unit, gather, &window, &lens, threads), tiling);
+            best = std::cmp::min_by_key(one, best, |(cost, _)| *cost);
         }
         best.1
     }
@@ -136,7 +147,8 @@ impl Tiling {
         let pack = product(&[gather.channels[0], rows, ROW_COST + window.phases[1] * window.size[1] * VALUE_COST]);
         let written = self.tile[0] * (ROW_COST + self.tile[1] * VALUE_COST) * lens.phases;
         // Planes of all phases; a march begins with those that the first reads in addition.
-        let step = product(&[lens.sums_stride / ROWS, elements, inputs, outputs, unit.cycles()])
+        let computed = sixteens(self.tile, window.size[1]).0.next_multiple_of(2);
+        let step = product(&[computed, elements, inputs, outputs, unit.cycles()])
             + pack * axis.step.min(axis.input)
             + product(&[axis.phases(), gather.channels[1], written]);
         let begin = pack * axis.span().saturating_sub(axis.step).min(axis.input);
