@@ -54,7 +54,7 @@ pub(super) struct Scratch<'a, E> {
     by_channel: Vec<f32>,
     /// For [`TileRows`].
     room: Vec<f32>,
-    /// For [`FillPlane`].
+    /// For [`FillPlane`], or [`PackGroup`].
     packed: Vec<f32>,
     pub(super) taps: Vec<Tap>,
     /// Sums of the elements of the kernel, if they are apart.
@@ -89,7 +89,10 @@ impl ScratchLens {
             sums: pass.kept() * sums + LANES,
             by_channel: if pass.lanes == Lanes::Channels { sums + LANES } else { 0 },
             room: tiling.tile[1].next_multiple_of(LANES) * pass.phases()[1],
-            packed: (window.size[1] * window.step[1]).min(gather.axes[2].input),
+            packed: match (window.size[1] * window.step[1]).min(gather.axes[2].input) {
+                row if pass.transform.is_some() => PRODUCTS * row.next_multiple_of(LANES),
+                row => row,
+            },
             taps: pass.depth.kernel * gather.axes[1].kernel * gather.axes[2].kernel,
             apart: if pass.apart { pass.weights.channels() * (window.channel_len() + 3 * LANES) } else { 0 },
         }

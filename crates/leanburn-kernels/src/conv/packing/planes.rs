@@ -85,7 +85,7 @@ impl<E: Stored> Source<'_, E> {
     }
 
     /// Rows of the volume inside of a window.
-    fn rows_inside(&self, window: &Window) -> Range<usize> {
+    pub(crate) fn rows_inside(&self, window: &Window) -> Range<usize> {
         let end = window.first[0] + (window.size[0] * window.step[0]) as isize;
         let [start, end] = [window.first[0], end].map(|row| row.clamp(0, self.size[1] as isize) as usize);
         start..end
@@ -103,18 +103,7 @@ impl<E: Stored> Source<'_, E> {
     /// `place` is the item of the batch, the channel (of all groups), the depth and the row.
     #[inline(always)]
     pub(crate) fn read<S: Simd>(&self, simd: S, place: [usize; 4], columns: Range<usize>, target: &mut [f32]) {
-        E::widen(self.plain(place, &columns), target);
-        let prologue = self.affine(simd, place);
-        if prologue.is_some() {
-            let (vectors, rest) = S::as_mut_simd_f32s(target);
-            for vector in vectors {
-                *vector = prepared(simd, &prologue, *vector);
-            }
-            if !rest.is_empty() {
-                let last = prepared(simd, &prologue, load_part(simd, rest));
-                store_part(simd, rest, last);
-            }
-        }
+        prepare(simd, &self.affine(simd, place), self.plain(place, &columns), target);
     }
 
     /// What the prologue does to the channel of an item, `place` as for [`Self::read`].
@@ -141,6 +130,35 @@ pub(crate) fn prepared<S: Simd>(simd: S, prologue: &Option<Affine<S>>, values: S
         None => values,
         Some(Affine { scale, shift, activation }) => {
             activation.apply(simd, simd.mul_add_e_f32s(values, *scale, *shift))
+        }
+    }
+}
+
+/// Values as float32, [`prepared`]; the target is as long.
+#[inline(always)]
+pub(crate) fn prepare<S: Simd, E: Stored>(simd: S, prologue: &Option<Affine<S>>, values: &[E], target: &mut [f32]) {
+    match E::as_f32(values) {
+        Some(values) => {
+            let ((vectors, rest), (targets, target_rest)) = (S::as_simd_f32s(values), S::as_mut_simd_f32s(target));
+            for (target, vector) in targets.iter_mut().zip(vectors) {
+                *target = prepared(simd, prologue, *vector);
+            }
+            if !rest.is_empty() {
+                store_part(simd, target_rest, prepared(simd, prologue, load_part(simd, rest)));
+            }
+        }
+        None => {
+            E::widen(values, target);
+            if prologue.is_some() {
+                let (vectors, rest) = S::as_mut_simd_f32s(target);
+                for vector in vectors {
+                    *vector = prepared(simd, prologue, *vector);
+                }
+                if !rest.is_empty() {
+                    let last = prepared(simd, prologue, load_part(simd, rest));
+                    store_part(simd, rest, last);
+                }
+            }
         }
     }
 }

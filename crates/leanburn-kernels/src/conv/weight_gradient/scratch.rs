@@ -4,6 +4,8 @@ use pulp::Arch;
 
 use crate::conv::packing::ahead::Ahead;
 use crate::conv::packing::planes::SLACK;
+use crate::conv::tiles::tap_sums::LANES;
+use crate::conv::transforms::depth_transform::PRODUCTS;
 use crate::conv::weight_gradient::dot_products::SumsLen;
 use crate::conv::weight_gradient::lanes::Lanes;
 use crate::conv::weight_gradient::outer_products::Tiles;
@@ -26,7 +28,7 @@ pub(crate) struct Scratch {
     /// Partial sums for each depth of the kernel, or each product of transformed planes, see [`DotProducts`](super::dot_products::DotProducts); or
     /// `[channel in][kernel..][column]`.
     pub sums: Vec<f32>,
-    /// Room for a row of the volume.
+    /// Room for a row of the volume, of each plane where they are transformed.
     pub room: Vec<f32>,
     /// What the next step packs.
     pub ahead: Ahead,
@@ -65,7 +67,10 @@ impl Lens {
             carried: plan.carried() * channels[0] * plan.window(0).channel_len(),
             gradient,
             sums: plan.sums() * sums,
-            room: plan.shape.input[2].max(plan.output[2]),
+            room: match plan.shape.input[2].max(plan.output[2]) {
+                row if plan.transform.is_some() => PRODUCTS * row.next_multiple_of(LANES),
+                row => row,
+            },
         }
     }
 

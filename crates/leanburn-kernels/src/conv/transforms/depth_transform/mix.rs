@@ -69,49 +69,61 @@ impl Mix<'_> {
     }
 }
 
-impl WithSimd for MixPlanes<'_> {
-    type Output = ();
+/// What is done with planes, given how `FROM` of them become `TO`.
+pub(super) trait WithMix {
+    fn with<S: Simd, const FROM: usize, const TO: usize>(self, simd: S, mix: impl Fn([S::f32s; FROM]) -> [S::f32s; TO]);
+}
 
+impl Mix<'_> {
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        match self.mix {
-            Mix::Inputs => self.each::<S, PRODUCTS, PRODUCTS>(
+    pub(super) fn choose<S: Simd>(self, simd: S, planes: impl WithMix) {
+        match self {
+            Mix::Inputs => planes.with::<S, PRODUCTS, PRODUCTS>(
                 simd,
                 #[inline(always)]
                 |planes| minimal_filter::input(simd, planes),
             ),
-            Mix::Outputs(4) => self.each::<S, PRODUCTS, 4>(
+            Mix::Outputs(4) => planes.with::<S, PRODUCTS, 4>(
                 simd,
                 #[inline(always)]
                 |products| minimal_filter::output(simd, products),
             ),
-            Mix::Outputs(3) => self.each::<S, PRODUCTS, 3>(
+            Mix::Outputs(3) => planes.with::<S, PRODUCTS, 3>(
                 simd,
                 #[inline(always)]
                 |products| minimal_filter::output(simd, products),
             ),
-            Mix::Gradients(4) => self.each::<S, 4, PRODUCTS>(
+            Mix::Gradients(4) => planes.with::<S, 4, PRODUCTS>(
                 simd,
                 #[inline(always)]
                 |planes| minimal_filter::gradient(simd, planes),
             ),
-            Mix::Gradients(3) => self.each::<S, 3, PRODUCTS>(
+            Mix::Gradients(3) => planes.with::<S, 3, PRODUCTS>(
                 simd,
                 #[inline(always)]
                 |planes| minimal_filter::gradient(simd, planes),
             ),
-            Mix::Fewer(matrix) if matrix.len() == FEWER => self.each::<S, FEWER, FEWER>(
+            Mix::Fewer(matrix) if matrix.len() == FEWER => planes.with::<S, FEWER, FEWER>(
                 simd,
                 #[inline(always)]
                 |planes| multiplied(simd, matrix, planes),
             ),
-            Mix::Fewer(matrix) => self.each::<S, FEWER, 4>(
+            Mix::Fewer(matrix) => planes.with::<S, FEWER, 4>(
                 simd,
                 #[inline(always)]
                 |planes| multiplied(simd, matrix, planes),
             ),
             Mix::Outputs(group) | Mix::Gradients(group) => panic!("{group} planes share no products"),
         }
+    }
+}
+
+impl WithSimd for MixPlanes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.mix.choose(simd, self);
     }
 }
 
@@ -132,10 +144,9 @@ fn multiplied<S: Simd, const ROWS: usize>(
     sums
 }
 
-impl MixPlanes<'_> {
-    /// Makes `TO` planes of `FROM`.
+impl WithMix for MixPlanes<'_> {
     #[inline(always)]
-    fn each<S: Simd, const FROM: usize, const TO: usize>(
+    fn with<S: Simd, const FROM: usize, const TO: usize>(
         self,
         simd: S,
         mix: impl Fn([S::f32s; FROM]) -> [S::f32s; TO],
@@ -146,45 +157,86 @@ impl MixPlanes<'_> {
         let Carried { count, known, planes: shared } = carried;
         assert!(count <= FROM && count * end <= shared.len());
         let (start, shared) = (values.as_mut_ptr(), shared.as_mut_ptr());
-        // Where each plane is read, and where it is written before it is mixed.
-        let from: [*mut f32; FROM] = std::array::from_fn(|plane| {
-            if known && plane < count { shared.wrapping_add(plane * end) } else { start.wrapping_add(plane * stride) }
-        });
-        let to: [Option<*mut f32>; FROM] = std::array::from_fn(|plane| {
-            let plane = (plane + count).checked_sub(FROM)?;
-            Some(shared.wrapping_add(plane * end))
-        });
-        let whole = len - len % S::F32_LANES;
         for first in (0..runs).map(|run| run * run_stride) {
-            for place in (first..first + len).step_by(S::F32_LANES) {
-                let lanes = S::F32_LANES.min(first + len - place);
-                let mut planes = [simd.splat_f32s(0.0); FROM];
-                // SAFETY: the run has so many values from here on, and each of the planes has the run, as was checked.
-                unsafe {
-                    if place < first + whole {
-                        for (value, from) in planes.iter_mut().zip(from) {
-                            *value = load::<S>(from.add(place));
+            let run = Run {
+                from: std::array::from_fn(|plane| {
+                    let carried = known && plane < count;
+                    let from =
+                        if carried { shared.wrapping_add(plane * end) } else { start.wrapping_add(plane * stride) };
+                    from.wrapping_add(first).cast_const()
+                }),
+                handed_on: handed_on(shared.wrapping_add(first), end, count),
+                to: start.wrapping_add(first),
+                stride,
+                len,
+            };
+            // SAFETY: the run has so many values, and each of the planes has the run, as was checked.
+            unsafe { run.mix(simd, &mix) };
+        }
+    }
+}
+
+/// Where each plane of a group is written before it is mixed: the last `count`, one after the other, `stride` apart.
+#[inline(always)]
+pub(super) fn handed_on<const FROM: usize>(first: *mut f32, stride: usize, count: usize) -> [Option<*mut f32>; FROM] {
+    std::array::from_fn(|plane| {
+        let plane = (plane + count).checked_sub(FROM)?;
+        Some(first.wrapping_add(plane * stride))
+    })
+}
+
+/// Values that follow each other in each of some planes.
+pub(super) struct Run<const FROM: usize> {
+    /// Where each plane is read.
+    pub from: [*const f32; FROM],
+    /// Where it is written before it is mixed.
+    pub handed_on: [Option<*mut f32>; FROM],
+    /// Where the first of the new planes is written.
+    pub to: *mut f32,
+    /// From one of the new planes to the next.
+    pub stride: usize,
+    /// How many values.
+    pub len: usize,
+}
+
+impl<const FROM: usize> Run<FROM> {
+    /// Makes `TO` planes of `FROM`.
+    ///
+    /// # Safety
+    ///
+    /// Each place must be readable, or writable, for all values of the run; each vector is read in all planes before it is written in any, so they may be the same.
+    #[inline(always)]
+    pub(super) unsafe fn mix<S: Simd, const TO: usize>(self, simd: S, mix: &impl Fn([S::f32s; FROM]) -> [S::f32s; TO]) {
+        let Self { from, handed_on, to, stride, len } = self;
+        let whole = len - len % S::F32_LANES;
+        for place in (0..len).step_by(S::F32_LANES) {
+            let lanes = S::F32_LANES.min(len - place);
+            let mut planes = [simd.splat_f32s(0.0); FROM];
+            // SAFETY: the caller says that the places hold so many values.
+            unsafe {
+                if place < whole {
+                    for (value, from) in planes.iter_mut().zip(from) {
+                        *value = load::<S>(from.add(place));
+                    }
+                    for (value, to) in planes.iter().zip(handed_on) {
+                        if let Some(to) = to {
+                            store::<S>(to.add(place), *value);
                         }
-                        for (value, to) in planes.iter().zip(to) {
-                            if let Some(to) = to {
-                                store::<S>(to.add(place), *value);
-                            }
+                    }
+                    for (plane, value) in mix(planes).into_iter().enumerate() {
+                        store::<S>(to.add(plane * stride + place), value);
+                    }
+                } else {
+                    for (value, from) in planes.iter_mut().zip(from) {
+                        *value = load_part_from(simd, from.add(place), lanes);
+                    }
+                    for (value, to) in planes.iter().zip(handed_on) {
+                        if let Some(to) = to {
+                            store_part_to(simd, to.add(place), lanes, *value);
                         }
-                        for (plane, value) in mix(planes).into_iter().enumerate() {
-                            store::<S>(start.add(plane * stride + place), value);
-                        }
-                    } else {
-                        for (value, from) in planes.iter_mut().zip(from) {
-                            *value = load_part_from(simd, from.add(place), lanes);
-                        }
-                        for (value, to) in planes.iter().zip(to) {
-                            if let Some(to) = to {
-                                store_part_to(simd, to.add(place), lanes, *value);
-                            }
-                        }
-                        for (plane, value) in mix(planes).into_iter().enumerate() {
-                            store_part_to(simd, start.add(plane * stride + place), lanes, value);
-                        }
+                    }
+                    for (plane, value) in mix(planes).into_iter().enumerate() {
+                        store_part_to(simd, to.add(plane * stride + place), lanes, value);
                     }
                 }
             }
