@@ -26,11 +26,12 @@ pub(crate) struct Place {
 }
 
 impl Tasks {
-    /// Steps along the depth and tiles of each item and group, for the threads of the pool.
+    /// Steps along the depth and tiles of each item and group, for the threads of the pool; `plane` is cut into tiles of `tile` rows and columns.
     ///
-    /// Each thread begins with a share of the numbers. Where there are few tiles and some are smaller (`is_even` is false), a share of one tile would be
+    /// Each thread begins with a share of the numbers. Where there are few tiles and some are smaller, a share of one tile would be
     /// less work than that of another; then each takes a part of the depth, of all of them.
-    pub(crate) fn of(gather: &Gather, counts: [usize; 3], is_even: bool) -> Self {
+    pub(crate) fn of(gather: &Gather, counts: [usize; 3], plane: [usize; 2], tile: [usize; 2]) -> Self {
+        let is_even = plane.iter().zip(tile).all(|(len, tile)| len.is_multiple_of(tile));
         Self::new(gather.batch_size * gather.groups, counts, is_even, rayon::current_num_threads())
     }
 

@@ -126,7 +126,8 @@ impl<'a> Plan<'a> {
     }
 
     fn tasks(&self) -> Tasks {
-        Tasks::of(self.gather, self.tiling.counts(&self.axes), self.tiling.is_even(&self.axes))
+        let [_, rows, columns] = self.axes.each_ref().map(Axis::indices);
+        Tasks::of(self.gather, self.tiling.counts(&self.axes), [rows, columns], self.tiling.tile)
     }
 
     /// The run.

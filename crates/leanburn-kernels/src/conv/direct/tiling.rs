@@ -77,11 +77,6 @@ impl Tiling {
         (axis.span() + more).min(axis.input).max(1)
     }
 
-    /// Whether all tiles are of one size.
-    pub(crate) fn is_even(&self, axes: &[Axis; 3]) -> bool {
-        self.tile.iter().zip(&axes[1..]).all(|(tile, axis)| axis.indices().is_multiple_of(*tile))
-    }
-
     /// Steps along the depth, and tiles along rows and columns.
     pub(crate) fn counts(&self, axes: &[Axis; 3]) -> [usize; 3] {
         [

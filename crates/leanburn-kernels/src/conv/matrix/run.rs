@@ -6,6 +6,7 @@ use pulp::Arch;
 use super::pass::{Pass, Scratch, ScratchLens};
 use super::tiling::Tiling;
 use super::weights::{BLOCK, TileWeights};
+use crate::conv::gather::axis::Axis;
 use crate::conv::gather::problem::Gather;
 use crate::conv::operands::Input;
 use crate::conv::packing::planes::Source;
@@ -72,7 +73,8 @@ pub(crate) fn workspace(unit: Unit, gather: &Gather) -> usize {
 }
 
 fn tasks(gather: &Gather, tiling: &Tiling) -> Tasks {
-    Tasks::of(gather, tiling.counts(gather), tiling.is_even(gather))
+    let [_, rows, columns] = gather.axes.each_ref().map(Axis::indices);
+    Tasks::of(gather, tiling.counts(gather), [rows, columns], tiling.tile)
 }
 
 /// Multiplications, with those by zero that fill up tiles.

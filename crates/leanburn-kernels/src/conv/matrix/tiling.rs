@@ -124,11 +124,6 @@ impl Tiling {
         best.1
     }
 
-    /// Whether all tiles are of one size.
-    pub(super) fn is_even(&self, gather: &Gather) -> bool {
-        self.tile.iter().zip(&gather.axes[1..]).all(|(tile, axis)| axis.indices().is_multiple_of(*tile))
-    }
-
     /// Planes, and tiles along rows and columns.
     pub(super) fn counts(&self, gather: &Gather) -> [usize; 3] {
         [

@@ -8,7 +8,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use crate::Stored;
-use crate::conv::packing::planes::{Affine, Source, Window, prepared};
+use crate::conv::packing::planes::{Affine, Source, Window, prepare, prepared};
 use crate::simd::{halves, load_part, store_part};
 
 /// Most lanes of a vector.
@@ -98,16 +98,7 @@ impl RowPlace {
     #[inline(always)]
     fn fill<S: Simd>(&self, simd: S, values: &[f32], prologue: &Option<Affine<S>>, target: &mut [f32]) {
         match self.step {
-            1 => {
-                let (targets, target_rest) = S::as_mut_simd_f32s(self.of(target, 0, values.len()));
-                let (vectors, rest) = S::as_simd_f32s(values);
-                for (target, vector) in targets.iter_mut().zip(vectors) {
-                    *target = prepared(simd, prologue, *vector);
-                }
-                if !rest.is_empty() {
-                    store_part(simd, target_rest, prepared(simd, prologue, load_part(simd, rest)));
-                }
-            }
+            1 => prepare(simd, prologue, values, self.of(target, 0, values.len())),
             2 => self.fill_pairs(simd, values, prologue, target),
             step => {
                 for start in (0..values.len()).step_by(S::F32_LANES) {

@@ -2,6 +2,7 @@
 
 use pulp::Arch;
 
+use super::OUTPUTS;
 use super::tiling::{Tiling, lanes};
 use crate::conv::gather::problem::Gather;
 use crate::conv::tasks::Tasks;
@@ -25,6 +26,8 @@ impl<'a> Plan<'a> {
     }
 
     pub(super) fn tasks(&self) -> Tasks {
-        Tasks::of(self.gather, self.tiling.counts(self.gather), self.tiling.is_even(self.gather))
+        let [_, rows, columns] = self.gather.axes.each_ref().map(|axis| axis.output);
+        let plane = [rows.div_ceil(OUTPUTS), columns];
+        Tasks::of(self.gather, self.tiling.counts(self.gather), plane, self.tiling.tile)
     }
 }

@@ -66,12 +66,6 @@ impl Tiling {
         (axis.span() + (self.planes - 1) * axis.step).min(axis.input).max(1)
     }
 
-    /// Whether all tiles are of one size.
-    pub(super) fn is_even(&self, gather: &Gather) -> bool {
-        let [_, rows, columns] = gather.axes.each_ref().map(|axis| axis.output);
-        rows.div_ceil(OUTPUTS).is_multiple_of(self.tile[0]) && columns.is_multiple_of(self.tile[1])
-    }
-
     /// Steps along the depth, and tiles along rows and columns.
     pub(super) fn counts(&self, gather: &Gather) -> [usize; 3] {
         let [depth, rows, columns] = gather.axes.each_ref().map(|axis| axis.output);
