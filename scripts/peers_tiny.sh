@@ -49,7 +49,8 @@ compare attention.py
 compare residual_chain.py
 compare autoencoder_step.py --attention --stream two:4 one:4 none:4
 compare diffusion_step.py
-compare swin_unetr_step.py
+compare segmentation_step.py --model dyn_unet --shape 8 12 16
+compare segmentation_step.py --model swin_unetr
 compare fno_step.py
 python3 scripts/swin_weights.py check
 

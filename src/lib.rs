@@ -103,9 +103,9 @@ pub mod prelude {
         Recording, Space, Target, Timeline, Variant, bound, frontier, record,
     };
     pub use crate::systems::{
-        AutoencoderSection, Config as SystemConfig, DeviceSection, DiffusionSection, ForecasterSection, LatentsSection,
-        Observed, Observer, OnOutOfMemory, Outcome, Recompute, SegmentationSection, Session, SwinUnetrSection,
-        SystemError, TrainingSection, UnetSection, Vae3dSection, VqVaeSection,
+        AutoencoderSection, Config as SystemConfig, DeviceSection, DiffusionSection, DynUnetSection, ForecasterSection,
+        LatentsSection, Observed, Observer, OnOutOfMemory, Outcome, Recompute, SegmentationSection, Session,
+        SwinUnetrSection, SystemError, TrainingSection, UnetSection, Vae3dSection, VqVaeSection,
     };
     pub use crate::train::planning::{Planner, StepPlan, StepSetup, measure};
     pub use crate::train::{

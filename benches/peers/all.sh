@@ -14,7 +14,8 @@ python3 benches/peers/attention.py --threads "$threads" --write
 python3 benches/peers/residual_chain.py --threads "$threads" --write
 python3 benches/peers/autoencoder_step.py --threads "$threads" --dtype f32 bf16 --skip-burn --write
 python3 benches/peers/diffusion_step.py --threads "$threads" --write
-python3 benches/peers/swin_unetr_step.py --threads "$threads" --write
+python3 benches/peers/segmentation_step.py --model dyn_unet --threads "$threads" --write
+python3 benches/peers/segmentation_step.py --model swin_unetr --threads "$threads" --write
 python3 benches/peers/fno_step.py --threads "$threads" --steps 2 --write
 # PyTorch 2.15 does not compile the planes' complex views ("self.stride(-1) must be 1 to view ComplexFloat as Float").
 python3 benches/peers/fno_step.py --threads "$threads" --no-compile --steps 2 --batch-size 8 --shape 128 128 --width 256 --modes 12 --layers 10 --write

@@ -11,7 +11,7 @@ mod diffusion_step;
 mod fno_step;
 mod measure;
 mod residual_chain;
-mod swin_unetr_step;
+mod segmentation_step;
 mod training_step;
 mod values;
 
@@ -41,8 +41,8 @@ enum Program {
     DiffusionStep(diffusion_step::Arguments),
     /// Training steps of the Fourier neural operator.
     FnoStep(fno_step::Arguments),
-    /// Training steps of Swin UNETR.
-    SwinUnetrStep(swin_unetr_step::Arguments),
+    /// Training steps of a segmentation.
+    SegmentationStep(segmentation_step::Arguments),
     /// Self-attention, forward and backward.
     Attention(attention::Arguments),
     /// Single convolutions, one for each line of the input.
@@ -63,7 +63,7 @@ impl Program {
             Self::AutoencoderStep(arguments) => autoencoder_step::run(arguments),
             Self::DiffusionStep(arguments) => diffusion_step::run(arguments),
             Self::FnoStep(arguments) => fno_step::run(arguments),
-            Self::SwinUnetrStep(arguments) => swin_unetr_step::run(arguments),
+            Self::SegmentationStep(arguments) => segmentation_step::run(arguments),
             Self::Attention(arguments) => attention::run(arguments),
             Self::Conv3d(arguments) => conv3d::run(arguments),
         }

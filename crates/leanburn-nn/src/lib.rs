@@ -2,7 +2,7 @@
 //!
 //! - [`blocks`]: convolutions, norms, attention, resampling; what the models are made of.
 //! - [`models`]: [`AutoencoderKl`](models::AutoencoderKl), [`VqVae3d`](models::VqVae3d), [`UNet3d`](models::UNet3d),
-//!   [`SwinUnetr`](models::SwinUnetr), [`DiffusionUNet3d`](models::DiffusionUNet3d),
+//!   [`DynUnet`](models::DynUnet), [`SwinUnetr`](models::SwinUnetr), [`DiffusionUNet3d`](models::DiffusionUNet3d),
 //!   [`PatchDiscriminator`](models::PatchDiscriminator) and
 //!   [`MultiScalePatchDiscriminator`](models::MultiScalePatchDiscriminator), equal to MONAI's; [`Vae3d`](models::Vae3d),
 //!   [`ConvLstm`](models::ConvLstm), [`Cnn3dLstm`](models::Cnn3dLstm); [`Fno`](models::Fno), the Fourier neural operators;

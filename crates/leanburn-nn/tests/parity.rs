@@ -116,6 +116,18 @@ fn unet() {
     }
 }
 
+/// Kernels and strides of their own along each axis, residual blocks, norms over the batch; files of MONAI hold some parameters twice.
+#[test]
+fn dyn_unet() {
+    for name in ["dyn_unet", "dyn_unet_residual", "dyn_unet_batch"] {
+        let (fixture, _) = check(name);
+        let model = fixture.dyn_unet_config().init(&Device::flex().autodiff());
+        let expected: usize =
+            fixture.values("grad.").iter().map(|(name, values)| (name != "x") as usize * values.len()).sum();
+        assert_eq!(trained_parameters(&model), expected, "{name}");
+    }
+}
+
 /// Attention of several heads, a context, classes, ControlNet residuals, residual blocks that halve and double; one item and two.
 #[test]
 fn diffusion_unet() {
@@ -358,6 +370,9 @@ fn residency_changes_no_bit() {
         "unet_residual",
         "unet_plain",
         "unet_batch",
+        "dyn_unet",
+        "dyn_unet_residual",
+        "dyn_unet_batch",
     ]
     .into_iter()
     .chain(DIFFUSION)

@@ -97,7 +97,8 @@ pub use preview::{DataPreview, PreviewedSample};
 pub use recipe::Recipe;
 pub use run_folder::{KeyChange, RunFolder};
 pub use segmentation::{
-    SegmentationNetwork, SegmentationObjectiveSection, SegmentationSection, SwinUnetrSection, UnetSection,
+    DynUnetSection, SegmentationNetwork, SegmentationObjectiveSection, SegmentationSection, SwinUnetrSection,
+    UnetSection,
 };
 pub use session::{Observed, Observer, OnOutOfMemory, Outcome, Session};
 pub use shared::{

@@ -239,14 +239,14 @@ pub struct NamedSize<S> {
 }
 
 impl<S> ModelChange<S> {
-    /// The change of a system that halves the channels of its model, whose section is then `section` of them; none where they are
+    /// The change of a system that halves the channels of its model, which a key has, and whose section is then `section` of them; none where they are
     /// as few as they can be.
-    pub(crate) fn half_of(name: &str, channels: &[usize], section: impl FnOnce(Vec<usize>) -> S) -> Vec<Self> {
+    pub(crate) fn half_of(key: &str, channels: &[usize], section: impl FnOnce(Vec<usize>) -> S) -> Vec<Self> {
         let half = half(channels);
         if half == channels {
             return Vec::new();
         }
-        let text = format!("{name}.channels = {half:?}");
+        let text = format!("{key} = {half:?}");
         vec![Self { text, cost: "a smaller model: a quarter of the weights", section: section(half) }]
     }
 

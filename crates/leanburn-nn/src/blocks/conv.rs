@@ -26,6 +26,10 @@ pub struct Conv3dConfig {
     /// Steps between the elements of the kernel.
     #[config(default = 1)]
     pub dilation: usize,
+    /// Groups of channels that do not see each other, a divisor of both numbers of channels; with as many as channels the convolution
+    /// is depthwise.
+    #[config(default = 1)]
+    pub groups: usize,
     /// Whether there is a bias.
     #[config(default = true)]
     pub bias: bool,
@@ -48,6 +52,7 @@ impl Conv3dConfig {
             ("stride", self.stride),
             ("dilation", self.dilation),
         ]);
+        validation.groups("groups", self.groups, "channels", &self.channels);
         validation.errors()
     }
 
@@ -58,24 +63,12 @@ impl Conv3dConfig {
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> Conv3d {
         panic_if_invalid("Conv3d", &self.validate());
-        let padding = [self.padding; 3];
-        let ([channels_in, channels_out], size) = (self.channels, self.kernel_size);
-        let (dims, biases) = ([channels_out, channels_in, size, size, size], [channels_out]);
-        let fans = [channels_in, channels_out].map(|channels| channels * size.pow(3));
-        let mut conv = conv::Conv3dConfig::new(self.channels, [size; 3])
+        let config = conv::Conv3dConfig::new(self.channels, [self.kernel_size; 3])
             .with_stride([self.stride; 3])
             .with_dilation([self.dilation; 3])
-            .with_padding(PaddingConfig3d::Explicit(self.padding, self.padding, self.padding))
-            .init(device);
-        conv.weight = match &self.initializer {
-            None => initial::uniform(fans[0], dims, device),
-            Some(initializer) => initial::described(initializer, dims, fans, device),
-        };
-        conv.bias = self.bias.then(|| match self.initializer {
-            None => initial::uniform(fans[0], biases, device),
-            Some(_) => Initializer::Zeros.init(biases, device),
-        });
-        Conv3d { conv, padding }
+            .with_groups(self.groups)
+            .with_bias(self.bias);
+        Conv3d::drawn(&config, [self.padding; 3], self.initializer.as_ref(), device)
     }
 
     /// Makes the layer; its bias starts from these numbers, one a channel of the output, if there are any.
@@ -102,6 +95,30 @@ pub struct Conv3d {
 }
 
 impl Conv3d {
+    /// The layer that Burn's configuration describes but for its padding, which has so many zeros at both ends of each axis; weights as
+    /// [`Conv3dConfig::initializer`] says.
+    pub(crate) fn drawn(
+        config: &conv::Conv3dConfig,
+        padding: [usize; 3],
+        initializer: Option<&Initializer>,
+        device: &Device,
+    ) -> Self {
+        let [depth, height, width] = padding;
+        let mut conv = config.clone().with_padding(PaddingConfig3d::Explicit(depth, height, width)).init(device);
+        let ([channels_in, channels_out], [depth, height, width]) = (config.channels, config.kernel_size);
+        let dims = [channels_out, channels_in / config.groups, depth, height, width];
+        let fans = [channels_in, channels_out].map(|channels| channels / config.groups * depth * height * width);
+        conv.weight = match initializer {
+            None => initial::uniform(fans[0], dims, device),
+            Some(initializer) => initial::described(initializer, dims, fans, device),
+        };
+        conv.bias = config.bias.then(|| match initializer {
+            None => initial::uniform(fans[0], [channels_out], device),
+            Some(_) => Initializer::Zeros.init([channels_out], device),
+        });
+        Self { conv, padding }
+    }
+
     /// Applies the convolution.
     ///
     /// # Shapes

@@ -2,7 +2,7 @@
 
 use burn::config::Config;
 use burn::module::{Module, Param};
-use burn::nn::conv;
+use burn::nn::{Initializer, conv};
 use burn::tensor::{Device, Tensor, ops::ConvTransposeOptions};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::conv_transpose3d;
@@ -59,14 +59,8 @@ impl ConvTranspose3dConfig {
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> ConvTranspose3d {
         panic_if_invalid("ConvTranspose3d", &self.validate());
-        let ([channels_in, channels_out], size) = (self.channels, self.kernel_size);
-        // as PyTorch counts it
-        let fan_in = channels_out * size.pow(3);
-        ConvTranspose3d {
-            weight: initial::uniform(fan_in, [channels_in, channels_out, size, size, size], device),
-            bias: self.bias.then(|| initial::uniform(fan_in, [channels_out], device)),
-            options: [self.stride, self.padding, self.padding_out, self.dilation],
-        }
+        let options = [self.stride, self.padding, self.padding_out, self.dilation].map(|option| [option; 3]);
+        ConvTranspose3d::drawn(self.channels, [self.kernel_size; 3], options, (self.bias, None), device)
     }
 }
 
@@ -79,11 +73,46 @@ impl ConvTranspose3dConfig {
 pub struct ConvTranspose3d {
     weight: Param<Tensor<5>>,
     bias: Option<Param<Tensor<1>>>,
-    /// Stride, padding, padding out, dilation of each axis.
-    options: [usize; 4],
+    /// Stride, padding, padding out, dilation, each of every axis.
+    options: [[usize; 3]; 4],
 }
 
 impl ConvTranspose3d {
+    /// A layer with these options and a bias or none, its weight uniform as PyTorch's default or as an initializer says.
+    fn drawn(
+        [channels_in, channels_out]: [usize; 2],
+        kernel_size: [usize; 3],
+        options: [[usize; 3]; 4],
+        (bias, initializer): (bool, Option<&Initializer>),
+        device: &Device,
+    ) -> Self {
+        let [depth, height, width] = kernel_size;
+        // as PyTorch counts it
+        let fans = [channels_out, channels_in].map(|channels| channels * depth * height * width);
+        let dims = [channels_in, channels_out, depth, height, width];
+        let (weight, bias) = match initializer {
+            None => {
+                let bias = bias.then(|| initial::uniform(fans[0], [channels_out], device));
+                (initial::uniform(fans[0], dims, device), bias)
+            }
+            Some(initializer) => {
+                let bias = bias.then(|| Initializer::Zeros.init([channels_out], device));
+                (initial::described(initializer, dims, fans, device), bias)
+            }
+        };
+        Self { weight, bias, options }
+    }
+
+    /// A layer that makes the axes larger by these factors: its kernel is a voxel of what goes in.
+    pub(crate) fn enlarging(
+        channels: [usize; 2],
+        factors: [usize; 3],
+        initialized: (bool, Option<&Initializer>),
+        device: &Device,
+    ) -> Self {
+        Self::drawn(channels, factors, [factors, [0; 3], [0; 3], [1; 3]], initialized, device)
+    }
+
     /// Applies the transposed convolution.
     ///
     /// # Shapes
@@ -98,7 +127,7 @@ impl ConvTranspose3d {
 
     /// Weight `[channels_in, channels_out, ..]`, bias and options for [`conv_transpose3d`].
     pub(crate) fn parameters(&self) -> (Tensor<5>, Option<Tensor<1>>, ConvTransposeOptions<3>) {
-        let [stride, padding, padding_out, dilation] = self.options.map(|option| [option; 3]);
+        let [stride, padding, padding_out, dilation] = self.options;
         let options = ConvTransposeOptions::new(stride, padding, padding_out, dilation, 1);
         (self.weight.val(), self.bias.as_ref().map(|bias| bias.val()), options)
     }
@@ -108,32 +137,29 @@ impl ConvTranspose3d {
 ///
 /// # Errors
 ///
-/// [`ConversionError`] of a layer in groups, or with options that differ between axes.
+/// [`ConversionError`] of a layer in groups.
 impl TryFrom<conv::ConvTranspose3d> for ConvTranspose3d {
     type Error = ConversionError;
 
     fn try_from(conv: conv::ConvTranspose3d) -> Result<Self, ConversionError> {
-        let options = [
-            ("stride", conv.stride),
-            ("padding", conv.padding),
-            ("padding_out", conv.padding_out),
-            ("dilation", conv.dilation),
-        ];
-        let groups = (conv.groups != 1).then(|| ("groups", "1", conv.groups.to_string()));
-        let uneven = options.iter().find(|(_, values)| *values != [values[0]; 3]);
-        let uneven = uneven.map(|(key, values)| (*key, "the same along each axis", format!("{values:?}")));
-        if let Some((key, expected, found)) = groups.or(uneven) {
-            let help = "call `leanburn::ops::conv_transpose3d` with its weight and options";
-            return Err(ConversionError { layer: "ConvTranspose3d", key, expected, found, help });
+        if conv.groups != 1 {
+            return Err(ConversionError {
+                layer: "ConvTranspose3d",
+                key: "groups",
+                expected: "1",
+                found: conv.groups.to_string(),
+                help: "call `leanburn::ops::conv_transpose3d` with its weight and options",
+            });
         }
-        Ok(Self { weight: conv.weight, bias: conv.bias, options: options.map(|(_, [value, ..])| value) })
+        let options = [conv.stride, conv.padding, conv.padding_out, conv.dilation];
+        Ok(Self { weight: conv.weight, bias: conv.bias, options })
     }
 }
 
 /// The layer as Burn's, with the same weights.
 impl From<ConvTranspose3d> for conv::ConvTranspose3d {
     fn from(ConvTranspose3d { weight, bias, options }: ConvTranspose3d) -> Self {
-        let [stride, padding, padding_out, dilation] = options.map(|option| [option; 3]);
+        let [stride, padding, padding_out, dilation] = options;
         let [channels_in, channels_out, kernel_size @ ..] = weight.dims();
         let channels = [channels_in, channels_out];
         Self { weight, bias, stride, kernel_size, dilation, groups: 1, padding, padding_out, channels }

@@ -11,3 +11,15 @@ pub trait InStages {
     /// [`Unstreamable`] if it is more than norms of a volume, activations, convolutions (transposed too), enlargements and sums.
     fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable>;
 }
+
+/// The stages of blocks that run one after the other.
+///
+/// # Errors
+///
+/// [`Unstreamable`] of the first block that is.
+pub fn stages_of<'a, B: InStages + 'a>(blocks: impl IntoIterator<Item = &'a B>) -> Result<Stages, Unstreamable> {
+    let mut stages = Stages::new();
+    let input = stages.input();
+    blocks.into_iter().try_fold(input, |x, block| block.append_to(&mut stages, x))?;
+    Ok(stages)
+}

@@ -20,6 +20,8 @@ pub enum NormConfig {
     Batch,
     /// Of each channel of each item, without parameters.
     Instance,
+    /// Of each channel of each item, then a scale and a shift of each channel that are learned.
+    InstanceAffine,
     /// Of groups of channels of each item; the number of groups.
     Group(usize),
     /// No norm.
@@ -30,7 +32,7 @@ impl NormConfig {
     /// Number of parameters of the norm of a number of channels.
     pub(crate) fn num_parameters(self, num_channels: usize) -> usize {
         match self {
-            Self::Batch | Self::Group(_) => 2 * num_channels,
+            Self::Batch | Self::InstanceAffine | Self::Group(_) => 2 * num_channels,
             Self::Instance | Self::None => 0,
         }
     }
@@ -42,6 +44,7 @@ impl NormConfig {
                 Some(Norm::Batch(BatchNormConfig::new(num_channels).with_initializer(batch_scale).init(device)))
             }
             Self::Instance => Some(Norm::Instance(InstanceNorm::new(1e-5))),
+            Self::InstanceAffine => Self::Group(num_channels).init(num_channels, batch_scale, device),
             Self::Group(groups) => Some(Norm::Group(GroupNormConfig::new(groups, num_channels).init(device))),
             Self::None => None,
         }
@@ -80,6 +83,16 @@ impl Norm {
             Self::Instance(norm) => (x, StageEntry::default().with_norm(norm.norm(num_channels))),
             Self::Group(norm) => (x, StageEntry::default().with_norm(norm.norm())),
         }
+    }
+
+    /// [`in_stages`](Self::in_stages), or the volume as it is.
+    pub(crate) fn entry(
+        norm: Option<&Self>,
+        stages: &mut Stages,
+        x: Volume,
+        num_channels: usize,
+    ) -> (Volume, StageEntry) {
+        norm.map_or_else(|| (x, StageEntry::default()), |norm| norm.in_stages(stages, x, num_channels))
     }
 
     /// The volume, and the norm for an operation that it can be folded into; or the normalised volume.

@@ -149,10 +149,7 @@ impl NormAct {
         if self.dropout.is_some() {
             return Err(Unstreamable::new("it has dropout, which is not described in stages"));
         }
-        let (x, entry) = match &self.norm {
-            Some(norm) => norm.in_stages(stages, x, num_channels),
-            None => (x, StageEntry::default()),
-        };
+        let (x, entry) = Norm::entry(self.norm.as_ref(), stages, x, num_channels);
         Ok((
             x,
             match &self.prelu {

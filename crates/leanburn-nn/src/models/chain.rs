@@ -3,11 +3,10 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use leanburn_ops::{
-    Residency, ResidencyPolicy, Stages, Unstreamable, gather_planes, own_planes, with_overlapped_writes,
-    with_whole_volumes,
+    Residency, ResidencyPolicy, Unstreamable, gather_planes, own_planes, with_overlapped_writes, with_whole_volumes,
 };
 
-use crate::blocks::InStages;
+use crate::blocks::{InStages, stages_of};
 
 /// Blocks that run one after the other.
 ///
@@ -136,12 +135,4 @@ impl<B: Module + InStages + Sync + 'static> Chain<B> {
     pub fn segments(&self) -> Vec<String> {
         self.levels.iter().flat_map(|level| [&level.name].into_iter().chain(&level.blocks)).cloned().collect()
     }
-}
-
-/// The stages of blocks that run one after the other.
-fn stages_of<'a, B: InStages + 'a>(blocks: impl IntoIterator<Item = &'a B>) -> Result<Stages, Unstreamable> {
-    let mut stages = Stages::new();
-    let input = stages.input();
-    blocks.into_iter().try_fold(input, |x, block| block.append_to(&mut stages, x))?;
-    Ok(stages)
 }

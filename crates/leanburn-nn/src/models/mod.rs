@@ -16,8 +16,10 @@ mod conv_lstm;
 mod conv_net;
 mod decoder_level;
 mod diffusion_unet3d;
+mod dyn_unet;
 mod edsr;
 mod fno;
+mod level_names;
 mod lift_splat_shoot;
 mod patch_discriminator;
 mod shape_error;
@@ -40,6 +42,7 @@ pub use diffusion_unet3d::{
     DiffusionMiddleBlock, DiffusionResBlock, DiffusionUNet3d, DiffusionUNet3dConfig, DiffusionUpBlock,
     DiffusionUpsampler, GatedFeedForward, SpatialTransformer, TimeEmbedding, TransformerBlock,
 };
+pub use dyn_unet::{DynUnet, DynUnetConfig};
 pub use edsr::{Edsr, EdsrBlock, EdsrConfig, EdsrLayer, EdsrTail};
 pub use fno::{
     Fno, FnoBlock, FnoConfig, FnoDoubling, FnoFrequencies, FnoLayer, FnoLayerMlp, FnoMlp, FnoPositions, FnoUpsample,
@@ -59,7 +62,7 @@ pub use sr3_unet::{
     Sr3UNetConfig,
 };
 pub use swin_transformer2d::{SwinStage2d, SwinTransformer2d, SwinTransformer2dConfig};
-pub use swin_unetr::{Merging, SwinEncoder, SwinEncoderStage, SwinUnetr, SwinUnetrConfig, UnetrResBlock, UnetrUpBlock};
+pub use swin_unetr::{Merging, SwinEncoder, SwinEncoderStage, SwinUnetr, SwinUnetrConfig};
 pub use unet2d::{UNet2d, UNet2dBlock, UNet2dConfig, UNet2dUp};
 pub use unet3d::{
     UNet3d, UNet3dConfig, UNetBottom, UNetDecoder, UNetLayer, UNetLevel, UNetResidual, UNetResidualDecoder, UNetSides,

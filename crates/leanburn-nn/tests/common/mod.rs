@@ -17,8 +17,8 @@ use leanburn_nn::losses::{
 };
 use leanburn_nn::models::{
     AutoencoderKl, AutoencoderKlConfig, Cnn3dLstmConfig, ConvLstmConfig, DiffusionConditions, DiffusionUNet3dConfig,
-    EdsrConfig, FnoConfig, PatchDiscriminator, PatchDiscriminatorConfig, Sr3UNetConfig, UNet2dConfig, UNet3dConfig,
-    Vae3dConfig, VqVae3dConfig,
+    DynUnetConfig, EdsrConfig, FnoConfig, PatchDiscriminator, PatchDiscriminatorConfig, Sr3UNetConfig, UNet2dConfig,
+    UNet3dConfig, Vae3dConfig, VqVae3dConfig,
 };
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
@@ -153,10 +153,7 @@ impl Fixture {
 
     pub fn unet_config(&self) -> UNet3dConfig {
         let numbers = |name| self.list(name, |value| value.as_u64().unwrap() as usize);
-        let strides = self.list("strides", |stride| match stride.as_u64() {
-            Some(stride) => [stride as usize; 3],
-            None => serde_json::from_value(stride.clone()).unwrap(),
-        });
+        let strides = self.axes("strides");
         let size = |name| self.args[name].as_u64().unwrap_or(3) as usize;
         let norm = match (self.args["norm"].as_str(), self.args["norm"][1]["num_groups"].as_u64()) {
             (Some("BATCH"), _) => NormConfig::Batch,
@@ -171,6 +168,27 @@ impl Fixture {
             .with_norm(norm)
             .with_activation(slope.map_or(ActivationConfig::Prelu, ActivationConfig::LeakyRelu))
             .with_bias(self.flag("bias", true))
+    }
+
+    pub fn dyn_unet_config(&self) -> DynUnetConfig {
+        let filters = self.list("filters", |value| value.as_u64().unwrap() as usize);
+        let (kernels, strides) = (self.axes("kernel_size"), self.axes("strides"));
+        let norm = match self.args["norm_name"].as_str() {
+            Some("BATCH") => NormConfig::Batch,
+            _ => NormConfig::InstanceAffine,
+        };
+        DynUnetConfig::new(self.number("in_channels"), self.number("out_channels"), filters, kernels, strides)
+            .with_res_block(self.flag("res_block", false))
+            .with_trans_bias(self.flag("trans_bias", false))
+            .with_norm(norm)
+    }
+
+    /// A list of which each entry is one number or three.
+    fn axes(&self, name: &str) -> Vec<[usize; 3]> {
+        self.list(name, |entry| match entry.as_u64() {
+            Some(number) => [number as usize; 3],
+            None => serde_json::from_value(entry.clone()).unwrap(),
+        })
     }
 
     pub fn fno_config(&self) -> FnoConfig {
@@ -315,6 +333,12 @@ fn run(device: Device, name: &str, policy: ResidencyPolicy, dtype: DType, object
         }
         "unet_residual" | "unet_plain" | "unet_group" | "unet_batch" => {
             let model = fixture.loaded(fixture.unet_config().init(&device)).with_residency(policy);
+            let logits = model.forward(x.clone().cast(dtype));
+            let loss = DiceCeLoss::new().forward(logits.clone(), fixture.labels(logits.dims(), &device));
+            outcome(&model, x, vec![("logits".to_string(), logits)], loss, objective)
+        }
+        "dyn_unet" | "dyn_unet_residual" | "dyn_unet_batch" => {
+            let model = fixture.loaded(fixture.dyn_unet_config().init(&device)).with_residency(policy);
             let logits = model.forward(x.clone().cast(dtype));
             let loss = DiceCeLoss::new().forward(logits.clone(), fixture.labels(logits.dims(), &device));
             outcome(&model, x, vec![("logits".to_string(), logits)], loss, objective)

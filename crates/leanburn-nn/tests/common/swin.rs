@@ -4,10 +4,8 @@ use std::collections::HashMap;
 
 use burn::prelude::*;
 use burn::tensor::TensorData;
-use leanburn_nn::blocks::NormConfig;
-use leanburn_nn::models::{
-    Merging, SwinTransformer2d, SwinTransformer2dConfig, SwinUnetr, SwinUnetrConfig, UnetrUpBlock,
-};
+use leanburn_nn::blocks::{NormConfig, UnetBlockConfig, UnetUpBlockConfig};
+use leanburn_nn::models::{Merging, SwinTransformer2d, SwinTransformer2dConfig, SwinUnetr, SwinUnetrConfig};
 use leanburn_nn::weights::{self, MonaiWeights};
 use leanburn_ops::ResidencyPolicy;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
@@ -100,12 +98,13 @@ pub fn pairs(outcome: &Outcome, expected: &Tensors, prefix: &str) -> Pairs {
     named.filter_map(pair).collect()
 }
 
-/// One step of a `UnetrUpBlock`, beside MONAI's.
+/// One step of a `UnetUpBlock`, beside MONAI's `UnetrUpBlock`.
 pub fn up_block(name: &str, norm: NormConfig) -> Pairs {
     let (about, device) = (about(name), Device::flex().autodiff());
     let shapes: Vec<Vec<usize>> = serde_json::from_value(about["shapes"].clone()).unwrap();
     let parameters: Parameters = serde_json::from_value(about["parameters"].clone()).unwrap();
-    let model = with_weights(UnetrUpBlock::new([shapes[0][1], shapes[1][1]], norm, &device), &parameters);
+    let block = UnetBlockConfig::new([shapes[0][1], shapes[1][1]]).with_norm(norm);
+    let model = with_weights(UnetUpBlockConfig::new(block).init(&device), &parameters);
     let [below, skip] = [0, 1].map(|at: usize| tensor::<5>(1000 + at as u64, &shapes[at], &device).require_grad());
     let output = model.forward(below.clone(), skip.clone());
     let of_inputs = linear(&output, 1002).backward();

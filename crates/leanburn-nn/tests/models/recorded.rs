@@ -8,8 +8,9 @@ use burn::prelude::*;
 use leanburn_common::Camera;
 use leanburn_nn::losses::{DiceCeLoss, PatchAdversarialLoss, l1_loss, l2_loss};
 use leanburn_nn::models::{
-    AutoencoderKlConfig, BevGridConfig, DiffusionConditions, DiffusionUNet3dConfig, FnoConfig, LiftSplatShootConfig,
-    PatchDiscriminatorConfig, Sr3UNetConfig, SwinTransformer2dConfig, SwinUnetrConfig, UNet3dConfig,
+    AutoencoderKlConfig, BevGridConfig, DiffusionConditions, DiffusionUNet3dConfig, DynUnet, DynUnetConfig, FnoConfig,
+    LiftSplatShootConfig, PatchDiscriminatorConfig, Sr3UNetConfig, SwinTransformer2dConfig, SwinUnetrConfig, UNet3d,
+    UNet3dConfig,
 };
 use leanburn_ops::recording::as_on_cpu;
 use leanburn_ops::{Residency, ResidencyPolicy, backward};
@@ -59,21 +60,25 @@ fn an_adversarial_step_with_batch_norm_records_too() {
     }
 }
 
-/// Convolutions and gradients of one forward and backward of the U-Net with its loss.
-fn unet(policy: ResidencyPolicy) -> (usize, usize) {
+/// Convolutions and gradients of one forward and backward of a U-Net with its loss.
+fn segmented<M: Module>(init: impl FnOnce(&Device) -> M, forward: fn(&M, Tensor<5>) -> Tensor<5>) -> (usize, usize) {
     let (device, mut gradients) = (Device::capture(), 0);
     let captured = device.capture_scope(|scope| {
         as_on_cpu(|| {
             let device = device.clone().autodiff();
-            let config = UNet3dConfig::new(1, 3, vec![4, 8, 16], vec![[2; 3]; 2]).with_num_res_units(2);
-            let model = config.init(&device).with_residency(policy);
-            let logits = model.forward(Tensor::zeros([1, 1, 8, 8, 8], &device));
+            let model = init(&device);
+            let logits = forward(&model, Tensor::zeros([1, 1, 8, 8, 8], &device));
             let labels = Tensor::<4, Int>::zeros([1, 8, 8, 8], &device);
             gradients = backward(DiceCeLoss::new().forward(logits, labels)).take_module(&model).len();
         });
         scope.complete([], [])
     });
     (crate::common::convolutions(&captured.expect("a complete recording").graph.operations), gradients)
+}
+
+fn unet(policy: ResidencyPolicy) -> (usize, usize) {
+    let config = UNet3dConfig::new(1, 3, vec![4, 8, 16], vec![[2; 3]; 2]).with_num_res_units(2);
+    segmented(|device| config.init(device).with_residency(policy), UNet3d::forward)
 }
 
 #[test]
@@ -84,6 +89,27 @@ fn a_recomputed_unet_runs_its_convolutions_once_more() {
     assert_eq!(unet(ResidencyPolicy::recompute_all()), (2 * kept, gradients));
     let one = ResidencyPolicy::keep().with_rule("encoder.level_0", Residency::Recompute);
     assert_eq!(unet(one), (kept + 3, gradients));
+}
+
+fn dyn_unet(policy: ResidencyPolicy, res_block: bool) -> (usize, usize) {
+    let config = DynUnetConfig::new(1, 3, vec![4, 8, 16], vec![[3; 3]; 3], vec![[1; 3], [2; 3], [2; 3]]);
+    let config = config.with_res_block(res_block);
+    segmented(|device| config.init(device).with_residency(policy), DynUnet::forward)
+}
+
+/// The convolutions of residuals run again anyway, and once more where their segment does.
+#[test]
+fn a_recomputed_dyn_unet_runs_its_convolutions_once_more() {
+    // encoder and bottom: two each; decoder: one of each part of what is joined, and one; the logits'
+    let blocks = 3 * 2 + 2 * 3;
+    let (kept, gradients) = dyn_unet(ResidencyPolicy::keep(), false);
+    assert_eq!(kept, blocks + 1);
+    assert_eq!(dyn_unet(ResidencyPolicy::recompute_all(), false), (2 * blocks + 1, gradients));
+    let one = ResidencyPolicy::keep().with_rule("encoder.level_0", Residency::Recompute);
+    assert_eq!(dyn_unet(one, false), (kept + 2, gradients));
+    let (kept, _) = dyn_unet(ResidencyPolicy::keep(), true);
+    assert_eq!(kept, blocks + 1 + 2 * 3);
+    assert_eq!(dyn_unet(ResidencyPolicy::recompute_all(), true).0, kept + blocks + 3);
 }
 
 /// Convolutions and gradients of one forward and backward of the U-Net of super-resolution.

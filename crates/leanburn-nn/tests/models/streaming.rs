@@ -7,8 +7,8 @@ use burn::tensor::{Distribution, TensorData};
 use leanburn_nn::blocks::VectorQuantizerConfig;
 use leanburn_nn::losses::l2_loss;
 use leanburn_nn::models::{
-    AutoencoderKl, AutoencoderKlConfig, NormConfig, PatchDiscriminatorConfig, SwinUnetrConfig, UNet3d, UNet3dConfig,
-    Vae3dConfig, VqVae3dConfig,
+    AutoencoderKl, AutoencoderKlConfig, DynUnetConfig, NormConfig, PatchDiscriminatorConfig, SwinUnetrConfig, UNet3d,
+    UNet3dConfig, Vae3dConfig, VqVae3dConfig,
 };
 use leanburn_ops::recording::{Marker, as_on_cpu};
 use leanburn_ops::{
@@ -188,6 +188,31 @@ fn a_u_net_is_streamed_with_both_inputs_of_its_decoder() {
             with_gradients(&model, model.forward(x.clone()).square().mean())
         };
         assert_alike(outcome, &["*coder.level_0", "bottom", "decoder.level_1"]);
+    }
+}
+
+/// Each axis has its own strides, and what is joined stays apart. The residual of a block that halves the depth skips planes. (Of one
+/// channel that of a norm has no gradient but rounding.)
+#[test]
+fn nn_unets_u_net_is_streamed_with_both_inputs_of_its_decoder() {
+    let device = seeded(3);
+    let x = random::normal([2, 2, 12, 8, 8], &device);
+    let (kernels, strides) = (vec![[1, 3, 3], [3; 3], [3; 3]], vec![[1; 3], [1, 2, 2], [2; 3]]);
+    let norms = [NormConfig::InstanceAffine, NormConfig::Instance, NormConfig::None];
+    for (res_block, norm) in [false, true, true].into_iter().zip(norms) {
+        let config = DynUnetConfig::new(2, 3, vec![4, 6, 8], kernels.clone(), strides.clone());
+        let model = config.with_res_block(res_block).with_norm(norm).init(&device);
+        let (names, reasons): (Vec<_>, Vec<_>) = model.unstreamable().into_iter().unzip();
+        assert_eq!(names, model.segments());
+        for (name, reason) in names.iter().zip(reasons) {
+            assert_eq!(reason.is_some(), res_block && name == "bottom", "{name}: {reason:?}");
+        }
+        let outcome = |policy| {
+            let model = model.clone().with_residency(policy);
+            with_gradients(&model, model.forward(x.clone()).square().mean())
+        };
+        let bottom = if res_block { "encoder.level_1" } else { "bottom" };
+        assert_alike(outcome, &["*coder.level_0", "encoder.level_1", bottom, "decoder.level_1"]);
     }
 }
 

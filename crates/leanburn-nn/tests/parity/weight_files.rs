@@ -94,6 +94,25 @@ fn a_unet_is_saved_under_monai_names() {
     assert!(matches!(error, WeightsError::Ambiguous { .. } | WeightsError::Different { .. }), "{error}");
 }
 
+/// Without those that MONAI has once more.
+#[test]
+fn nn_unets_u_net_is_saved_under_monai_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("unet.safetensors");
+    for name in ["dyn_unet", "dyn_unet_residual", "dyn_unet_batch"] {
+        let fixture = Fixture::read(name);
+        let model = fixture.loaded(fixture.dyn_unet_config().init(&Device::flex()));
+        weights::save_safetensors(&model, &path).unwrap();
+        let monai = names(&fixture.path).into_iter().filter_map(|name| Some(name.strip_prefix("weight.")?.to_string()));
+        let (twice, once): (Vec<_>, Vec<_>) = monai.partition(|name| name.starts_with("skip_layers."));
+        assert_eq!((names(&path), twice.is_empty()), (once, false), "{name}");
+        let mut other = fixture.dyn_unet_config().init(&Device::flex());
+        assert_ne!(state(&other), state(&model));
+        weights::load(&mut other, &path).unwrap();
+        assert_eq!(state(&other), state(&model), "{name}");
+    }
+}
+
 /// Under today's names, and from a file under those of GenerativeModels.
 #[test]
 fn a_diffusion_model_is_saved_under_monai_names_and_read_under_older_ones() {

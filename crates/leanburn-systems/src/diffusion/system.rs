@@ -242,7 +242,7 @@ impl System for DiffusionSection {
         if self.teacher().is_some() {
             return Vec::new();
         }
-        let changes = ModelChange::half_of(Self::NAME, &self.num_channels, |num_channels| Self {
+        let changes = ModelChange::half_of("diffusion.num_channels", &self.num_channels, |num_channels| Self {
             norm_num_groups: most_groups(&num_channels).min(self.norm_num_groups),
             num_channels,
             ..self.clone()

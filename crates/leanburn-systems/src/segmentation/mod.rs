@@ -1,5 +1,6 @@
-//! Segmentation: MONAI's `UNet` with residual units, or its `SwinUNETR`, gives every voxel a class.
+//! Segmentation: MONAI's `UNet` with residual units, its `DynUNet`, which is nnU-Net's, or its `SwinUNETR` gives every voxel a class.
 
+mod dyn_unet;
 mod inference;
 mod network;
 mod norm;
@@ -11,6 +12,7 @@ mod system;
 mod unet;
 mod workload;
 
+pub use dyn_unet::DynUnetSection;
 pub use inference::{Segmenter, predict_logits};
 pub use network::{Network, NetworkConfig};
 pub use norm::NormName;

@@ -3,7 +3,9 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use leanburn_common::ValidationError;
-use leanburn_nn::models::{DecoderLevel, ShapeError, SwinUnetr, SwinUnetrConfig, UNet3d, UNet3dConfig};
+use leanburn_nn::models::{
+    DecoderLevel, DynUnet, DynUnetConfig, ShapeError, SwinUnetr, SwinUnetrConfig, UNet3d, UNet3dConfig,
+};
 use leanburn_nn::weights::{IntegerBuffer, MonaiWeights};
 use leanburn_ops::{ResidencyPolicy, Unstreamable};
 
@@ -12,6 +14,8 @@ use leanburn_ops::{ResidencyPolicy, Unstreamable};
 pub enum NetworkConfig {
     /// Of a U-Net.
     Unet(UNet3dConfig),
+    /// Of nnU-Net's U-Net.
+    DynUnet(DynUnetConfig),
     /// Of a Swin UNETR.
     SwinUnetr(SwinUnetrConfig),
 }
@@ -22,6 +26,8 @@ pub enum NetworkConfig {
 pub enum Network {
     /// A U-Net.
     Unet(UNet3d),
+    /// nnU-Net's U-Net.
+    DynUnet(DynUnet),
     /// A Swin UNETR.
     SwinUnetr(SwinUnetr),
 }
@@ -32,6 +38,7 @@ impl NetworkConfig {
     pub fn validate(&self) -> Vec<ValidationError> {
         match self {
             Self::Unet(config) => config.validate(),
+            Self::DynUnet(config) => config.validate(),
             Self::SwinUnetr(config) => config.validate(),
         }
     }
@@ -44,6 +51,7 @@ impl NetworkConfig {
     pub fn init(&self, device: &Device) -> Network {
         match self {
             Self::Unet(config) => Network::Unet(config.init(device)),
+            Self::DynUnet(config) => Network::DynUnet(config.init(device)),
             Self::SwinUnetr(config) => Network::SwinUnetr(config.init(device)),
         }
     }
@@ -53,6 +61,7 @@ impl NetworkConfig {
     pub fn downsampling(&self) -> Option<[usize; 3]> {
         match self {
             Self::Unet(config) => config.downsampling(),
+            Self::DynUnet(config) => config.downsampling(),
             Self::SwinUnetr(config) => Some(config.downsampling()),
         }
     }
@@ -61,6 +70,7 @@ impl NetworkConfig {
     pub fn decoder_levels(&self) -> Vec<DecoderLevel> {
         match self {
             Self::Unet(config) => config.decoder_levels(),
+            Self::DynUnet(config) => config.decoder_levels(),
             Self::SwinUnetr(config) => config.decoder_levels(),
         }
     }
@@ -73,6 +83,7 @@ impl NetworkConfig {
     pub fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         match self {
             Self::Unet(config) => config.check_input(shape),
+            Self::DynUnet(config) => config.check_input(shape),
             Self::SwinUnetr(config) => config.check_input(shape),
         }
     }
@@ -83,6 +94,7 @@ impl Network {
     pub fn segments(&self) -> Vec<String> {
         match self {
             Self::Unet(model) => model.segments(),
+            Self::DynUnet(model) => model.segments(),
             Self::SwinUnetr(model) => model.segments(),
         }
     }
@@ -91,6 +103,7 @@ impl Network {
     pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
         match self {
             Self::Unet(model) => model.unstreamable(),
+            Self::DynUnet(model) => model.unstreamable(),
             Self::SwinUnetr(_) => Vec::new(),
         }
     }
@@ -100,6 +113,7 @@ impl Network {
     pub fn with_residency(self, residency: ResidencyPolicy) -> Self {
         match self {
             Self::Unet(model) => Self::Unet(model.with_residency(residency)),
+            Self::DynUnet(model) => Self::DynUnet(model.with_residency(residency)),
             Self::SwinUnetr(model) => Self::SwinUnetr(model.with_residency(residency)),
         }
     }
@@ -117,6 +131,7 @@ impl Network {
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         match self {
             Self::Unet(model) => model.forward(x),
+            Self::DynUnet(model) => model.forward(x),
             Self::SwinUnetr(model) => model.forward(x),
         }
     }
@@ -129,24 +144,32 @@ impl Network {
     pub fn forward_levels(&self, x: Tensor<5>, coarser: usize) -> Vec<Tensor<5>> {
         match self {
             Self::Unet(model) => model.forward_levels(x, coarser),
+            Self::DynUnet(model) => model.forward_levels(x, coarser),
             Self::SwinUnetr(model) => model.forward_levels(x, coarser),
         }
     }
 }
 
 impl MonaiWeights for Network {
-    /// Those of the U-Net begin with its levels.
+    /// The first part of a path tells the models apart.
     fn monai_name(path: &str) -> String {
-        if path.starts_with("levels.") { UNet3d::monai_name(path) } else { SwinUnetr::monai_name(path) }
+        match path.split('.').next() {
+            Some("levels") => UNet3d::monai_name(path),
+            Some("input_block" | "downsamples" | "bottleneck" | "upsamples" | "output_block") => {
+                DynUnet::monai_name(path)
+            }
+            _ => SwinUnetr::monai_name(path),
+        }
     }
 
     fn is_spare(name: &str) -> bool {
-        UNet3d::is_spare(name) || SwinUnetr::is_spare(name)
+        UNet3d::is_spare(name) || DynUnet::is_spare(name) || SwinUnetr::is_spare(name)
     }
 
     fn integer_buffers(&self) -> Vec<IntegerBuffer> {
         match self {
             Self::Unet(model) => model.integer_buffers(),
+            Self::DynUnet(model) => model.integer_buffers(),
             Self::SwinUnetr(model) => model.integer_buffers(),
         }
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::dyn_unet::DynUnetSection;
 use super::network::NetworkConfig;
 use super::objective::SegmentationObjectiveSection;
 use super::swin_unetr::SwinUnetrSection;
@@ -30,6 +31,8 @@ pub struct SegmentationSection {
 pub enum SegmentationNetwork {
     /// A residual U-Net.
     Unet(UnetSection),
+    /// nnU-Net's U-Net.
+    DynUnet(DynUnetSection),
     /// A transformer in windows with a convolutional decoder.
     SwinUnetr(SwinUnetrSection),
 }
@@ -39,12 +42,19 @@ pub enum SegmentationNetwork {
 #[serde(rename_all = "snake_case")]
 enum ModelName {
     Unet,
+    DynUnet,
     SwinUnetr,
 }
 
 impl From<UnetSection> for SegmentationNetwork {
     fn from(section: UnetSection) -> Self {
         Self::Unet(section)
+    }
+}
+
+impl From<DynUnetSection> for SegmentationNetwork {
+    fn from(section: DynUnetSection) -> Self {
+        Self::DynUnet(section)
     }
 }
 
@@ -71,6 +81,7 @@ impl SegmentationSection {
         let num_classes = section.required("num_classes", 2..=256);
         let network = match section.variant("model", ModelName::Unet) {
             ModelName::Unet => SegmentationNetwork::Unet(UnetSection::read(section)),
+            ModelName::DynUnet => SegmentationNetwork::DynUnet(DynUnetSection::read(section)),
             ModelName::SwinUnetr => SegmentationNetwork::SwinUnetr(SwinUnetrSection::read(section)),
         };
         let default = Self::new(num_classes, network);
@@ -84,11 +95,11 @@ impl SegmentationSection {
 
     /// The configuration of the model.
     pub fn model(&self) -> NetworkConfig {
+        let (channels, classes) = (self.in_channels, self.num_classes);
         match &self.network {
-            SegmentationNetwork::Unet(unet) => NetworkConfig::Unet(unet.model(self.in_channels, self.num_classes)),
-            SegmentationNetwork::SwinUnetr(swin) => {
-                NetworkConfig::SwinUnetr(swin.model(self.in_channels, self.num_classes))
-            }
+            SegmentationNetwork::Unet(unet) => NetworkConfig::Unet(unet.model(channels, classes)),
+            SegmentationNetwork::DynUnet(unet) => NetworkConfig::DynUnet(unet.model(channels, classes)),
+            SegmentationNetwork::SwinUnetr(swin) => NetworkConfig::SwinUnetr(swin.model(channels, classes)),
         }
     }
 }

@@ -11,6 +11,7 @@ use leanburn_data::{DataError, Dataset, LabelMap, SequenceConfig, Volume};
 use leanburn_nn::weights::{WeightsError, save_safetensors};
 use leanburn_train::{Learner, MainModel};
 
+use super::dyn_unet::DynUnetSection;
 use super::inference::{predict_classes, window};
 use super::section::{SegmentationNetwork, SegmentationSection};
 use super::supervised::SupervisedNetwork;
@@ -108,6 +109,7 @@ impl System for SegmentationSection {
         let model = SupervisedNetwork::new(network, supervised, self.num_classes, device);
         let name = match &self.network {
             SegmentationNetwork::Unet(_) => "unet",
+            SegmentationNetwork::DynUnet(_) => "dyn_unet",
             SegmentationNetwork::SwinUnetr(_) => "swin_unetr",
         };
         let model = Learner::new(name, model, learner(context, training, training.learning_rate))?;
@@ -165,9 +167,16 @@ impl System for SegmentationSection {
     fn smaller(&self) -> Vec<ModelChange<Self>> {
         let with = |network: SegmentationNetwork| Self { network, ..self.clone() };
         match &self.network {
-            SegmentationNetwork::Unet(unet) => ModelChange::half_of(Self::NAME, &unet.channels, |channels| {
-                with(UnetSection { channels, ..unet.clone() }.into())
-            }),
+            SegmentationNetwork::Unet(unet) => {
+                ModelChange::half_of("segmentation.channels", &unet.channels, |channels| {
+                    with(UnetSection { channels, ..unet.clone() }.into())
+                })
+            }
+            SegmentationNetwork::DynUnet(unet) => {
+                ModelChange::half_of("segmentation.filters", &unet.filters, |filters| {
+                    with(DynUnetSection { filters, ..unet.clone() }.into())
+                })
+            }
             SegmentationNetwork::SwinUnetr(swin) => {
                 let smaller = with(swin.clone().with_feature_size(swin.feature_size / 2).into());
                 let is_sound = swin.feature_size >= 24 && smaller.model().validate().is_empty();

@@ -106,6 +106,6 @@ impl System for VqVaeSection {
     /// Half of the channels.
     fn smaller(&self) -> Vec<ModelChange<Self>> {
         let section = |channels| Self { channels, num_res_channels: half(&self.num_res_channels), ..self.clone() };
-        ModelChange::half_of(Self::NAME, &self.channels, section)
+        ModelChange::half_of("vqvae.channels", &self.channels, section)
     }
 }

@@ -9,9 +9,7 @@ mod config;
 mod model;
 mod names;
 mod transformer;
-mod unetr;
 
 pub use config::{Merging, SwinUnetrConfig};
 pub use model::SwinUnetr;
 pub use transformer::{SwinEncoder, SwinEncoderStage};
-pub use unetr::{UnetrResBlock, UnetrUpBlock};

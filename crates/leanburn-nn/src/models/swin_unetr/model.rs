@@ -7,8 +7,8 @@ use leanburn_ops::ResidencyPolicy;
 
 use super::config::{SwinUnetrConfig, decoders, encoders};
 use super::transformer::SwinEncoder;
-use super::unetr::{UnetrResBlock, UnetrUpBlock};
-use crate::blocks::{Conv3d, Conv3dConfig};
+use crate::blocks::{Conv3d, Conv3dConfig, UnetBlock, UnetBlockConfig, UnetUpBlock, UnetUpBlockConfig};
+use crate::models::level_names::{BOTTOM, decoder_name, encoder_name};
 use crate::segmented::segmented;
 
 /// A transformer in windows with a convolutional decoder; see [`SwinUnetrConfig`] for an example.
@@ -24,9 +24,9 @@ use crate::segmented::segmented;
 #[derive(Module, Debug)]
 pub struct SwinUnetr {
     swin_vit: SwinEncoder,
-    encoders: Vec<UnetrResBlock>,
-    bottom: UnetrResBlock,
-    decoders: Vec<UnetrUpBlock>,
+    encoders: Vec<UnetBlock>,
+    bottom: UnetBlock,
+    decoders: Vec<UnetUpBlock>,
     out: Conv3d,
     #[module(skip)]
     config: SwinUnetrConfig,
@@ -42,12 +42,16 @@ impl SwinUnetrConfig {
     /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> SwinUnetr {
         panic_if_invalid("SwinUnetr", &self.validate());
-        let (size, norm) = (self.feature_size, self.norm);
+        let size = self.feature_size;
+        let block = |channels| UnetBlockConfig::new(channels).with_norm(self.norm);
         SwinUnetr {
             swin_vit: SwinEncoder::new(self, device),
-            encoders: encoders(self).into_iter().map(|channels| UnetrResBlock::new(channels, norm, device)).collect(),
-            bottom: UnetrResBlock::new([16 * size; 2], norm, device),
-            decoders: decoders(self).into_iter().map(|channels| UnetrUpBlock::new(channels, norm, device)).collect(),
+            encoders: encoders(self).into_iter().map(|channels| block(channels).init(device)).collect(),
+            bottom: block([16 * size; 2]).init(device),
+            decoders: decoders(self)
+                .into_iter()
+                .map(|channels| UnetUpBlockConfig::new(block(channels)).init(device))
+                .collect(),
             out: Conv3dConfig::new([size, self.out_channels], 1).init(device),
             config: self.clone(),
             residency: ResidencyPolicy::default(),
@@ -100,13 +104,13 @@ impl SwinUnetr {
         // What the stage before the last gives goes to the decoder as it is.
         for (level, encoder) in self.encoders.iter().enumerate() {
             let skip = skips[level].clone();
-            skips[level] = self.residency.run(&encoder_name(level), encoder, skip, UnetrResBlock::forward);
+            skips[level] = self.residency.run(&encoder_name(level), encoder, skip, UnetBlock::forward);
         }
-        let mut h = self.residency.run(BOTTOM, &self.bottom, coarsest, UnetrResBlock::forward);
+        let mut h = self.residency.run(BOTTOM, &self.bottom, coarsest, UnetBlock::forward);
         let mut outputs = Vec::new();
         for decoder in &self.decoders {
             let skip = skips.pop().expect("a skip connection for each decoder");
-            let up = |decoder: &UnetrUpBlock, (below, skip)| decoder.forward(below, skip);
+            let up = |decoder: &UnetUpBlock, (below, skip)| decoder.forward(below, skip);
             h = self.residency.run(&decoder_name(skips.len()), decoder, (h, skip), up);
             if (1..=coarser).contains(&skips.len()) {
                 outputs.push(h.clone());
@@ -143,16 +147,6 @@ impl SwinUnetr {
     pub(super) fn transformer(&self) -> &SwinEncoder {
         &self.swin_vit
     }
-}
-
-const BOTTOM: &str = "bottom";
-
-fn encoder_name(level: usize) -> String {
-    format!("encoder.level_{level}")
-}
-
-fn decoder_name(level: usize) -> String {
-    format!("decoder.level_{level}")
 }
 
 #[cfg(test)]

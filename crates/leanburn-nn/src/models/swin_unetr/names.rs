@@ -1,8 +1,7 @@
 //! MONAI's names of the parameters, and the buffers that its files have besides.
 
 use super::model::SwinUnetr;
-use super::unetr::UnetrUpBlock;
-use crate::blocks::SwinBlock;
+use crate::blocks::{SwinBlock, UnetUpBlock};
 use crate::weights::{IntegerBuffer, MonaiWeights};
 
 /// MONAI's names of the encoders and decoders, in our order.
@@ -23,7 +22,7 @@ impl MonaiWeights for SwinUnetr {
             "swin_vit" => format!("swinViT.{}", of_transformer(&format!("{place}.{parameter}"))),
             "encoders" => format!("{}.layer.{parameter}", ENCODERS[number]),
             "bottom" => format!("encoder10.layer.{place}.{parameter}"),
-            "decoders" => format!("{}.{}", DECODERS[number], UnetrUpBlock::monai_name(parameter)),
+            "decoders" => format!("{}.{}", DECODERS[number], UnetUpBlock::monai_name(parameter)),
             "out" => format!("out.conv.{place}.{parameter}"),
             _ => path.to_string(),
         }
@@ -45,7 +44,7 @@ impl MonaiWeights for SwinUnetr {
     }
 }
 
-impl MonaiWeights for UnetrUpBlock {
+impl MonaiWeights for UnetUpBlock {
     fn monai_name(path: &str) -> String {
         path.replace("transp_conv.", "transp_conv.conv.")
     }

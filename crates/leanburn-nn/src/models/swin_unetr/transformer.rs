@@ -5,8 +5,7 @@ use burn::tensor::{Device, Tensor};
 use leanburn_ops::{ResidencyPolicy, layer_norm3d};
 
 use super::config::{PATCH, STAGES, SwinUnetrConfig};
-use super::unetr::UnetrResBlock;
-use crate::blocks::{Conv3d, Conv3dConfig, NormConfig, PatchMerging, SwinBlock};
+use crate::blocks::{Conv3d, Conv3dConfig, PatchMerging, SwinBlock, UnetBlock, UnetBlockConfig};
 
 /// Added to the variance where what a stage gives is normalised.
 const EPSILON: f64 = 1e-5;
@@ -22,7 +21,7 @@ pub struct SwinEncoder {
 /// One stage.
 #[derive(Module, Debug)]
 pub struct SwinEncoderStage {
-    entry: Option<UnetrResBlock>,
+    entry: Option<UnetBlock>,
     blocks: Vec<SwinBlock>,
     downsample: PatchMerging,
 }
@@ -33,7 +32,7 @@ impl SwinEncoder {
         let stage = |stage: usize| {
             let channels = config.feature_size << stage;
             SwinEncoderStage {
-                entry: config.use_v2.then(|| UnetrResBlock::new([channels; 2], NormConfig::Instance, device)),
+                entry: config.use_v2.then(|| UnetBlockConfig::new([channels; 2]).init(device)),
                 blocks: (0..config.depths[stage]).map(|block| config.block(stage, block).init(device)).collect(),
                 downsample: PatchMerging::new(channels, [PATCH; 3], config.downsample.places(), device),
             }
@@ -66,7 +65,7 @@ impl SwinEncoder {
         let mut outputs = vec![self.output(&x)];
         for (index, stage) in self.stages.iter().enumerate() {
             if let Some(entry) = &stage.entry {
-                x = residency.run(&entry_name(index), entry, x, UnetrResBlock::forward);
+                x = residency.run(&entry_name(index), entry, x, UnetBlock::forward);
             }
             for (number, block) in stage.blocks.iter().enumerate() {
                 x = residency.run(&block_name(index, number), block, x, SwinBlock::forward);

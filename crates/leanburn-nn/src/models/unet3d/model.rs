@@ -8,7 +8,8 @@ use leanburn_ops::{ResidencyPolicy, Stages, Unstreamable};
 use super::config::UNet3dConfig;
 use super::decoder::UNetDecoder;
 use super::unit::UNetUnit;
-use crate::blocks::InStages;
+use crate::blocks::stages_of;
+use crate::models::level_names::{BOTTOM, decoder_name, encoder_name, names_of_levels};
 use crate::segmented::segmented;
 
 /// U-Net with residual units; see [`UNet3dConfig`] for an example.
@@ -85,9 +86,7 @@ segmented!(UNet3d, UNet3dConfig);
 impl UNet3d {
     /// Names of the segments in order of execution.
     pub fn segments(&self) -> Vec<String> {
-        let sides = 0..self.levels.len() - 1;
-        let (down, up) = (sides.clone().map(encoder_name), sides.rev().map(decoder_name));
-        down.chain([BOTTOM.to_string()]).chain(up).collect()
+        names_of_levels(self.levels.len() - 1)
     }
 
     /// What stands against streaming each segment, if anything does.
@@ -96,10 +95,10 @@ impl UNet3d {
         for (index, level) in self.levels.iter().enumerate() {
             match level {
                 UNetLevel::Sides(UNetSides { encoder, decoder }) => {
-                    down.push((encoder_name(index), stages_of(encoder)));
+                    down.push((encoder_name(index), stages_of([encoder])));
                     up.push((decoder_name(index), decoder.stages(self.config.channels[index])));
                 }
-                UNetLevel::Bottom(UNetBottom { bottom }) => down.push((BOTTOM.to_string(), stages_of(bottom))),
+                UNetLevel::Bottom(UNetBottom { bottom }) => down.push((BOTTOM.to_string(), stages_of([bottom]))),
             }
         }
         let segments = down.into_iter().chain(up.into_iter().rev());
@@ -143,11 +142,11 @@ impl UNet3d {
             match level {
                 UNetLevel::Sides(UNetSides { encoder, decoder }) => {
                     let name = encoder_name(index);
-                    h = self.residency.run_stages(&name, encoder, h, UNetUnit::forward, stages_of);
+                    h = self.residency.run_stages(&name, encoder, h, UNetUnit::forward, |unit| stages_of([unit]));
                     skips.push((decoder, h.clone()));
                 }
                 UNetLevel::Bottom(UNetBottom { bottom }) => {
-                    h = self.residency.run_stages(BOTTOM, bottom, h, UNetUnit::forward, stages_of);
+                    h = self.residency.run_stages(BOTTOM, bottom, h, UNetUnit::forward, |unit| stages_of([unit]));
                 }
             }
         }
@@ -164,24 +163,6 @@ impl UNet3d {
         outputs.reverse();
         outputs
     }
-}
-
-/// What a unit computes, in stages.
-fn stages_of(unit: &UNetUnit) -> Result<Stages, Unstreamable> {
-    let mut stages = Stages::new();
-    let input = stages.input();
-    unit.append_to(&mut stages, input)?;
-    Ok(stages)
-}
-
-const BOTTOM: &str = "bottom";
-
-fn encoder_name(level: usize) -> String {
-    format!("encoder.level_{level}")
-}
-
-fn decoder_name(level: usize) -> String {
-    format!("decoder.level_{level}")
 }
 
 #[cfg(test)]
