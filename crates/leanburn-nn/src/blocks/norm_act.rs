@@ -110,6 +110,11 @@ impl NormAct {
         Self { norm: None, dropout: None, prelu: None, activation: Activation::None }
     }
 
+    /// A norm, or none, and an activation without parameters.
+    pub(crate) fn of_parts(norm: Option<Norm>, activation: Activation) -> Self {
+        Self { norm, activation, ..Self::identity() }
+    }
+
     /// Applies the layer.
     ///
     /// # Shapes

@@ -4,15 +4,13 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::nn::{Initializer, conv};
 use burn::tensor::{Device, Tensor};
-use leanburn_ops::{
-    Activation, Convolution, StageEntry, Stages, Unstreamable, Volume, activate, conv3d, group_norm_act,
-    norm_act_conv3d, recompute,
-};
+use leanburn_ops::{Convolution, Stages, Unstreamable, Volume, norm_act_conv3d, recompute};
 
+use super::activation::Activation;
 use super::conv::Conv3d;
 use super::conv_transpose::ConvTranspose3d;
-use super::in_stages::InStages;
 use super::norm::{Norm, NormConfig};
+use super::norm_act::NormAct;
 use crate::segmented::apart;
 
 /// Slope of the activations below zero.
@@ -71,7 +69,8 @@ impl UnetBlockConfig {
 /// # Memory
 ///
 /// Saved for backward: the input, what the first two convolutions give, and the output; `norm(conv3(x))` is computed again. A norm over the
-/// batch is no part of an operation: what the first one gives is held too.
+/// batch is no part of an operation: what the first one gives is held too. A model of such blocks leaves the last norm and activation to the
+/// operations behind the block, and saves no output.
 #[derive(Module, Debug)]
 pub struct UnetBlock {
     conv1: Conv3d,
@@ -91,70 +90,79 @@ impl UnetBlock {
     /// - input: `[batch_size, channels_in, depth, height, width]`
     /// - output: `[batch_size, channels_out, ..]`, each axis divided by its stride, which must divide it
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        self.forward_parts(&[apart(x)])
+        self.left().forward(self.open(vec![apart(x)], &[NormAct::identity()]))
     }
 
-    /// The same of volumes as if they were one, their channels one behind the other; they are never copied into one.
-    fn forward_parts(&self, parts: &[Tensor<5>]) -> Tensor<5> {
-        let residual = self.residual(parts);
-        let h = of_parts(&self.conv1, parts);
+    /// What a block leaves to those who use what it gives: its last activation, and the norm in front of it where that is part of their
+    /// operations.
+    pub(crate) fn left(&self) -> NormAct {
+        let norm = self.norm2.clone().filter(|_| self.leaves_norm());
+        NormAct::of_parts(norm, ACTIVATION)
+    }
+
+    fn leaves_norm(&self) -> bool {
+        !self.is_residual && matches!(self.norm2, Some(Norm::Instance(_) | Norm::Group(_)))
+    }
+
+    /// What the block gives of volumes that leave something to it, as if they were one, their channels one behind the other; they are never
+    /// copied into one.
+    pub(crate) fn open(&self, parts: Vec<Tensor<5>>, entries: &[NormAct]) -> Tensor<5> {
+        let residual = self.residual(&parts, entries);
+        let h = of_parts(&self.conv1, parts, entries);
         let (h, norm) = Norm::fold(self.norm1.as_ref(), h);
         let conv2 = self.conv2.convolution();
         match (&self.norm2, residual) {
-            (None, residual) => activate(norm_act_conv3d(h, norm, ACTIVATION, conv2, residual), ACTIVATION),
-            (second, Some(residual)) => {
-                let h = norm_act_conv3d(h, norm, ACTIVATION, conv2, None);
-                activate(Norm::normed(second.as_ref(), h) + residual, ACTIVATION)
-            }
-            (second, None) => {
-                let h = norm_act_conv3d(h, norm, ACTIVATION, conv2, None);
-                match Norm::fold(second.as_ref(), h) {
-                    (h, Some(norm)) => group_norm_act(h, norm, ACTIVATION),
-                    (h, None) => activate(h, ACTIVATION),
-                }
+            (None, residual) => norm_act_conv3d(h, norm, ACTIVATION.into(), conv2, residual),
+            (second, residual) => {
+                let h = norm_act_conv3d(h, norm, ACTIVATION.into(), conv2, None);
+                let h = if self.leaves_norm() { h } else { Norm::normed(second.as_ref(), h) };
+                residual.into_iter().fold(h, |h, residual| h + residual)
             }
         }
     }
 
     /// What is added before the last activation.
-    fn residual(&self, parts: &[Tensor<5>]) -> Option<Tensor<5>> {
-        let Some(conv) = &self.conv3 else { return self.is_residual.then(|| parts[0].clone()) };
+    fn residual(&self, parts: &[Tensor<5>], entries: &[NormAct]) -> Option<Tensor<5>> {
+        let Some(conv) = &self.conv3 else { return self.is_residual.then(|| entries[0].forward(parts[0].clone())) };
         // A convolution of one voxel is cheaper to compute again than its result is to hold.
-        let layers = (conv.clone(), self.norm3.clone());
-        Some(recompute(&layers, parts.to_vec(), |(conv, norm), parts: Vec<Tensor<5>>| {
-            Norm::normed(norm.as_ref(), of_parts(conv, &parts))
+        let layers = (conv.clone(), self.norm3.clone(), entries.to_vec());
+        Some(recompute(&layers, parts.to_vec(), |(conv, norm, entries), parts: Vec<Tensor<5>>| {
+            Norm::normed(norm.as_ref(), of_parts(conv, parts, entries))
         }))
     }
 
-    /// The same in stages.
-    fn append_parts(&self, stages: &mut Stages, parts: &[(Volume, usize)]) -> Volume {
+    /// What [`open`](Self::open) computes of one volume, in stages.
+    pub(crate) fn stages(&self, entry: &NormAct) -> Result<Stages, Unstreamable> {
+        let mut stages = Stages::new();
+        let part = (stages.input(), self.conv1.convolution().weight.dims()[1], entry);
+        self.append_parts(&mut stages, &[part])?;
+        Ok(stages)
+    }
+
+    /// The same of volumes with so many channels each.
+    fn append_parts(&self, stages: &mut Stages, parts: &[Part<'_>]) -> Result<(), Unstreamable> {
         let channels = self.conv1.convolution().weight.dims()[0];
         let residual = match &self.conv3 {
-            None => self.is_residual.then(|| parts[0].0),
+            None if self.is_residual => {
+                let (x, channels, entry) = parts[0];
+                let (x, entry) = entry.in_stages(stages, x, channels)?;
+                Some(stages.entry(x, entry, None))
+            }
+            None => None,
             Some(conv) => {
-                let x = parts_in_stages(conv, stages, parts);
+                let x = parts_in_stages(conv, stages, parts)?;
                 let (x, entry) = Norm::entry(self.norm3.as_ref(), stages, x, channels);
                 Some(stages.entry(x, entry, None))
             }
         };
-        let h = parts_in_stages(&self.conv1, stages, parts);
+        let h = parts_in_stages(&self.conv1, stages, parts)?;
         let (h, entry) = Norm::entry(self.norm1.as_ref(), stages, h, channels);
-        let h = stages.entry_conv3d(h, entry.with_activation(ACTIVATION), self.conv2.convolution(), None);
-        let (h, entry) = Norm::entry(self.norm2.as_ref(), stages, h, channels);
-        match residual {
-            None => stages.entry(h, entry.with_activation(ACTIVATION), None),
-            Some(residual) => {
-                let sum = stages.entry(h, entry, Some(residual));
-                stages.entry(sum, StageEntry::default().with_activation(ACTIVATION), None)
-            }
+        let h = stages.entry_conv3d(h, entry.with_activation(ACTIVATION.into()), self.conv2.convolution(), None);
+        if !self.leaves_norm() {
+            let (h, entry) = Norm::entry(self.norm2.as_ref(), stages, h, channels);
+            stages.entry(h, entry, residual);
         }
-    }
-}
-
-impl InStages for UnetBlock {
-    fn append_to(&self, stages: &mut Stages, x: Volume) -> Result<Volume, Unstreamable> {
-        let channels = self.conv1.convolution().weight.dims()[1];
-        Ok(self.append_parts(stages, &[(x, channels)]))
+        Ok(())
     }
 }
 
@@ -170,26 +178,25 @@ fn apart_by_channels(conv: &Conv3d, channels: impl Iterator<Item = usize>) -> im
     })
 }
 
-/// The convolution of volumes as if they were one.
-fn of_parts(conv: &Conv3d, parts: &[Tensor<5>]) -> Tensor<5> {
-    let convolutions = apart_by_channels(conv, parts.iter().map(|part| part.dims()[1]));
-    let mut sum: Option<Tensor<5>> = None;
-    for (part, convolution) in parts.iter().zip(convolutions) {
-        sum = Some(match sum.take() {
-            None => conv3d(part.clone(), convolution),
-            sum => norm_act_conv3d(part.clone(), None, Activation::None, convolution, sum),
-        });
-    }
+/// The convolution of volumes, behind what they leave to it.
+fn of_parts(conv: &Conv3d, parts: Vec<Tensor<5>>, entries: &[NormAct]) -> Tensor<5> {
+    let convolutions = apart_by_channels(conv, parts.iter().map(|part| part.dims()[1]).collect::<Vec<_>>().into_iter());
+    let parts = parts.into_iter().zip(entries).zip(convolutions);
+    let sum = parts.fold(None, |sum, ((part, entry), convolution)| Some(entry.then_conv3d(part, convolution, sum)));
     sum.expect("a convolution has an input")
 }
 
-/// The same in stages, of volumes with so many channels each.
-fn parts_in_stages(conv: &Conv3d, stages: &mut Stages, parts: &[(Volume, usize)]) -> Volume {
-    let convolutions = apart_by_channels(conv, parts.iter().map(|(_, channels)| *channels));
-    let sum = parts.iter().zip(convolutions).fold(None, |sum, ((part, _), convolution)| {
-        Some(stages.entry_conv3d(*part, StageEntry::default(), convolution, sum))
-    });
-    sum.expect("a convolution has an input")
+/// A volume, how many channels it has, and what it leaves to be done.
+type Part<'a> = (Volume, usize, &'a NormAct);
+
+/// The same in stages.
+fn parts_in_stages(conv: &Conv3d, stages: &mut Stages, parts: &[Part<'_>]) -> Result<Volume, Unstreamable> {
+    let convolutions = apart_by_channels(conv, parts.iter().map(|(_, channels, _)| *channels));
+    let sum = parts.iter().zip(convolutions).try_fold(None, |sum, ((x, channels, entry), convolution)| {
+        let (x, entry) = entry.in_stages(stages, *x, *channels)?;
+        Ok(Some(stages.entry_conv3d(x, entry, convolution, sum)))
+    })?;
+    Ok(sum.expect("a convolution has an input"))
 }
 
 /// Configuration of [`UnetUpBlock`].
@@ -237,18 +244,32 @@ impl UnetUpBlock {
     /// - `below`: `[batch_size, channels_in, depth, height, width]`
     /// - `skip` and output: `[batch_size, channels_out, ..]`, each axis times its factor
     pub fn forward(&self, below: Tensor<5>, skip: Tensor<5>) -> Tensor<5> {
-        self.conv_block.forward_parts(&[self.transp_conv.forward(below), apart(skip)])
+        self.left().forward(self.open([below, skip], [&NormAct::identity(), &NormAct::identity()]))
     }
 
-    /// What the block computes of `below` and `skip`, in stages.
-    pub(crate) fn stages(&self) -> Stages {
+    /// What the block [leaves](UnetBlock::left) to those who use what it gives.
+    pub(crate) fn left(&self) -> NormAct {
+        self.conv_block.left()
+    }
+
+    /// What the block gives of two volumes, `below` and `skip`, that leave something to it.
+    pub(crate) fn open(&self, [below, skip]: [Tensor<5>; 2], [of_below, of_skip]: [&NormAct; 2]) -> Tensor<5> {
+        let up = self.transp_conv.forward(of_below.forward(below));
+        self.conv_block.open(vec![up, apart(skip)], &[NormAct::identity(), of_skip.clone()])
+    }
+
+    /// What [`open`](Self::open) computes, in stages.
+    pub(crate) fn stages(&self, [of_below, of_skip]: [&NormAct; 2]) -> Result<Stages, Unstreamable> {
         let mut stages = Stages::of_inputs(2);
         let mut inputs = stages.inputs();
         let (below, skip) = (inputs.next().expect("two inputs"), inputs.next().expect("two inputs"));
         let (weight, bias, options) = self.transp_conv.parameters();
-        let channels = weight.dims()[1];
+        let [channels_in, channels, ..] = weight.dims();
+        let (below, entry) = of_below.in_stages(&mut stages, below, channels_in)?;
+        let below = stages.entry(below, entry, None);
         let up = stages.conv_transpose3d(below, weight, bias, options, None);
-        self.conv_block.append_parts(&mut stages, &[(up, channels), (skip, channels)]);
-        stages
+        let parts = [(up, channels, &NormAct::identity()), (skip, channels, of_skip)];
+        self.conv_block.append_parts(&mut stages, &parts)?;
+        Ok(stages)
     }
 }

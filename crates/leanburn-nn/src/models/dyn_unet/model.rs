@@ -7,9 +7,9 @@ use leanburn_common::panic_if_invalid;
 use leanburn_ops::{ResidencyPolicy, Stages, Unstreamable};
 
 use super::config::DynUnetConfig;
-use crate::blocks::{Conv3d, UnetBlock, UnetBlockConfig, UnetUpBlock, UnetUpBlockConfig, stages_of};
+use crate::blocks::{Conv3d, NormAct, UnetBlock, UnetBlockConfig, UnetUpBlock, UnetUpBlockConfig};
 use crate::models::level_names::{BOTTOM, decoder_name, encoder_name, names_of_levels};
-use crate::segmented::segmented;
+use crate::segmented::{apart, segmented};
 
 /// nnU-Net's U-Net; see [`DynUnetConfig`] for an example.
 ///
@@ -17,8 +17,8 @@ use crate::segmented::segmented;
 ///
 /// # Memory
 ///
-/// Saved for backward: of each block its input, what its two convolutions give, and its output; of a decoder's also what the transposed
-/// convolution gives, and never the joined volume. With every segment recomputed, what each segment gives. The finest level costs by far the
+/// Saved for backward: of each block what its two convolutions give (with residuals or a norm over the batch also their sum, or the normalised volume); of a decoder's also
+/// what the transposed convolution takes and gives, and never the joined volume. The last norm and activation of a block are part of the operations behind it. With every segment recomputed, what each segment gives. The finest level costs by far the
 /// most. Segments are `encoder.level_0`, .., `bottom`, .., `decoder.level_0`.
 #[derive(Module, Debug)]
 pub struct DynUnet {
@@ -88,10 +88,21 @@ impl DynUnet {
 
     /// What stands against streaming each segment, if anything does.
     pub fn unstreamable(&self) -> Vec<(String, Option<Unstreamable>)> {
-        let down = self.encoders().chain([&self.bottleneck]).map(|block| stages_of([block]));
-        let up = self.upsamples.iter().map(|decoder| Ok(decoder.stages()));
-        let stages = down.chain(up).map(|stages| stages.and_then(Stages::streamable).err());
-        self.segments().into_iter().zip(stages).collect()
+        let mut stages = Vec::new();
+        let (mut left, mut skips) = (NormAct::identity(), Vec::new());
+        for encoder in self.encoders() {
+            stages.push(encoder.stages(&left));
+            left = encoder.left();
+            skips.push(left.clone());
+        }
+        stages.push(self.bottleneck.stages(&left));
+        left = self.bottleneck.left();
+        for (decoder, skip) in self.upsamples.iter().zip(skips.iter().rev()) {
+            stages.push(decoder.stages([&left, skip]));
+            left = decoder.left();
+        }
+        let reasons = stages.into_iter().map(|stages| stages.and_then(Stages::streamable).err());
+        self.segments().into_iter().zip(reasons).collect()
     }
 
     /// The logits of each class at each voxel.
@@ -126,26 +137,33 @@ impl DynUnet {
         if let Err(error) = self.config.check_input(x.dims()) {
             panic!("DynUnet: {error}");
         }
-        let (mut h, mut skips) = (x, Vec::with_capacity(self.upsamples.len()));
+        let encode = |name: &str, block: &UnetBlock, (h, left): (Tensor<5>, NormAct)| {
+            let open = |(block, left): &(UnetBlock, NormAct), h| block.open(vec![apart(h)], std::slice::from_ref(left));
+            let stages = |(block, left): &(UnetBlock, NormAct)| block.stages(left);
+            (self.residency.run_stages(name, &(block.clone(), left), h, open, stages), block.left())
+        };
+        let (mut h, mut skips) = ((x, NormAct::identity()), Vec::with_capacity(self.upsamples.len()));
         for (level, encoder) in self.encoders().enumerate() {
-            h = self
-                .residency
-                .run_stages(&encoder_name(level), encoder, h, UnetBlock::forward, |block| stages_of([block]));
+            h = encode(&encoder_name(level), encoder, h);
             skips.push(h.clone());
         }
-        h = self.residency.run_stages(BOTTOM, &self.bottleneck, h, UnetBlock::forward, |block| stages_of([block]));
+        h = encode(BOTTOM, &self.bottleneck, h);
         let mut outputs = Vec::new();
         for decoder in &self.upsamples {
-            let skip = skips.pop().expect("a skip connection for each decoder");
-            let up = |decoder: &UnetUpBlock, (below, skip)| decoder.forward(below, skip);
-            h = self
-                .residency
-                .run_stages(&decoder_name(skips.len()), decoder, (h, skip), up, |decoder| Ok(decoder.stages()));
+            let ((below, of_below), (skip, of_skip)) = (h, skips.pop().expect("a skip connection for each decoder"));
+            let open = |(decoder, of_below, of_skip): &(UnetUpBlock, NormAct, NormAct), (below, skip)| {
+                decoder.open([below, skip], [of_below, of_skip])
+            };
+            let stages =
+                |(decoder, of_below, of_skip): &(UnetUpBlock, NormAct, NormAct)| decoder.stages([of_below, of_skip]);
+            let module = (decoder.clone(), of_below, of_skip);
+            let up = self.residency.run_stages(&decoder_name(skips.len()), &module, (below, skip), open, stages);
+            h = (up, decoder.left());
             if (1..=coarser).contains(&skips.len()) {
-                outputs.push(h.clone());
+                outputs.push(h.1.forward(h.0.clone()));
             }
         }
-        outputs.push(self.output_block.forward(h));
+        outputs.push(h.1.then_conv3d(h.0, self.output_block.convolution(), None));
         outputs.reverse();
         outputs
     }
