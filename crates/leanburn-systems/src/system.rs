@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::ValidationError;
-use leanburn_data::SequenceConfig;
+use leanburn_data::{DataConfig, SequenceConfig};
 use leanburn_nn::weights::{MonaiWeights, WeightsError, load_matching, save_safetensors};
 use leanburn_plan::Knob;
 use leanburn_train::{MainModel, Precision};
@@ -65,8 +65,8 @@ pub trait System: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static 
     /// The configuration of a guide whose [sizes](Self::sizes) are worth a table, as YAML.
     const GUIDE: Option<&'static str> = None;
 
-    /// Reads the section; `sequence` is there for systems of [fields](Source::Fields).
-    fn read(section: &mut Section<'_>, sequence: Option<&SequenceConfig>) -> Self;
+    /// Reads the section, behind those that say what it is trained on.
+    fn read(section: &mut Section<'_>, on: &TrainedOn<'_>) -> Self;
 
     /// What is wrong with the section, alone and with the rest of the configuration. Keys are full paths.
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError>;
@@ -236,6 +236,15 @@ pub struct NamedSize<S> {
     pub section: S,
     /// The precision, where that is part of it.
     pub precision: Option<Precision>,
+}
+
+/// What a configuration says of the data, before the section of the system is read.
+#[derive(Debug, Clone, Copy)]
+pub struct TrainedOn<'a> {
+    /// The volumes.
+    pub data: &'a DataConfig,
+    /// The fields, for systems of [fields](Source::Fields).
+    pub sequence: Option<&'a SequenceConfig>,
 }
 
 impl<S> ModelChange<S> {

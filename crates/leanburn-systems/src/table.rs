@@ -1,6 +1,5 @@
 //! The systems that there are, one line each.
 
-use leanburn_data::SequenceConfig;
 use serde::{Serialize, Serializer};
 
 use crate::any_system::AnySystem;
@@ -13,7 +12,7 @@ use crate::recipe::Recipe;
 use crate::segmentation::SegmentationSection;
 use crate::shared::Source;
 use crate::super_resolution::SuperResolutionSection;
-use crate::system::{FlatKey, ModelChange, NamedSize, System};
+use crate::system::{FlatKey, ModelChange, NamedSize, System, TrainedOn};
 use crate::vae3d::Vae3dSection;
 use crate::vq_vae::VqVaeSection;
 use crate::yaml::Section;
@@ -36,7 +35,7 @@ macro_rules! systems {
             flat_keys: <$section as System>::FLAT_KEYS,
             recipes: <$section as System>::RECIPES,
             guide: <$section as System>::GUIDE,
-            read: |section, sequence| SystemSection::$name(<$section as System>::read(section, sequence)),
+            read: |section, on| SystemSection::$name(<$section as System>::read(section, on)),
         },)+];
 
         /// The names of the sections.
@@ -110,7 +109,7 @@ systems! {
 }
 
 /// Reads a system's section.
-type ReadSystem = fn(&mut Section<'_>, Option<&SequenceConfig>) -> SystemSection;
+type ReadSystem = fn(&mut Section<'_>, &TrainedOn<'_>) -> SystemSection;
 
 /// What is known of a system without a configuration of it.
 #[derive(Debug)]

@@ -175,6 +175,11 @@ fn nn_unets_u_net_is_read_from_its_plans() {
     for part in ["model: dyn_unet", "res_block: true", "norm_name: batch", "trans_bias: true"] {
         assert!(yaml.contains(part), "{part} in {yaml}");
     }
+    // by nnU-Net's rules where nothing is written
+    let sized = dyn_unet.replace("  labels: {}\n", "  labels: {}\n  patch_size: [8, 16, 16]\n  spacing: [3, 1, 1]\n");
+    let written = "  filters: [32, 64, 128]\n  strides: [1, [1, 2, 2], 2]\n  kernel_size: [[1, 3, 3], 3, 3]\n";
+    let [sized, written] = [sized.clone(), sized + written].map(|text| Config::parse(&text, "test.yaml", &[]).unwrap());
+    assert_eq!(sized, written);
     let plain = dyn_unet.clone() + "  filters: [4, 8]\n";
     Config::parse(&plain, "test.yaml", &[]).unwrap();
     for (key, value) in [

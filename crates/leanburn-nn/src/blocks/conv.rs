@@ -209,6 +209,24 @@ mod tests {
     }
 
     #[test]
+    fn groups_do_not_see_each_other() {
+        let device = Device::flex();
+        let config = Conv3dConfig::new([4, 6], 3).with_padding(1).with_groups(2);
+        let conv = config.init(&device);
+        assert_eq!(parameters(&conv).0.dims(), [6, 2, 3, 3, 3]);
+        let x = Tensor::<5>::random([1, 4, 4, 4, 4], Distribution::Default, &device);
+        let plain = conv.forward(x.clone());
+        let changed = conv.forward(Tensor::cat(vec![x.clone().narrow(1, 0, 2), x.narrow(1, 2, 2) + 1.0], 1));
+        let same = |first| {
+            let of = |y: &Tensor<5>| y.clone().narrow(1, first, 3).into_data();
+            of(&plain) == of(&changed)
+        };
+        assert_eq!([same(0), same(3)], [true, false]);
+        let wrong = config.with_groups(3).validate();
+        assert_eq!(crate::validation::keys(wrong), ["groups"]);
+    }
+
+    #[test]
     fn a_given_distribution_leaves_the_bias_zero() {
         let device = Device::flex();
         let config = Conv3dConfig::new([2, 3], 3);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
-use leanburn_data::{Dataset, SequenceConfig};
+use leanburn_data::Dataset;
 use leanburn_nn::weights::{WeightsError, load_matching, save_safetensors};
 use leanburn_ops::largest_attention_block;
 use leanburn_plan::Knob;
@@ -24,7 +24,7 @@ use crate::shared::{
     COMPARISON, Context, DIVERGENCE, PERCEPTUAL, RECONSTRUCTION, TrainingSection, check_shape, compared, of_section,
     streamed_only, validate_volumes,
 };
-use crate::system::{ModelChange, System};
+use crate::system::{ModelChange, System, TrainedOn};
 use crate::weight_source::{Initialized, WeightSource};
 use crate::yaml::Section;
 
@@ -72,7 +72,7 @@ impl System for AutoencoderSection {
     const ERRORS: &'static [&'static str] = &[L1];
     const KNOBS: &'static [&'static str] = &[ATTENTION_BLOCK];
 
-    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+    fn read(section: &mut Section<'_>, _on: &TrainedOn<'_>) -> Self {
         Self::read_keys(section)
     }
 

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::metrics::IntersectionCounts;
-use leanburn_data::{SceneConfig, SceneDataset, SceneSample, SequenceConfig};
+use leanburn_data::{SceneConfig, SceneDataset, SceneSample};
 use leanburn_train::Learner;
 
 use super::batch::SceneViews;
@@ -17,7 +17,7 @@ use crate::error::{Result, SystemError};
 use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, learner, of_section, policy_and_seed};
-use crate::system::{ModelChange, System};
+use crate::system::{ModelChange, System, TrainedOn};
 use crate::yaml::Section;
 
 /// Metrics of all classes that there are, of synthetic roads and of nuScenes; both have walkways.
@@ -92,7 +92,7 @@ impl System for BevSection {
     const ERRORS: &'static [&'static str] = &[];
     const SMALLER_EVALUATION: &'static str = "a smaller scenes.image_size or scenes.map";
 
-    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+    fn read(section: &mut Section<'_>, _on: &TrainedOn<'_>) -> Self {
         Self::read_keys(section)
     }
 

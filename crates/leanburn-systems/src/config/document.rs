@@ -20,7 +20,7 @@ use crate::shared::{
     Context, DeviceSection, FirstStage, LatentsSection, Source, TrainingSection, read_data, read_scenes, read_sequence,
     reject,
 };
-use crate::system::NamedSize;
+use crate::system::{NamedSize, TrainedOn};
 use crate::table::{Entry, NAMES, SYSTEMS, SystemSection};
 use crate::weight_source::weights_of;
 use crate::yaml::{ConfigError, ConfigErrorKind, ConfigErrors, MAX_BYTES, Node, Place, Reader, apply, too_large};
@@ -202,7 +202,8 @@ impl Config {
         let sequence = (entry.source == Source::Fields).then(|| section.section("sequence", read_sequence));
         let latents = (entry.source == Source::Latents).then(|| section.section("latents", LatentsSection::read));
         let scenes = (entry.source == Source::Scenes).then(|| section.section("scenes", read_scenes));
-        let system = section.section(entry.name, |section| (entry.read)(section, sequence.as_ref()));
+        let on = TrainedOn { data: &data, sequence: sequence.as_ref() };
+        let system = section.section(entry.name, |section| (entry.read)(section, &on));
         let device = section.section("device", DeviceSection::read);
         let config = Self { seed, data, sequence, latents, scenes, system, device, notes: Vec::new() };
         section.close();

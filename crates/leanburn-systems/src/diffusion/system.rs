@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
-use leanburn_data::{SequenceConfig, Volume};
+use leanburn_data::Volume;
 use leanburn_nn::weights::load_matching;
 use leanburn_ops::random::derive;
 use leanburn_ops::recording::valid;
@@ -29,7 +29,7 @@ use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::{range_of, side_by_side};
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed};
-use crate::system::{FlatKey, ModelChange, System};
+use crate::system::{FlatKey, ModelChange, System, TrainedOn};
 use crate::volume::{grid, values};
 use crate::weight_source::weights_of;
 use crate::yaml::Section;
@@ -90,7 +90,7 @@ impl System for DiffusionSection {
     const SMALLER_EVALUATION: &'static str =
         "a smaller data.patch_size, since pictures decode a latent of it, or visualize_interval: 0";
 
-    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+    fn read(section: &mut Section<'_>, _on: &TrainedOn<'_>) -> Self {
         Self::read_keys(section)
     }
 

@@ -18,7 +18,7 @@ use crate::field_predictor::FieldPredictor;
 use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, forecast, learner, of_section, policy_and_seed};
-use crate::system::{FlatKey, ModelChange, NamedSize, System};
+use crate::system::{FlatKey, ModelChange, NamedSize, System, TrainedOn};
 use crate::yaml::Section;
 
 /// A key of the climate guide's file.
@@ -75,8 +75,8 @@ device: {name: flex}
 ",
     );
 
-    fn read(section: &mut Section<'_>, sequence: Option<&SequenceConfig>) -> Self {
-        Self::read_keys(section, sequence.unwrap_or(&SequenceConfig::default()))
+    fn read(section: &mut Section<'_>, on: &TrainedOn<'_>) -> Self {
+        Self::read_keys(section, on.sequence.unwrap_or(&SequenceConfig::default()))
     }
 
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {

@@ -18,7 +18,7 @@ use crate::field_predictor::FieldPredictor;
 use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, check_shape, forecast, learner, of_section, policy_and_seed};
-use crate::system::{ModelChange, System, half};
+use crate::system::{ModelChange, System, TrainedOn, half};
 use crate::yaml::Section;
 
 impl System for OperatorSection {
@@ -70,8 +70,8 @@ impl System for OperatorSection {
     const ERRORS: &'static [&'static str] = &["relative_l2", "top_octave_error"];
     const SMALLER_EVALUATION: &'static str = "smaller widths or a coarser grid of the sequence";
 
-    fn read(section: &mut Section<'_>, sequence: Option<&SequenceConfig>) -> Self {
-        Self::read_keys(section, sequence.unwrap_or(&SequenceConfig::default()))
+    fn read(section: &mut Section<'_>, on: &TrainedOn<'_>) -> Self {
+        Self::read_keys(section, on.sequence.unwrap_or(&SequenceConfig::default()))
     }
 
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {

@@ -1,5 +1,6 @@
 //! nnU-Net's U-Net: keys of the `segmentation` section where its `model` is `dyn_unet`.
 
+use leanburn_data::DataConfig;
 use leanburn_nn::blocks::NormConfig;
 use leanburn_nn::models::DynUnetConfig;
 use serde::Serialize;
@@ -12,11 +13,13 @@ use crate::yaml::{MANY, PerAxis, Section};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DynUnetSection {
-    /// Channels of each level, the finest first. Required.
+    /// Channels of each level, the finest first. Default: the levels that [nnU-Net's rules](DynUnetConfig::planned) have for the size and spacing
+    /// of the patches; required where the data has no size.
     pub filters: Vec<usize>,
-    /// Size of the kernels of each level, odd numbers. Default: 3.
+    /// Size of the kernels of each level, odd numbers. Default: 3; by the same rules where `filters` are not written.
     pub kernel_size: Vec<[usize; 3]>,
-    /// By what each level divides depth, height and width of the one before; that of the finest is 1. Default: 1, and 2 for all others.
+    /// By what each level divides depth, height and width of the one before; that of the finest is 1. Default: 1, and 2 for all others; by the
+    /// same rules where `filters` are not written.
     pub strides: Vec<[usize; 3]>,
     /// Whether the input of a level of the encoder is added to what its convolutions give. Default: false.
     pub res_block: bool,
@@ -43,10 +46,21 @@ impl DynUnetSection {
         Self { filters, kernel_size: vec![[3; 3]; levels], strides, res_block, norm_name, trans_bias }
     }
 
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
+    /// A U-Net with the levels that nnU-Net has for patches of the data, if their size is known.
+    fn planned(data: &DataConfig) -> Option<Self> {
+        let patch = data.patch_size.or(data.voxel_size)?;
+        let DynUnetConfig { filters, kernel_size, strides, .. } =
+            DynUnetConfig::planned(1, 2, patch, data.spacing.unwrap_or([1.0; 3]));
+        Some(Self { kernel_size, strides, ..Self::new(filters) })
+    }
+
+    pub(super) fn read(section: &mut Section<'_>, data: &DataConfig) -> Self {
         section.alias("features_per_stage", "filters");
         section.alias("kernel_sizes", "kernel_size");
-        let default = Self::new(section.required("filters", 1..=MANY));
+        let default = match Self::planned(data).filter(|_| !section.has("filters")) {
+            Some(planned) => Self { filters: section.number("filters", planned.filters.clone(), 1..=MANY), ..planned },
+            None => Self::new(section.required("filters", 1..=MANY)),
+        };
         let mut axes = |key, default: &[[usize; 3]]| {
             let default = default.iter().copied().map(PerAxis).collect::<Vec<_>>();
             section.number(key, default, 1..=MANY).into_iter().map(|PerAxis(axes)| axes).collect()

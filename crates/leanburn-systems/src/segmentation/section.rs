@@ -1,5 +1,6 @@
 //! The `segmentation` section.
 
+use leanburn_data::DataConfig;
 use serde::{Deserialize, Serialize};
 
 use super::dyn_unet::DynUnetSection;
@@ -76,12 +77,12 @@ impl SegmentationSection {
         Self { in_channels: 1, num_classes, network: network.into(), training: Training::default() }
     }
 
-    pub(super) fn read_keys(section: &mut Section<'_>) -> Self {
+    pub(super) fn read_keys(section: &mut Section<'_>, data: &DataConfig) -> Self {
         section.alias("out_channels", "num_classes");
         let num_classes = section.required("num_classes", 2..=256);
         let network = match section.variant("model", ModelName::Unet) {
             ModelName::Unet => SegmentationNetwork::Unet(UnetSection::read(section)),
-            ModelName::DynUnet => SegmentationNetwork::DynUnet(DynUnetSection::read(section)),
+            ModelName::DynUnet => SegmentationNetwork::DynUnet(DynUnetSection::read(section, data)),
             ModelName::SwinUnetr => SegmentationNetwork::SwinUnetr(SwinUnetrSection::read(section)),
         };
         let default = Self::new(num_classes, network);

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Int, Tensor};
 use image::RgbImage;
 use leanburn_common::{Validation, ValidationError};
 use leanburn_data::metrics::{DiceCounts, best_two_thresholds, mean_dice};
-use leanburn_data::{DataError, Dataset, LabelMap, SequenceConfig, Volume};
+use leanburn_data::{DataError, Dataset, LabelMap, Volume};
 use leanburn_nn::weights::{WeightsError, save_safetensors};
 use leanburn_train::{Learner, MainModel};
 
@@ -22,7 +22,7 @@ use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::{classes, range_of};
 use crate::recipe::Recipe;
 use crate::shared::{Context, TrainingSection, check_shape, learner, of_section, policy_and_seed};
-use crate::system::{ModelChange, System};
+use crate::system::{ModelChange, System, TrainedOn};
 use crate::yaml::Section;
 
 /// Names of the Dice scores of the classes from 1 on; further classes are in the mean alone.
@@ -76,8 +76,8 @@ impl System for SegmentationSection {
     ];
     const ERRORS: &'static [&'static str] = &[];
 
-    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
-        Self::read_keys(section)
+    fn read(section: &mut Section<'_>, on: &TrainedOn<'_>) -> Self {
+        Self::read_keys(section, on.data)
     }
 
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {

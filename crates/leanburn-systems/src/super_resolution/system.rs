@@ -19,7 +19,7 @@ use crate::evaluation::{Curves, Metrics, PictureLabel};
 use crate::picture::fields;
 use crate::recipe::Recipe;
 use crate::shared::{Context, Source, TrainingSection, check_shape, learner, of_section, policy_and_seed};
-use crate::system::{ModelChange, System};
+use crate::system::{ModelChange, System, TrainedOn};
 use crate::yaml::Section;
 
 impl System for SuperResolutionSection {
@@ -71,8 +71,8 @@ impl System for SuperResolutionSection {
     const ERRORS: &'static [&'static str] = &["relative_l2", "top_octave_error"];
     const SMALLER_EVALUATION: &'static str = "a smaller training.num_samples: samples are made together";
 
-    fn read(section: &mut Section<'_>, sequence: Option<&SequenceConfig>) -> Self {
-        Self::read_keys(section, sequence.unwrap_or(&SequenceConfig::default()))
+    fn read(section: &mut Section<'_>, on: &TrainedOn<'_>) -> Self {
+        Self::read_keys(section, on.sequence.unwrap_or(&SequenceConfig::default()))
     }
 
     fn validate(&self, context: &Context<'_>) -> Vec<ValidationError> {

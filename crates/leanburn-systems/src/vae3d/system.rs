@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::ValidationError;
-use leanburn_data::{Dataset, SequenceConfig};
+use leanburn_data::Dataset;
 use leanburn_train::{Learner, Precision, VaeWorkload};
 
 use super::section::{Vae3dSection, VaeType};
@@ -19,7 +19,7 @@ use crate::shared::{
     CODEBOOK, COMMITMENT, CodeUse, Context, DISTANCE, DIVERGENCE, OCCUPANCY, PERCEPTUAL, RECONSTRUCTION, Recompute,
     TrainingSection, check_shape, exhibit, learner, of_section, policy_and_seed, streamed_only, validate_volumes,
 };
-use crate::system::{FlatKey, ModelChange, NamedSize, System};
+use crate::system::{FlatKey, ModelChange, NamedSize, System, TrainedOn};
 use crate::yaml::Section;
 
 impl System for Vae3dSection {
@@ -49,7 +49,7 @@ device: {name: flex}
 ",
     );
 
-    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+    fn read(section: &mut Section<'_>, _on: &TrainedOn<'_>) -> Self {
         Self::read_keys(section)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use image::RgbImage;
 use leanburn_common::ValidationError;
-use leanburn_data::{Dataset, SequenceConfig};
+use leanburn_data::Dataset;
 use leanburn_train::{Learner, VqVaeWorkload};
 
 use super::section::VqVaeSection;
@@ -18,7 +18,7 @@ use crate::shared::{
     CODEBOOK, COMMITMENT, COMPARISON, CodeUse, Context, DISTANCE, OCCUPANCY, RECONSTRUCTION, TrainingSection,
     check_shape, compared, learner, of_section, policy_and_seed, streamed_only, validate_volumes,
 };
-use crate::system::{ModelChange, System, half};
+use crate::system::{ModelChange, System, TrainedOn, half};
 use crate::yaml::Section;
 
 impl System for VqVaeSection {
@@ -35,7 +35,7 @@ impl System for VqVaeSection {
     const CURVES: &'static [Curves] = &[RECONSTRUCTION, OCCUPANCY, DISTANCE, CODEBOOK, COMMITMENT];
     const ERRORS: &'static [&'static str] = &[L1, "reconstruction", "chamfer_voxels"];
 
-    fn read(section: &mut Section<'_>, _sequence: Option<&SequenceConfig>) -> Self {
+    fn read(section: &mut Section<'_>, _on: &TrainedOn<'_>) -> Self {
         Self::read_keys(section)
     }
 

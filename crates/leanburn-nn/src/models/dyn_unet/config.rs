@@ -47,7 +47,64 @@ pub struct DynUnetConfig {
     pub trans_bias: bool,
 }
 
+/// Channels of the finest level by nnU-Net's rules, and the most that a level has.
+const FEWEST_FILTERS: usize = 32;
+const MOST_FILTERS: usize = 320;
+
+/// The least length that nnU-Net leaves of an axis.
+const LEAST_LENGTH: usize = 4;
+
 impl DynUnetConfig {
+    /// The levels that nnU-Net chooses for patches of `patch` voxels, which are `spacing` apart: an axis is halved while it keeps four voxels and
+    /// its voxels are less than twice as long as the shortest that are still halved; kernels are 1 along an axis until its voxels are less than twice as long as
+    /// the shortest. Channels double from 32 to 320.
+    ///
+    /// Source: [Isensee et al.](https://doi.org/10.1038/s41592-020-01008-z), supplementary note 2, as version 2 of their program has it. A patch that the
+    /// strides do not divide, which they would enlarge, is an error of [`check_input`](Self::check_input).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use leanburn_nn::models::DynUnetConfig;
+    ///
+    /// // slices of 3 mm
+    /// let config = DynUnetConfig::planned(1, 3, [24, 96, 96], [3.0, 1.0, 1.0]);
+    /// assert_eq!(config.filters, [32, 64, 128, 256, 320]);
+    /// assert_eq!(config.strides, [[1, 1, 1], [1, 2, 2], [2, 2, 2], [2, 2, 2], [1, 2, 2]]);
+    /// assert_eq!(config.kernel_size, [[1, 3, 3], [3; 3], [3; 3], [3; 3], [3; 3]]);
+    /// ```
+    pub fn planned(in_channels: usize, out_channels: usize, patch: [usize; 3], spacing: [f64; 3]) -> Self {
+        let (mut length, mut spacing, mut kernel) = (patch, spacing, [1; 3]);
+        let (mut kernels, mut strides) = (Vec::new(), vec![[1; 3]]);
+        let shortest = |spacing: &[f64; 3], axes: [bool; 3]| {
+            (0..3).filter(|axis| axes[*axis]).map(|axis| spacing[axis]).fold(f64::INFINITY, f64::min)
+        };
+        loop {
+            let long = length.map(|length| length >= 2 * LEAST_LENGTH);
+            let least = shortest(&spacing, long);
+            let halved: [bool; 3] = std::array::from_fn(|axis| long[axis] && spacing[axis] / least < 2.0);
+            let together = halved.iter().filter(|halved| **halved).count();
+            let alone_and_short = together == 1 && (0..3).any(|axis| halved[axis] && length[axis] < 3 * LEAST_LENGTH);
+            if together == 0 || alone_and_short {
+                break;
+            }
+            let least = shortest(&spacing, [true; 3]);
+            for axis in 0..3 {
+                if spacing[axis] / least < 2.0 {
+                    kernel[axis] = 3;
+                }
+            }
+            kernels.push(kernel);
+            strides.push(halved.map(|halved| if halved { 2 } else { 1 }));
+            for axis in (0..3).filter(|axis| halved[*axis]) {
+                (length[axis], spacing[axis]) = (length[axis].div_ceil(2), 2.0 * spacing[axis]);
+            }
+        }
+        kernels.push([3; 3]);
+        let filters = (0..strides.len()).map(|level| (FEWEST_FILTERS << level.min(4)).min(MOST_FILTERS)).collect();
+        Self::new(in_channels, out_channels, filters, kernels, strides)
+    }
+
     /// Everything that is wrong with the configuration.
     #[must_use]
     pub fn validate(&self) -> Vec<ValidationError> {
@@ -150,6 +207,27 @@ mod tests {
         assert_eq!(fields(&|config| config.norm = NormConfig::Group(3)), ["norm"]);
         let one = DynUnetConfig::new(1, 2, vec![4], vec![[3; 3]], vec![[1; 3]]);
         assert_eq!(keys(one.validate()), ["filters"]);
+    }
+
+    /// As nnU-Net's program has them (`get_pool_and_conv_props`).
+    #[test]
+    fn levels_are_planned_as_nn_unet_plans_them() {
+        let strides = |patch, spacing| DynUnetConfig::planned(1, 2, patch, spacing).strides;
+        assert_eq!(strides([128; 3], [1.0; 3]), [vec![[1; 3]], vec![[2; 3]; 5]].concat());
+        // prostate: 3.6 mm slices
+        let config = DynUnetConfig::planned(2, 3, [20, 320, 256], [3.6, 0.625, 0.625]);
+        let expected = [[1, 1, 1], [1, 2, 2], [1, 2, 2], [2, 2, 2], [2, 2, 2], [1, 2, 2], [1, 2, 2]];
+        assert_eq!(config.strides, expected);
+        assert_eq!(config.kernel_size, [vec![[1, 3, 3]; 2], vec![[3; 3]; 5]].concat());
+        assert_eq!(config.filters, [32, 64, 128, 256, 320, 320, 320]);
+        assert!(config.validate().is_empty());
+        // a last axis alone is halved from 12 voxels on
+        assert_eq!(strides([4, 4, 12], [1.0; 3]).len(), 2);
+        assert_eq!(strides([4, 4, 11], [1.0; 3]).len(), 1);
+        assert_eq!(strides([4; 3], [1.0; 3]).len(), 1);
+        for spacing in [f64::NAN, 0.0, f64::INFINITY, -1.0] {
+            assert!(strides([usize::MAX; 3], [spacing, 1.0, 1.0]).len() < 70, "{spacing}");
+        }
     }
 
     #[test]
