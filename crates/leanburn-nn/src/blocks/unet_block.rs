@@ -4,6 +4,7 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::nn::{Initializer, conv};
 use burn::tensor::{Device, Tensor};
+use leanburn_common::{Validation, ValidationError, panic_if_invalid};
 use leanburn_ops::{Convolution, Stages, Unstreamable, Volume, norm_act_conv3d, recompute};
 
 use super::activation::Activation;
@@ -12,6 +13,7 @@ use super::conv_transpose::ConvTranspose3d;
 use super::norm::{Norm, NormConfig};
 use super::norm_act::NormAct;
 use crate::segmented::apart;
+use crate::validation::Rules;
 
 /// Slope of the activations below zero.
 const ACTIVATION: Activation = Activation::LeakyRelu(0.01);
@@ -39,8 +41,34 @@ pub struct UnetBlockConfig {
 }
 
 impl UnetBlockConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        self.channels.iter().for_each(|channels| validation.count("channels", *channels));
+        self.kernel_size.iter().for_each(|size| validation.odd("kernel_size", *size));
+        let reaches = |(kernel, stride): (&usize, &usize)| *stride > 0 && *stride <= kernel.saturating_add(1);
+        validation.check_together(
+            self.kernel_size.iter().zip(&self.stride).all(reaches),
+            &["kernel_size"],
+            "stride",
+            "strides from 1 to one more than the kernel",
+            format!("{:?} with a kernel of {:?}", self.stride, self.kernel_size),
+            "use a larger kernel, or 2",
+        );
+        if let NormConfig::Group(groups) = self.norm {
+            validation.groups("norm", groups, "channels", &self.channels[1..]);
+        }
+        validation.errors()
+    }
+
     /// Makes the block.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> UnetBlock {
+        panic_if_invalid("UnetBlock", &self.validate());
         let [channels_in, channels_out] = self.channels;
         let is_changed = self.is_residual && (channels_in != channels_out || self.stride != [1; 3]);
         let norm = || self.norm.init(channels_out, Initializer::Ones, device);
@@ -213,8 +241,24 @@ pub struct UnetUpBlockConfig {
 }
 
 impl UnetUpBlockConfig {
+    /// Everything that is wrong with the configuration.
+    #[must_use]
+    pub fn validate(&self) -> Vec<ValidationError> {
+        let mut validation = Validation::default();
+        validation.extend_below("block", self.block.validate());
+        let is_strided = self.block.stride != [1; 3];
+        validation.check(!is_strided, "block.stride", "1", format!("{:?}", self.block.stride), "leave it out");
+        self.factors.iter().for_each(|factor| validation.count("factors", *factor));
+        validation.errors()
+    }
+
     /// Makes the block.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the [errors](Self::validate) of the configuration if there are any.
     pub fn init(&self, device: &Device) -> UnetUpBlock {
+        panic_if_invalid("UnetUpBlock", &self.validate());
         let (channels, initializer) = (self.block.channels, self.block.initializer.as_ref());
         let block = UnetBlockConfig { channels: [2 * channels[1], channels[1]], ..self.block.clone() };
         UnetUpBlock {
@@ -271,5 +315,26 @@ impl UnetUpBlock {
         let parts = [(up, channels, &NormAct::identity()), (skip, channels, of_skip)];
         self.conv_block.append_parts(&mut stages, &parts)?;
         Ok(stages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validation::keys;
+
+    #[test]
+    fn each_error_is_found() {
+        let valid = || UnetBlockConfig::new([2, 4]);
+        assert!(UnetUpBlockConfig::new(valid()).validate().is_empty());
+        assert_eq!(keys(UnetBlockConfig::new([2, 0]).validate()), ["channels"]);
+        assert_eq!(keys(valid().with_kernel_size([3, 2, 3]).validate()), ["kernel_size"]);
+        for stride in [[0, 1, 1], [1, 1, 5]] {
+            assert_eq!(keys(valid().with_stride(stride).validate()), ["stride"]);
+        }
+        assert_eq!(keys(valid().with_norm(NormConfig::Group(3)).validate()), ["norm"]);
+        let up = |block| keys(UnetUpBlockConfig::new(block).with_factors([2, 0, 2]).validate());
+        assert_eq!(up(valid().with_stride([2; 3])), ["block.stride", "factors"]);
+        assert_eq!(up(UnetBlockConfig::new([0, 4])), ["block.channels", "factors"]);
     }
 }
