@@ -49,6 +49,11 @@ impl System for SegmentationSection {
             text: include_str!("../../recipes/mni152-segmentation.yaml"),
         },
         Recipe {
+            name: "mni152-nnunet-segmentation",
+            about: "a small nnU-Net U-Net learns the same tissues: kernels and strides of each level and axis, minutes on a CPU",
+            text: include_str!("../../recipes/mni152-nnunet-segmentation.yaml"),
+        },
+        Recipe {
             name: "mni152-swin-segmentation",
             about: "a small Swin UNETR learns the same tissues: attention in windows, minutes on a CPU",
             text: include_str!("../../recipes/mni152-swin-segmentation.yaml"),
