@@ -9,7 +9,7 @@ use burn::tensor::DType;
 use leanburn_nn::losses::LpipsNetwork;
 use leanburn_ops::ResidencyPolicy;
 
-const FIXTURES: [&str; 11] = [
+const FIXTURES: [&str; 12] = [
     "autoencoder_kl_attention",
     "autoencoder_kl_high_res",
     "autoencoder_kl_convtranspose",
@@ -21,6 +21,7 @@ const FIXTURES: [&str; 11] = [
     "cnn3d_lstm",
     "cnn3d_lstm_lite",
     "cnn3d_lstm_micro",
+    "dyn_unet",
 ];
 
 fn check(name: &str, mut found: Outcome, mut expected: Outcome, tolerance: f64) {
