@@ -48,17 +48,31 @@ pub(crate) fn convolve(
     if let [x] = parts {
         return norm_act_conv3d(x.clone(), norm.cloned(), activation, convolution, None);
     }
-    let Convolution { weight, mut bias, options } = convolution;
-    let (mut first, mut sum) = (0, None);
-    for part in parts {
+    let channels: Vec<usize> = parts.iter().map(|part| part.dims()[1]).collect();
+    let (mut first, all) = (0, channels.iter().sum());
+    let sum = parts.iter().zip(of_parts(convolution, &channels)).fold(None, |sum, (part, convolution)| {
         let channels = part.dims()[1];
-        let weight_part = weight.clone().narrow(1, first, channels);
-        let convolution = Convolution { weight: weight_part, bias: bias.take(), options: options.clone() };
-        let norm = norm.map(|norm| of_channels(norm, first, channels, weight.dims()[1]));
-        sum = Some(norm_act_conv3d(part.clone(), norm, activation, convolution, sum));
+        let norm = norm.map(|norm| of_channels(norm, first, channels, all));
         first += channels;
-    }
+        Some(norm_act_conv3d(part.clone(), norm, activation, convolution, sum))
+    });
     sum.expect("there is a part")
+}
+
+/// A convolution of volumes as if they were one: what it is of each, with so many channels, where the results are added up. The bias is
+/// that of the first.
+pub(crate) fn of_parts(convolution: Convolution, channels: &[usize]) -> Vec<Convolution> {
+    if channels.len() == 1 {
+        return vec![convolution];
+    }
+    let Convolution { weight, mut bias, options } = convolution;
+    let mut first = 0;
+    let part = |channels: &usize| {
+        let weight = weight.clone().narrow(1, first, *channels);
+        first += channels;
+        Convolution { weight, bias: bias.take(), options: options.clone() }
+    };
+    channels.iter().map(part).collect()
 }
 
 /// The norm of some of the channels, which are whole groups.

@@ -5,13 +5,14 @@ use burn::module::Module;
 use burn::nn::{Initializer, conv};
 use burn::tensor::{Device, Tensor};
 use leanburn_common::{Validation, ValidationError, panic_if_invalid};
-use leanburn_ops::{Convolution, Stages, Unstreamable, Volume, norm_act_conv3d, recompute};
+use leanburn_ops::{Stages, Unstreamable, Volume, norm_act_conv3d, recompute};
 
 use super::activation::Activation;
 use super::conv::Conv3d;
 use super::conv_transpose::ConvTranspose3d;
 use super::norm::{Norm, NormConfig};
 use super::norm_act::NormAct;
+use super::parts::of_parts;
 use crate::segmented::apart;
 use crate::validation::Rules;
 
@@ -46,7 +47,8 @@ impl UnetBlockConfig {
     pub fn validate(&self) -> Vec<ValidationError> {
         let mut validation = Validation::default();
         self.channels.iter().for_each(|channels| validation.count("channels", *channels));
-        self.kernel_size.iter().for_each(|size| validation.odd("kernel_size", *size));
+        let even = self.kernel_size.iter().find(|size| size.is_multiple_of(2));
+        even.into_iter().for_each(|size| validation.odd("kernel_size", *size));
         let reaches = |(kernel, stride): (&usize, &usize)| *stride > 0 && *stride <= kernel.saturating_add(1);
         validation.check_together(
             self.kernel_size.iter().zip(&self.stride).all(reaches),
@@ -136,7 +138,7 @@ impl UnetBlock {
     /// copied into one.
     pub(crate) fn open(&self, parts: Vec<Tensor<5>>, entries: &[NormAct]) -> Tensor<5> {
         let residual = self.residual(&parts, entries);
-        let h = of_parts(&self.conv1, parts, entries);
+        let h = of_open(&self.conv1, parts, entries);
         let (h, norm) = Norm::fold(self.norm1.as_ref(), h);
         let conv2 = self.conv2.convolution();
         match (&self.norm2, residual) {
@@ -155,7 +157,7 @@ impl UnetBlock {
         // A convolution of one voxel is cheaper to compute again than its result is to hold.
         let layers = (conv.clone(), self.norm3.clone(), entries.to_vec());
         Some(recompute(&layers, parts.to_vec(), |(conv, norm, entries), parts: Vec<Tensor<5>>| {
-            Norm::normed(norm.as_ref(), of_parts(conv, parts, entries))
+            Norm::normed(norm.as_ref(), of_open(conv, parts, entries))
         }))
     }
 
@@ -194,22 +196,10 @@ impl UnetBlock {
     }
 }
 
-/// The convolution of volumes as if they were one, their channels one behind the other: what it is of each, and what is added to it.
-fn apart_by_channels(conv: &Conv3d, channels: impl Iterator<Item = usize>) -> impl Iterator<Item = Convolution> {
-    let Convolution { weight, mut bias, options } = conv.convolution();
-    let mut first = 0;
-    channels.map(move |channels| {
-        let is_all = channels == weight.dims()[1];
-        let part = if is_all { weight.clone() } else { weight.clone().narrow(1, first, channels) };
-        first += channels;
-        Convolution { weight: part, bias: bias.take(), options: options.clone() }
-    })
-}
-
 /// The convolution of volumes, behind what they leave to it.
-fn of_parts(conv: &Conv3d, parts: Vec<Tensor<5>>, entries: &[NormAct]) -> Tensor<5> {
-    let convolutions = apart_by_channels(conv, parts.iter().map(|part| part.dims()[1]).collect::<Vec<_>>().into_iter());
-    let parts = parts.into_iter().zip(entries).zip(convolutions);
+fn of_open(conv: &Conv3d, parts: Vec<Tensor<5>>, entries: &[NormAct]) -> Tensor<5> {
+    let channels: Vec<usize> = parts.iter().map(|part| part.dims()[1]).collect();
+    let parts = parts.into_iter().zip(entries).zip(of_parts(conv.convolution(), &channels));
     let sum = parts.fold(None, |sum, ((part, entry), convolution)| Some(entry.then_conv3d(part, convolution, sum)));
     sum.expect("a convolution has an input")
 }
@@ -219,7 +209,8 @@ type Part<'a> = (Volume, usize, &'a NormAct);
 
 /// The same in stages.
 fn parts_in_stages(conv: &Conv3d, stages: &mut Stages, parts: &[Part<'_>]) -> Result<Volume, Unstreamable> {
-    let convolutions = apart_by_channels(conv, parts.iter().map(|(_, channels, _)| *channels));
+    let channels: Vec<usize> = parts.iter().map(|(_, channels, _)| *channels).collect();
+    let convolutions = of_parts(conv.convolution(), &channels);
     let sum = parts.iter().zip(convolutions).try_fold(None, |sum, ((x, channels, entry), convolution)| {
         let (x, entry) = entry.in_stages(stages, *x, *channels)?;
         Ok(Some(stages.entry_conv3d(x, entry, convolution, sum)))

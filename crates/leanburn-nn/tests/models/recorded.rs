@@ -301,6 +301,26 @@ fn a_swin_unetr_holds_less_than_half_of_monais() {
     assert!(recomputed < 0.45 * 2220.0, "{recomputed:.0} MiB");
 }
 
+/// MONAI's `DynUNet` keeps 1,584 MiB, 328 MiB with its blocks checkpointed and compiled (`segmentation_step.py --model dyn_unet`), where
+/// ours keeps 801: here views of the skips count as volumes, 146 MiB. If blocks wrote their outputs it would be 1,199.
+#[test]
+fn a_dyn_unet_holds_less_than_monais() {
+    let strides: Vec<_> = (0..5).map(|level| if level == 0 { [1; 3] } else { [2; 3] }).collect();
+    let config = DynUnetConfig::new(1, 14, vec![32, 64, 128, 256, 320], vec![[3; 3]; 5], strides);
+    let parameters = config.init(&Device::flex()).num_params();
+    let of = |policy: ResidencyPolicy| {
+        held(parameters, |device| {
+            let model = config.init(device).with_residency(policy.clone());
+            let logits = model.forward(Tensor::zeros([1, 1, 96, 96, 96], device));
+            DiceCeLoss::new().forward(logits, Tensor::zeros([1, 96, 96, 96], device))
+        })
+    };
+    let [kept, recomputed] = [ResidencyPolicy::keep(), ResidencyPolicy::recompute_all()].map(of);
+    println!("held at 96 x 96 x 96: {kept:.0} MiB, recomputed {recomputed:.0} MiB");
+    assert!(kept < 0.62 * 1584.0, "{kept:.0} MiB");
+    assert!(recomputed < 340.0, "{recomputed:.0} MiB");
+}
+
 /// Transforms, and gradients, of one forward and backward of a Fourier neural operator with networks in its layers.
 fn operator(policy: ResidencyPolicy) -> (usize, usize) {
     let (device, mut gradients) = (Device::capture(), 0);

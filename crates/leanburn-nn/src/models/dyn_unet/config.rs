@@ -116,7 +116,8 @@ impl DynUnetConfig {
         validation.check(levels != 1, "filters", "at least 2 levels", "1 level", help);
         validation.one_per_level("kernel_size", self.kernel_size.len(), "filters", levels);
         validation.one_per_level("strides", self.strides.len(), "filters", levels);
-        self.kernel_size.iter().flatten().for_each(|size| validation.odd("kernel_size", *size));
+        let even = self.kernel_size.iter().flatten().find(|size| size.is_multiple_of(2));
+        even.into_iter().for_each(|size| validation.odd("kernel_size", *size));
         self.validate_strides(&mut validation);
         if let NormConfig::Group(groups) = self.norm {
             validation.groups("norm", groups, "filters", &self.filters);
@@ -131,8 +132,9 @@ impl DynUnetConfig {
             let (expected, help) = ("1 for the finest level", "begin with 1: the output is as large as the input");
             validation.check(false, "strides", expected, format!("{first:?}"), help);
         }
-        let reaches =
-            |(kernel, stride): (&[usize; 3], &[usize; 3])| (0..3).all(|axis| stride[axis] <= kernel[axis] + 1);
+        let reaches = |(kernel, stride): (&[usize; 3], &[usize; 3])| {
+            (0..3).all(|axis| stride[axis] <= kernel[axis].saturating_add(1))
+        };
         validation.check_together(
             self.kernel_size.iter().zip(&self.strides).all(reaches),
             &["kernel_size"],
@@ -199,11 +201,11 @@ mod tests {
         );
         assert_eq!(fields(&|config| config.filters = vec![4, 0, 8]), ["filters"]);
         assert_eq!(fields(&|config| config.filters = vec![4, 8]), ["kernel_size", "strides"]);
-        assert_eq!(fields(&|config| config.kernel_size[1] = [3, 2, 3]), ["kernel_size"]);
+        assert_eq!(fields(&|config| config.kernel_size[1] = [2, 2, 3]), ["kernel_size"]);
         assert_eq!(fields(&|config| config.strides[1] = [1, 0, 2]), ["strides"]);
         assert_eq!(fields(&|config| config.strides[0] = [1, 2, 2]), ["strides"]);
         assert_eq!(fields(&|config| config.strides[2] = [5, 2, 2]), ["strides"]);
-        assert_eq!(fields(&|config| config.kernel_size[1] = [1, 1, 1]), [""; 0]);
+        assert_eq!(fields(&|config| config.kernel_size[1] = [1, 1, usize::MAX]), [""; 0]);
         assert_eq!(fields(&|config| config.norm = NormConfig::Group(3)), ["norm"]);
         let one = DynUnetConfig::new(1, 2, vec![4], vec![[3; 3]], vec![[1; 3]]);
         assert_eq!(keys(one.validate()), ["filters"]);
